@@ -1,0 +1,23 @@
+"""srs-eval: how well do memory models predict your own forgetting?
+
+The public interface for notebooks is `load` and `evaluate`; both are imported
+on first use, so that `import srs_eval` stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "evaluate", "load"]
+
+if TYPE_CHECKING:
+    from srs_eval.api import evaluate, load
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("load", "evaluate"):
+        from srs_eval import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")

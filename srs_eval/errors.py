@@ -1,0 +1,15 @@
+"""The errors that a person can do something about."""
+
+from __future__ import annotations
+
+
+class InputError(Exception):
+    """A file or an option is unusable. `str(error)` is one sentence for the person.
+
+    The command line prints it to stderr and exits with code 2; the app shows it
+    in a message. It says what is wrong with which file and what to do.
+    """
+
+
+class NotEnoughData(Exception):
+    """A configuration has too few usable reviews. A skip with a reason, no failure."""

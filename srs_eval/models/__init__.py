@@ -1,0 +1,121 @@
+"""Every memory model, one file each; this module finds them.
+
+A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
+numba, torch and others wait inside its functions, so that listing is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+Family = Literal["floor", "sm2", "history", "fsrs", "neural"]
+
+ANY_FLAG = frozenset(
+    {
+        "short",
+        "secs",
+        "two_buttons",
+        "recency",
+        "partitions",
+        "train_equals_test",
+        "no_test_same_day",
+        "no_train_same_day",
+        "equalize_test_with_non_secs",
+    }
+)
+"""Protocol flags that a trained model can usually take."""
+
+UNTRAINED_FLAGS = ANY_FLAG - {"recency", "partitions", "train_equals_test", "no_train_same_day"}
+
+
+class Cancelled(Exception):
+    """Raised by `Context.tick` when the person has cancelled."""
+
+
+def _no_tick(fraction: float) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a run may set besides the protocol, and how a fit reports on itself."""
+
+    sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
+    weights: Path | None = None  # folder of pretrained network weights
+    device: str = "cpu"
+    user: int = 0  # seeds the random streams of networks
+    tick: Callable[[float], None] = _no_tick
+    """Call it often with the fraction done of this fit; it may raise Cancelled."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One memory model.
+
+    `fit(trials, train, weights, context)` returns the parameters fitted on the
+    positions `train` (int64, review order) with training weights `weights` (same
+    shape); `predict(trials, parameters, index, context)` returns the probability
+    of recall of the trials `index` (float64, same shape). Parameters are a list of
+    floats where they can be shown, else any picklable object. `fit` raises
+    `NotEnoughData` where upstream falls back to the defaults; the engine then does.
+    A model that learns while it is judged sets `online(trials, context)` instead of
+    both; it returns the probabilities for `trials.test_index`.
+    """
+
+    name: str
+    family: Family
+    inputs: str  # of IL, FIL, G, SR, AT as in "IL, G, SR"; "-" for none
+    parameters: int  # number of trainable parameters, as tables show it
+    source: str  # where the formula is from: paper, or repository and path
+    predict: Callable[[Trials, Any, IntArray, Context], FloatArray] | None = None
+    fit: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
+    fit_s0: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
+    """Fits the initial stabilities only (`-pretrain`)."""
+    online: Callable[[Trials, Context], FloatArray] | None = None
+    default: Callable[[Context], Any] = field(default=lambda context: [])
+    """Parameters used untrained (`-dry-run`) and where there is too little to train on."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of configurations: alias -> configuration name."""
+    configurations: tuple[str, ...] = ()
+    """The names that `all` means for this model; () for its own name only."""
+    standard: str = ""
+    """The configuration that the bare model name means, where it is not the name itself."""
+    always_short: bool = False  # same-day reviews are always in the histories
+    known_decks_only: bool = False  # see Protocol
+    later_days_only: bool = False  # see Protocol
+    flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
+    parameters_with: Mapping[str, int] = field(default_factory=dict)
+    """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
+    seconds_per_10k: float = 0.1  # expected, for 10,000 reviews on a laptop's core
+    version: int = 1  # raise it when figures change: cached results become stale
+    note: str = ""  # one sentence that belongs beside the figures
+    extra: bool = False  # not part of the group `all`
+
+    @property
+    def trained(self) -> bool:
+        return self.fit is not None
+
+
+@cache
+def all_models() -> Mapping[str, Model]:
+    """Every model by name, in order of name within families."""
+    found: dict[str, Model] = {}
+    for info in pkgutil.iter_modules(__path__):
+        if info.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        for model in getattr(module, "MODELS", ()):
+            if model.name in found:
+                raise RuntimeError(f"two models are called {model.name}")
+            found[model.name] = model
+    families = ("floor", "sm2", "history", "fsrs", "neural")
+    return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))

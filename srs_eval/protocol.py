@@ -1,0 +1,414 @@
+"""Which reviews are judged, what is known before each, and how they are split.
+
+The rules are those of srs-benchmark (features/base.py, script.py, other.py) with
+fsrs-optimizer's outlier filter; shared names keep figures comparable. The order
+of the steps matters and is the order of the functions below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows
+
+SECONDS_PER_DAY = 86_400
+MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The evaluation's flags, with upstream's names; the defaults are upstream's."""
+
+    rows: Literal["benchmark", "anki"] = "benchmark"
+    short: bool = False  # same-day reviews are part of the histories
+    secs: bool = False  # intervals in fractions of a day
+    two_buttons: bool = False  # Hard and Easy count as Good
+    recency: bool = False  # newer reviews weigh more in training
+    partitions: Literal["none", "deck", "preset"] = "none"
+    train_equals_test: bool = False
+    no_test_same_day: bool = False
+    no_train_same_day: bool = False
+    equalize_test_with_non_secs: bool = False
+    disable_short_term: bool = False
+    duration: bool = False  # answer times are an input
+    n_splits: int = 5
+    batch_size: int = 512
+    max_seq_len: int = 64
+    gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6)
+    known_decks_only: bool = False
+    """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
+    later_days_only: bool = False
+    """With `secs`: judge and train on reviews of later days only (upstream until 2025)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Positions in the trials (int64): `train` before `test`, both in review order."""
+
+    train: IntArray
+    test: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """The reviews that can be trained or judged on, in review order, with histories.
+
+    n trials and m history rows. History rows lie card by card, in order of review.
+    What is known before trial k are the history rows
+    `history_start[k] ... history_end[k] - 1`; row `history_end[k]` is its own.
+    Intervals are days, fractional with `secs`.
+    """
+
+    review_th: IntArray  # 1-based position among the user's rows, before any filter
+    card_id: IntArray
+    rating: IntArray
+    y: FloatArray  # 1.0 recalled (rating > 1), 0.0 forgotten
+    i: IntArray  # number among the card's reviews on later days, the first review is 1
+    delta_t: FloatArray  # days since the review before
+    elapsed_days: IntArray  # the same in whole days, also with `secs`
+    first_rating: IntArray  # of the history
+    partition: IntArray
+    history_start: IntArray
+    history_end: IntArray
+    bin_delta_t: FloatArray  # the three inputs of RMSE(bins)
+    bin_i: IntArray
+    bin_lapses: IntArray
+
+    history_delta_t: FloatArray  # (m,) >= 0; 0 for a card's first review
+    history_rating: IntArray  # (m,) 1-4
+    history_elapsed_days: IntArray  # (m,) whole days >= 0
+    history_duration_ms: IntArray  # (m,)
+    history_review_th: IntArray  # (m,)
+
+    folds: tuple[Fold, ...]
+    protocol: Protocol
+    _derived: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.review_th)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_derived": {}}
+
+    @property
+    def sequence_length(self) -> IntArray:
+        """Number of history rows before each trial (n,)."""
+        return self.history_end - self.history_start
+
+    @property
+    def test_index(self) -> IntArray:
+        """Positions of all judged trials, fold after fold; predictions have this order."""
+        return np.concatenate([fold.test for fold in self.folds])
+
+    def derived(self, name: str, make: Callable[[Trials], T]) -> T:
+        """`make(self)`, computed once per trials (tries and features shared by models)."""
+        if name not in self._derived:
+            self._derived[name] = make(self)
+        result: T = self._derived[name]
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns that the filters pass on, sorted by card and review_th."""
+
+    review_th: IntArray
+    card_id: IntArray
+    rating: IntArray  # after two_buttons
+    button: IntArray  # as pressed
+    elapsed_days: IntArray
+    elapsed_seconds: IntArray
+    duration_ms: IntArray
+    known: NDArray[np.bool_]  # card and deck are in the source
+    partition: IntArray
+
+    def __getitem__(self, keep: NDArray[Any]) -> _Columns:
+        return _Columns(**{name: column[keep] for name, column in self.__dict__.items()})
+
+
+def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
+    """Histories, judged rows and folds of one learner under one protocol.
+
+    `rows` are those that `srs_eval.rows.select_rows` chose from `log`.
+    Raises NotEnoughData where fewer than 6 rows remain.
+    """
+    if protocol.secs and protocol.equalize_test_with_non_secs:
+        return _equalized_trials(log, rows, protocol)
+    columns, first_of_card, number, judged = _filtered(log, rows, protocol, protocol.secs)
+    return _assemble(columns, first_of_card, number, judged, protocol)
+
+
+def time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
+    """Train and test slices of scikit-learn's TimeSeriesSplit over n rows.
+
+    The test parts are the last n_splits blocks of n // (n_splits + 1) rows; each is
+    tested after training on all rows before it.
+    """
+    size = n // (n_splits + 1)
+    if size == 0:
+        raise NotEnoughData(f"{n} reviews cannot be split into {n_splits + 1} parts")
+    starts = range(n - n_splits * size, n, size)
+    return [(slice(0, start), slice(start, start + size)) for start in starts]
+
+
+def recency_weights(n: int) -> FloatArray:
+    """Training weights 0.25 + 0.75 x^3, x from 0 to 1 over n rows (srs-benchmark)."""
+    return 0.25 + 0.75 * np.power(np.linspace(0, 1, n), 3)
+
+
+def _filtered(
+    log: ReviewLog, rows: Rows, protocol: Protocol, secs: bool
+) -> tuple[_Columns, IntArray, IntArray, NDArray[np.bool_]]:
+    """History rows, each row's card start, `i`, and which rows can be judged."""
+    columns = _sorted_columns(log, rows, protocol)
+    columns = columns[(columns.button >= 1) & (columns.button <= 4)]
+    if protocol.rows == "benchmark":
+        columns = columns[_count_in_card(columns.card_id) <= 2 * protocol.max_seq_len]
+    if not protocol.short:
+        columns = columns[columns.elapsed_days != 0]
+    first_of_card = _start_of_card(columns.card_id)
+    place = np.arange(len(first_of_card))
+
+    if secs and not protocol.later_days_only:
+        number = place - first_of_card + 1
+        judged = columns.elapsed_seconds > 0
+        return columns, first_of_card, number, judged & (place > first_of_card)
+
+    # Numbered are a card's first row and its rows on later days.
+    numbered = (columns.elapsed_days != 0) | (place == first_of_card)
+    running = np.cumsum(numbered)
+    number = running - running[first_of_card] + 1 if len(running) else running
+    kept = numbered.copy()
+    if not secs and protocol.rows == "benchmark":
+        second = np.flatnonzero(numbered & (number == 2))
+        outliers = second[
+            _outliers(columns.button[first_of_card[second]], columns.elapsed_days[second])
+        ]
+        kept[outliers] = False
+        if protocol.known_decks_only:
+            kept &= columns.known
+        kept &= _before_first_gap(kept, number, first_of_card)
+    judged = kept & (columns.elapsed_days > 0) & (place > first_of_card)
+    if secs:
+        judged &= columns.elapsed_seconds > 0
+    return columns, first_of_card, number, judged
+
+
+def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
+    order = np.argsort(rows.card_id, kind="stable")
+    button = rows.rating[order]
+    card_id = rows.card_id[order]
+    rating = button
+    if protocol.two_buttons:
+        rating = np.where((button == 2) | (button == 4), 3, button)
+    known = np.ones(len(card_id), np.bool_)
+    partition = np.zeros(len(card_id), np.int64)
+    if protocol.known_decks_only or protocol.partitions != "none":
+        deck = log.deck_of(card_id)
+        has_deck = np.isin(deck, np.fromiter(log.decks, np.int64, len(log.decks)))
+        known = (deck != MISSING) & has_deck
+        if protocol.partitions == "deck":
+            partition = deck
+        elif protocol.partitions == "preset":
+            partition = log.preset_of(deck)
+    return _Columns(
+        review_th=order + 1,
+        card_id=card_id,
+        rating=rating,
+        button=button,
+        elapsed_days=rows.elapsed_days[order],
+        elapsed_seconds=rows.elapsed_seconds[order],
+        duration_ms=rows.duration_ms[order],
+        known=known,
+        partition=partition,
+    )
+
+
+def _start_of_card(card_id: IntArray) -> IntArray:
+    """For each row the position of its card's first row (rows sorted by card)."""
+    n = len(card_id)
+    new_card = np.ones(n, np.bool_)
+    new_card[1:] = card_id[1:] != card_id[:-1]
+    starts: IntArray = np.maximum.accumulate(np.where(new_card, np.arange(n), 0))
+    return starts
+
+
+def _count_in_card(card_id: IntArray) -> IntArray:
+    """1 for a card's first row, 2 for its second ... (rows sorted by card)."""
+    return np.arange(len(card_id)) - _start_of_card(card_id) + 1
+
+
+def _outliers(first_rating: IntArray, delta_t: IntArray) -> NDArray[np.bool_]:
+    """Rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
+
+    For each first rating, groups of equal interval go, rarest first and longest
+    first among equals, while fewer than max(5 %, 20) rows are gone; from then on
+    only groups of fewer than 6 rows or with very long intervals.
+    """
+    outlier = np.zeros(len(first_rating), np.bool_)
+    for rating in range(1, 5):
+        rows = np.flatnonzero(first_rating == rating)
+        intervals, group, counts = np.unique(delta_t[rows], return_inverse=True, return_counts=True)
+        longest = 365 if rating == 4 else 100
+        allowed = max(len(rows) * 0.05, 20)
+        goes = np.zeros(len(intervals), np.bool_)
+        removed = 0
+        for place in np.lexsort((-intervals, counts)).tolist():
+            count = int(counts[place])
+            if removed + count < allowed or count < 6 or intervals[place] > longest:
+                goes[place] = True
+                removed += count
+        outlier[rows] = goes[group]
+    return outlier
+
+
+def _before_first_gap(
+    kept: NDArray[np.bool_], number: IntArray, first_of_card: IntArray
+) -> NDArray[np.bool_]:
+    """Rows that come before the first missing number of their card."""
+    position = np.flatnonzero(kept)
+    if not len(position):
+        return kept
+    card = first_of_card[position]
+    new_card = np.ones(len(position), np.bool_)
+    new_card[1:] = card[1:] != card[:-1]
+    gap = np.zeros(len(position), np.bool_)
+    gap[1:] = (np.diff(number[position]) != 1) & ~new_card[1:]
+    gaps_so_far = np.cumsum(gap)
+    starts = np.maximum.accumulate(np.where(new_card, np.arange(len(position)), 0))
+    whole = np.zeros(len(kept), np.bool_)
+    whole[position] = gaps_so_far == gaps_so_far[starts]
+    return whole
+
+
+def _lapses_before(
+    columns: _Columns, first_of_card: IntArray, counted: NDArray[np.bool_]
+) -> IntArray:
+    """Number of counted failures in each row's history."""
+    lapse = ((columns.rating == 1) & counted).astype(np.int64)
+    before = np.cumsum(lapse) - lapse
+    result: IntArray = before - before[first_of_card]
+    return result
+
+
+def _assemble(
+    columns: _Columns,
+    first_of_card: IntArray,
+    number: IntArray,
+    judged: NDArray[np.bool_],
+    protocol: Protocol,
+) -> Trials:
+    position = np.flatnonzero(judged)
+    position = position[np.argsort(columns.review_th[position], kind="stable")]
+    n = len(position)
+    if n < MINIMUM_TRIALS:
+        raise NotEnoughData(
+            f"{n} usable reviews, at least {MINIMUM_TRIALS} are needed"
+            if n
+            else "no usable reviews"
+        )
+    if protocol.secs:
+        history_delta_t = np.maximum(columns.elapsed_seconds, 0) / SECONDS_PER_DAY
+        # Upstream writes a first interval as "0.0" there and so counts a first Again.
+        counted = (
+            columns.elapsed_seconds > 0
+            if protocol.later_days_only
+            else np.ones(len(judged), np.bool_)
+        )
+    else:
+        history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
+        counted = columns.elapsed_days > 0
+    lapses = _lapses_before(columns, first_of_card, counted)
+    folds = tuple(
+        Fold(
+            train=np.arange(
+                test.start if protocol.train_equals_test else 0,
+                test.stop if protocol.train_equals_test else train.stop,
+            ),
+            test=np.arange(test.start, test.stop),
+        )
+        for train, test in time_series_folds(n, protocol.n_splits)
+    )
+    elapsed_days = columns.elapsed_days[position]
+    if protocol.secs:
+        folds = tuple(
+            Fold(
+                train=fold.train[elapsed_days[fold.train] > 0]
+                if protocol.no_train_same_day
+                else fold.train,
+                test=fold.test[elapsed_days[fold.test] > 0]
+                if protocol.no_test_same_day
+                else fold.test,
+            )
+            for fold in folds
+        )
+    return Trials(
+        review_th=columns.review_th[position],
+        card_id=columns.card_id[position],
+        rating=columns.rating[position],
+        y=(columns.rating[position] > 1).astype(np.float64),
+        i=number[position],
+        delta_t=history_delta_t[position],
+        elapsed_days=elapsed_days,
+        first_rating=columns.rating[first_of_card[position]],
+        partition=columns.partition[position],
+        history_start=first_of_card[position],
+        history_end=position,
+        bin_delta_t=history_delta_t[position],
+        bin_i=number[position],
+        bin_lapses=lapses[position],
+        history_delta_t=history_delta_t,
+        history_rating=columns.rating,
+        history_elapsed_days=np.maximum(columns.elapsed_days, 0),
+        history_duration_ms=columns.duration_ms,
+        history_review_th=columns.review_th,
+        folds=folds,
+        protocol=protocol,
+    )
+
+
+def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
+    """Fractional intervals, judged on the rows of the other configurations.
+
+    Trained on every row before the fold's first judged one; bins as without `secs`.
+    """
+    from dataclasses import replace
+
+    in_days = prepare_trials(
+        log, rows, replace(protocol, secs=False, equalize_test_with_non_secs=False)
+    )
+    columns, first_of_card, number, judged = _filtered(log, rows, protocol, secs=True)
+    # A judged row of the other configurations stays one whatever its seconds say.
+    judged |= np.isin(columns.review_th, in_days.review_th)
+    trials = _assemble(
+        columns,
+        first_of_card,
+        number,
+        judged,
+        replace(protocol, no_test_same_day=False, no_train_same_day=False),
+    )
+    place = np.searchsorted(trials.review_th, in_days.review_th)
+    bins = {}
+    for name in ("bin_delta_t", "bin_i", "bin_lapses"):
+        column = getattr(trials, name).copy()
+        column[place] = getattr(in_days, name)
+        bins[name] = column
+    folds = []
+    for fold in in_days.folds:
+        test = place[fold.test]
+        if protocol.train_equals_test:
+            train = test
+        else:
+            train = np.arange(test.min())
+            if protocol.no_train_same_day:
+                train = train[trials.elapsed_days[train] > 0]
+        folds.append(Fold(train=train, test=test))
+    return replace(trials, **bins, folds=tuple(folds), protocol=protocol)

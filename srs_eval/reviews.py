@@ -1,0 +1,181 @@
+"""The one review history: what an importer delivers and everything else reads.
+
+A source holds either *entries* (Anki's raw revlog, every line with its kind) or
+*rows* (the anki-revlogs-10k layout, in which the data-set builder has already
+chosen). `srs_eval.rows` turns entries into rows; from there on there is one way.
+
+Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+# Entry kinds (Anki's revlog.type); anything unknown is read as learning, as Anki does.
+LEARNING, REVIEW, RELEARNING, FILTERED, MANUAL, RESCHEDULED = range(6)
+
+MISSING = -1
+"""Partition, deck or preset id of a review whose card or deck is not in the source."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Every line of a revlog, ordered by `time_ms` (shape (n,), int64 each)."""
+
+    time_ms: IntArray  # Unix time of the answer
+    card_id: IntArray
+    rating: IntArray  # 1-4; 0 is no answer (manual, reset, rescheduled); others are kept as found
+    kind: IntArray  # LEARNING ... RESCHEDULED
+    factor: IntArray  # SM-2 ease x 1000, FSRS difficulty, or 0
+    duration_ms: IntArray
+
+    def __len__(self) -> int:
+        return len(self.time_ms)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Reviews in the anki-revlogs-10k layout, in order of review (shape (n,), int64 each).
+
+    A card's first row has elapsed_days = elapsed_seconds = -1.
+    """
+
+    card_id: IntArray
+    day_offset: IntArray
+    rating: IntArray
+    state: IntArray  # 0 learn start, else entry kind + 1
+    duration_ms: IntArray
+    elapsed_days: IntArray
+    elapsed_seconds: IntArray
+
+    def __len__(self) -> int:
+        return len(self.card_id)
+
+
+@dataclass(frozen=True, eq=False)
+class Cards:
+    """The cards that still exist (shape (n,), sorted by `card_id`)."""
+
+    card_id: IntArray
+    note_id: IntArray
+    deck_id: IntArray  # home deck, also for a card that sits in a filtered deck
+    suspended: NDArray[np.bool_]
+
+    @staticmethod
+    def empty() -> Cards:
+        none = np.empty(0, np.int64)
+        return Cards(none, none, none, np.empty(0, np.bool_))
+
+
+@dataclass(frozen=True)
+class Deck:
+    id: int
+    name: str  # full name, parts joined by "::"; "" where the source has none
+    preset_id: int | None  # None: filtered deck
+    parent_id: int | None = None
+    desired_retention: float | None = None  # overrides the preset's
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class Preset:
+    id: int
+    name: str
+    fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    """Stored lists by FSRS version (4, 5, 6); empty lists are left out."""
+    desired_retention: float | None = None
+    historical_retention: float | None = None
+    ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
+    learning_steps: tuple[float, ...] = ()  # minutes
+    relearning_steps: tuple[float, ...] = ()  # minutes
+    maximum_interval: int | None = None  # days
+    search: str | None = None
+
+    @property
+    def parameters_in_force(self) -> tuple[float, ...]:
+        """What Anki schedules with: the newest list stored; () means FSRS-6 defaults."""
+        for version in sorted(self.fsrs_parameters, reverse=True):
+            if self.fsrs_parameters[version]:
+                return self.fsrs_parameters[version]
+        return ()
+
+
+@dataclass(frozen=True)
+class DayGrid:
+    """Where days begin: one rigid 86,400 s grid through `next_day_at_s` (Unix seconds)."""
+
+    next_day_at_s: int
+    source: str  # words for the receipt, e.g. "collection: rollover 4:00, UTC-7"
+
+
+@dataclass(frozen=True)
+class ImportReceipt:
+    """What was read and what was kept, for `inspect` and the app."""
+
+    path: str
+    format: str  # words, e.g. "Anki collection (schema 18)"
+    entries_read: int
+    notes: tuple[str, ...] = ()  # one sentence each, worth a person's attention
+    fsrs_enabled: bool | None = None
+    app_name: str = "Anki"
+
+
+@dataclass(frozen=True, eq=False)
+class ReviewLog:
+    """One learner's review history. Exactly one of `entries` and `rows` is set."""
+
+    receipt: ImportReceipt
+    entries: Entries | None = None
+    rows: Rows | None = None
+    cards: Cards = field(default_factory=Cards.empty)
+    decks: Mapping[int, Deck] = field(default_factory=dict)
+    presets: Mapping[int, Preset] = field(default_factory=dict)
+    day_grid: DayGrid | None = None  # set with entries
+    user: int | None = None  # user id, for data sets
+
+    def __post_init__(self) -> None:
+        if (self.entries is None) == (self.rows is None):
+            raise ValueError("a ReviewLog has either entries or rows")
+
+    def fingerprint(self) -> str:
+        """SHA-256 over everything that figures depend on (not names, not the path)."""
+        digest = hashlib.sha256()
+        for part in (self.entries, self.rows, self.cards):
+            if part is not None:
+                for column in fields(part):
+                    array = np.ascontiguousarray(getattr(part, column.name))
+                    digest.update(f"{column.name}:{array.dtype}:{len(array)};".encode())
+                    digest.update(array.tobytes())
+        for deck in sorted(self.decks.values(), key=lambda deck: deck.id):
+            digest.update(f"deck {deck.id} {deck.preset_id} {deck.parent_id};".encode())
+        for preset in sorted(self.presets.values(), key=lambda preset: preset.id):
+            digest.update(f"preset {preset.id} {preset.ignore_before};".encode())
+        if self.day_grid is not None:
+            digest.update(f"grid {self.day_grid.next_day_at_s}".encode())
+        return digest.hexdigest()
+
+    def deck_of(self, card_id: IntArray) -> IntArray:
+        """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
+        if not len(self.cards.card_id):
+            return np.full(len(card_id), MISSING, np.int64)
+        place = np.searchsorted(self.cards.card_id, card_id)
+        place[place == len(self.cards.card_id)] = 0
+        found = self.cards.card_id[place] == card_id
+        return np.where(found, self.cards.deck_id[place], MISSING)
+
+    def preset_of(self, deck_id: IntArray) -> IntArray:
+        """Preset of each deck, MISSING where the deck is gone or has none."""
+        known, inverse = np.unique(deck_id, return_inverse=True)
+        presets = np.full(len(known), MISSING, np.int64)
+        for place, deck in enumerate(known.tolist()):
+            if deck in self.decks and self.decks[deck].preset_id is not None:
+                presets[place] = self.decks[deck].preset_id
+        return presets[inverse]
