@@ -8,6 +8,7 @@ and the simulated learners still exercise the whole way. Where they are present,
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
-# Compiled kernels are kept between runs and shared by workers; a person's own cache stays as it
-# is. Set before anything of srs_eval is imported, and inherited by subprocesses.
-_CACHE = Path(os.environ.get("SRS_EVAL_TEST_CACHE", REPOSITORY / ".cache"))
+# Compiled kernels are kept between runs and shared by workers; cached results are not, so that no
+# test passes on an older version's figures. Nothing touches a person's own cache. Set before
+# anything of srs_eval is imported, and inherited by subprocesses.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
+_places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "DATA", "STATE"):
-    os.environ[f"SRS_EVAL_{_name}_DIR"] = str(_CACHE / _name.lower())
+    os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
 
 
 def shared_or_skip(*parts: str) -> Path:
