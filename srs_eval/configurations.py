@@ -7,9 +7,9 @@ interchangeable; order of the suffixes as there.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from srs_eval.errors import InputError
 from srs_eval.models import Model, all_models
@@ -17,8 +17,8 @@ from srs_eval.protocol import Protocol
 
 Fit = Literal["trained", "default", "S0"]
 
-# Suffix -> (field, value), in the order of canonical names. "fit" is the configuration's own.
-SUFFIXES: dict[str, tuple[str, object]] = {
+# Suffix -> (flag, value), in the order of canonical names. "fit" is no protocol flag.
+SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "dry-run": ("fit", "default"),
     "pretrain": ("fit", "S0"),
     "binary": ("two_buttons", True),
@@ -34,7 +34,9 @@ SUFFIXES: dict[str, tuple[str, object]] = {
     "deck": ("partitions", "deck"),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
-GROUPS = ("all", "fast", "fsrs", "sm2", "history", "neural", "floor")
+OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
+FAMILIES = ("fsrs", "sm2", "history", "neural", "floor")
+GROUPS = ("all", "fast", *FAMILIES)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,203 @@ class Configuration:
     def table(self) -> str:
         """Configurations with the same word are judged on the same rows and ranked together."""
         protocol = self.protocol
-        if protocol.secs and not protocol.equalize_test_with_non_secs:
-            return "secs, later days" if protocol.no_test_same_day else "secs"
-        return "days"
+        if not protocol.secs or protocol.equalize_test_with_non_secs:
+            return "days"
+        return "secs, later days" if protocol.no_test_same_day else "secs"
+
+    @property
+    def expected_seconds_per_10k(self) -> float:
+        """Rough time for 10,000 reviews, to order the work and to announce it."""
+        share = {"trained": 1.0, "S0": 0.5, "default": 0.2}[self.fit]
+        return self.model.seconds_per_10k * share
+
+
+def resolve(
+    names: str | Iterable[str],
+    protocol: Protocol | None = None,
+    fit: Fit = "trained",
+) -> list[Configuration]:
+    """Configurations for names, aliases and groups, without doubles, cheapest first.
+
+    The flags of `protocol` (and `fit`) are added to every configuration that can take
+    them. Raises InputError for an unknown name, for a name that contradicts a flag and
+    for flags that make no sense together.
+    """
+    protocol = protocol or Protocol()
+    _refuse_senseless_flags(protocol)
+    if isinstance(names, str):
+        names = names.split(",")
+    found: dict[str, Configuration] = {}
+    for word in (name.strip() for name in names):
+        if not word:
+            continue
+        group = _group(word)
+        for name in group or (word,):
+            configuration = _configuration(name, protocol, fit, named=not group)
+            if configuration is not None:
+                found.setdefault(configuration.name, configuration)
+    if not found:
+        raise InputError("No model is named: give names, or a group such as fast or all.")
+    return sorted(found.values(), key=lambda each: each.expected_seconds_per_10k)
+
+
+def listed_names(model: Model) -> tuple[str, ...]:
+    """The configurations that the group `all` holds for a model."""
+    return model.configurations or (model.standard or model.name,)
+
+
+def _group(word: str) -> tuple[str, ...]:
+    word = word.lower()
+    if word not in GROUPS:
+        return ()
+    return tuple(
+        name
+        for model in all_models().values()
+        if not model.extra
+        and (word in ("all", model.family) or (word == "fast" and model.family != "neural"))
+        for name in listed_names(model)
+    )
+
+
+def _aliases() -> dict[str, str]:
+    return {
+        alias.lower(): name
+        for model in all_models().values()
+        for alias, name in model.aliases.items()
+    }
+
+
+def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Configuration | None:
+    """The configuration of one name; None where a member of a group contradicts a flag."""
+    canonical = _aliases().get(name.lower(), name)
+    model, in_name = _parse(canonical, shown=name)
+    asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
+    flags: dict[str, Any] = {}
+    for flag, asked_value in asked.items():
+        value = in_name.get(flag, OFF.get(flag, False))
+        if flag in in_name and not _can_take(model, flag, value):
+            raise InputError(f'"{name}" makes no sense: {model.name} cannot take {_shown(flag)}.')
+        if asked_value != OFF.get(flag, False) and _can_take(model, flag, asked_value):
+            if flag in in_name and asked_value != value:
+                if not named:
+                    return None
+                raise InputError(
+                    f'The name "{name}" contradicts the option for {_shown(flag)}: leave one out.'
+                )
+            value = asked_value
+        flags[flag] = value
+    if flags["fit"] == "default":
+        flags["recency"] = False  # nothing is trained that weights could change
+    if flags["equalize_test_with_non_secs"] and not flags["secs"]:
+        if "equalize_test_with_non_secs" in in_name:
+            raise InputError(f'"{name}" makes no sense without -secs.')
+        flags["equalize_test_with_non_secs"] = False
+    for flag in ("no_test_same_day", "no_train_same_day"):
+        if flags[flag] and not flags["secs"]:
+            if flag in in_name:
+                raise InputError(f'"{name}" makes no sense without -secs.')
+            flags[flag] = False
+    suffixes = [
+        suffix
+        for suffix, (flag, value) in SUFFIXES.items()
+        if flags[flag] == value
+        and not (flag == "short" and model.always_short and "-short" not in model.standard)
+    ]
+    fitted: Fit = flags.pop("fit")
+    if model.always_short:
+        flags["short"] = True
+    later_days_only = model.later_days_only and flags["secs"] and flags["no_test_same_day"]
+    return Configuration(
+        name="-".join((model.name, *suffixes)),
+        model=model,
+        protocol=replace(
+            protocol,
+            **flags,
+            known_decks_only=model.known_decks_only,
+            later_days_only=later_days_only,
+        ),
+        fit=fitted,
+    )
+
+
+def _flags() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(flag for flag, _ in SUFFIXES.values() if flag != "fit"))
+
+
+def _can_take(model: Model, flag: str, value: Any) -> bool:
+    if flag == "fit":
+        if value == "S0":
+            return model.fit_s0 is not None
+        return value == "trained" or model.parameters > 0
+    if flag == "short" and model.always_short:
+        return True
+    return flag in model.flags
+
+
+def _shown(flag: str) -> str:
+    return "untrained or S0-only parameters" if flag == "fit" else flag
+
+
+def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
+    """Model and flags of a name, case ignored; the longest model name that fits wins."""
+    models = all_models()
+    for model in sorted(models.values(), key=lambda model: -len(model.name)):
+        if name.lower() == model.name.lower() or name.lower().startswith(f"{model.name.lower()}-"):
+            flags = _parse_suffixes(name[len(model.name) :])
+            if flags is None:
+                continue
+            if model.standard and not (set(flags) - {"fit", "partitions"}):
+                standard = _parse_suffixes(model.standard[len(model.name) :]) or {}
+                flags = {**standard, **flags}
+            return model, flags
+    known = [
+        *(alias for model in models.values() for alias in model.aliases),
+        *(name for model in models.values() for name in (model.name, *listed_names(model))),
+        *GROUPS,
+    ]
+    by_lower = {each.lower(): each for each in known}
+    nearest = difflib.get_close_matches(shown.lower(), by_lower, n=3, cutoff=0.4)
+    hint = ", ".join(by_lower[each] for each in nearest)
+    raise InputError(
+        f'There is no model "{shown}".'
+        + (f" Did you mean {hint}?" if hint else " `srs-eval models` lists them all.")
+    )
+
+
+def _parse_suffixes(text: str) -> dict[str, Any] | None:
+    suffixes = {suffix.lower(): meaning for suffix, meaning in SUFFIXES.items()}
+    suffixes.update({alias.lower(): SUFFIXES[name] for alias, name in SUFFIX_ALIASES.items()})
+    flags: dict[str, Any] = {}
+    rest = text.lower()
+    while rest:
+        for suffix in sorted(suffixes, key=len, reverse=True):
+            if rest == f"-{suffix}" or rest.startswith(f"-{suffix}-"):
+                flag, value = suffixes[suffix]
+                if flag in flags:
+                    return None
+                flags[flag] = value
+                rest = rest[len(suffix) + 1 :]
+                break
+        else:
+            return None
+    return flags
+
+
+def _refuse_senseless_flags(protocol: Protocol) -> None:
+    if not protocol.secs:
+        for flag in ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day"):
+            if getattr(protocol, flag):
+                raise InputError(f"--{flag} makes no sense without --secs.")
+    if protocol.equalize_test_with_non_secs and protocol.no_test_same_day:
+        raise InputError(
+            "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."
+        )
+    if protocol.n_splits < 2:
+        raise InputError(f"--n_splits must be at least 2, not {protocol.n_splits}.")
+    if protocol.batch_size < 1:
+        raise InputError(f"--batch_size must be at least 1, not {protocol.batch_size}.")
+    if protocol.max_seq_len < 1:
+        raise InputError(f"--max_seq_len must be at least 1, not {protocol.max_seq_len}.")
+
+
+__all__: Sequence[str] = ("FAMILIES", "GROUPS", "Configuration", "Fit", "listed_names", "resolve")

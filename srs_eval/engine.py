@@ -1,13 +1,34 @@
 """Evaluate configurations on one learner: a stream of events, no output.
 
 Views (app, command line, batch) iterate over `evaluate` and show what comes.
+`Session` is the same work without events, for one process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
 
+import numpy as np
+
+from srs_eval import cache, metrics
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import Cancelled, Context, all_models
+from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
+from srs_eval.reviews import FloatArray, IntArray, ReviewLog, Rows
+from srs_eval.rows import select_rows
 
 
 @dataclass(frozen=True)
@@ -15,7 +36,7 @@ class Prepared:
     """Rows are chosen and counted; the configurations come next."""
 
     reviews: int  # rows that the protocol starts from
-    judged: int  # rows that are judged without `--secs`
+    judged: int  # rows that are judged without `--secs`; 0 where there are too few
     configurations: tuple[str, ...]  # in the order of their start
 
 
@@ -56,3 +77,433 @@ class Skipped:
 
 
 Event = Prepared | Started | Progress | Finished | Failed | Skipped
+Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
+
+
+def _no_report(fraction: float, fold: int, folds: int) -> None:
+    """Progress that nobody watches."""
+
+
+class Session:
+    """One learner in one process; rows, trials and what models derive are shared."""
+
+    def __init__(self, log: ReviewLog) -> None:
+        self.log = log
+        self._rows: dict[str, Rows] = {}
+        self._trials: dict[Protocol, Trials | NotEnoughData] = {}
+
+    def rows(self, protocol: Protocol) -> Rows:
+        if protocol.rows not in self._rows:
+            self._rows[protocol.rows] = select_rows(self.log, protocol.rows).rows
+        return self._rows[protocol.rows]
+
+    def trials(self, protocol: Protocol) -> Trials:
+        """Trials under a protocol; flags that concern training only share one preparation."""
+        key = replace(
+            protocol,
+            recency=False,
+            gamma=1.0,
+            batch_size=1,
+            disable_short_term=False,
+            duration=False,
+        )
+        if key not in self._trials:
+            try:
+                self._trials[key] = prepare_trials(self.log, self.rows(protocol), key)
+            except NotEnoughData as reason:
+                self._trials[key] = reason
+        trials = self._trials[key]
+        if isinstance(trials, NotEnoughData):
+            raise trials
+        return replace(trials, protocol=protocol)
+
+    def run(
+        self,
+        configuration: Configuration,
+        context: Context | None = None,
+        report: Report = _no_report,
+        *,
+        use_cache: bool = False,
+    ) -> Result:
+        """Fit and judge one configuration.
+
+        Raises NotEnoughData, Cancelled (from `context.tick`), or whatever a model raises.
+        """
+        context = context or Context()
+        trials = self.trials(configuration.protocol)
+        key = ""
+        if use_cache:
+            key = cache.result_key(self._fingerprint, configuration, context)
+            stored = cache.load(key)
+            if stored is not None and len(stored.p) == len(trials.test_index):
+                return _result(configuration, trials, stored, self.log.user, cached=True)
+        start = time.perf_counter()
+        p, parameters, notes = _fit_and_predict(configuration, trials, context, report)
+        stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
+        result = _result(configuration, trials, stored, self.log.user, cached=False)
+        if use_cache:
+            cache.save(key, stored)
+        return result
+
+    @property
+    def _fingerprint(self) -> str:
+        if not hasattr(self, "_fingerprint_made"):
+            self._fingerprint_made = self.log.fingerprint()
+        return self._fingerprint_made
+
+
+def _fit_and_predict(
+    configuration: Configuration, trials: Trials, context: Context, report: Report
+) -> tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]:
+    """Predictions in the order of `trials.test_index`, last fold's parameters, notes."""
+    model = configuration.model
+    folds = len(trials.folds)
+    if model.online is not None:
+        return model.online(trials, context), None, ()
+    if model.predict is None:
+        raise RuntimeError(f"{model.name} defines neither predict nor online")
+    fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
+    if fit is None and configuration.fit != "default" and model.parameters:
+        raise RuntimeError(f"{configuration.name} is not available: it cannot be trained yet")
+    p = np.empty(len(trials))
+    notes: list[str] = []
+    fitted: dict[int, Any] = {}
+    for number, fold in enumerate(trials.folds, start=1):
+        default = model.default(context)
+        train_partition = trials.partition[fold.train]
+        fitted = {}
+        for partition, train in _by_partition(fold.train, train_partition):
+            if fit is None:
+                fitted[partition] = default
+                continue
+            share = len(fitted) / max(1, len(np.unique(train_partition)))
+
+            def tick(fraction: float, share: float = share, number: int = number) -> None:
+                context.tick(fraction)
+                report((number - 1 + max(share, fraction)) / folds, number - 1, folds)
+
+            weights = (
+                recency_weights(len(train))
+                if configuration.protocol.recency
+                else np.ones(len(train))
+            )
+            try:
+                fitted[partition] = fit(trials, train, weights, replace(context, tick=tick))
+            except NotEnoughData as reason:
+                fitted[partition] = default
+                notes.append(f"fold {number}: default parameters ({reason})")
+        for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
+            p[test] = model.predict(trials, fitted.get(partition, default), test, context)
+        context.tick(1.0)
+        report(number / folds, number, folds)
+    shown = {
+        partition: [float(w) for w in parameters]
+        for partition, parameters in fitted.items()
+        if isinstance(parameters, (list, tuple, np.ndarray))
+    }
+    lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
+    return p[trials.test_index], shown if lists_parameters else None, tuple(notes)
+
+
+def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """The positions of each partition, in order of first appearance."""
+    values, first = np.unique(partition, return_index=True)
+    for value in values[np.argsort(first)].tolist():
+        yield value, index[partition == value]
+
+
+def _result(
+    configuration: Configuration,
+    trials: Trials,
+    stored: cache.Stored,
+    user: int | None,
+    cached: bool,
+) -> Result:
+    index = trials.test_index
+    y = trials.y[index]
+    if not (np.isfinite(stored.p).all() and ((stored.p >= 0) & (stored.p <= 1)).all()):
+        raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
+    bins = metrics.rmse_bin_ids(
+        trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
+    )
+    return Result(
+        configuration=configuration.name,
+        metrics=metrics.summary(y, stored.p, bins),
+        size=len(index),
+        parameters=stored.parameters,
+        p=stored.p,
+        y=y,
+        review_th=trials.review_th[index],
+        fold=np.repeat(
+            np.arange(1, len(trials.folds) + 1), [len(fold.test) for fold in trials.folds]
+        ),
+        partition=trials.partition[index],
+        seconds=stored.seconds,
+        cached=cached,
+        user=user,
+        notes=stored.notes,
+    )
+
+
+def evaluate(
+    log: ReviewLog,
+    names: str | Iterable[str] | list[Configuration] = "all",
+    protocol: Protocol | None = None,
+    *,
+    jobs: int = 1,
+    context: Context | None = None,
+    cancel: threading.Event | None = None,
+    use_cache: bool = True,
+) -> Iterator[Event]:
+    """Evaluate configurations; yields events as they happen, one final event for each.
+
+    `jobs` worker processes are started (spawned); 0 works in this process. The figures
+    do not depend on it. Setting `cancel`, or closing the iterator, ends the work and
+    every worker. Raises InputError for unusable names or flags before the first event.
+    """
+    protocol = protocol or Protocol()
+    context = context or Context()
+    configurations = _as_configurations(names, protocol)
+    cancel = cancel or threading.Event()
+    session = Session(log)
+    try:
+        judged = len(session.trials(replace(protocol, secs=False)).test_index)
+    except NotEnoughData:
+        judged = 0
+    yield Prepared(
+        reviews=len(session.rows(protocol)),
+        judged=judged,
+        configurations=tuple(each.name for each in configurations),
+    )
+    if jobs <= 0:
+        yield from _in_this_process(session, configurations, context, cancel, use_cache)
+    else:
+        jobs = min(jobs, len(configurations))
+        yield from _in_workers(log, configurations, context, cancel, use_cache, jobs)
+    if use_cache:
+        cache.prune()
+
+
+def _as_configurations(
+    names: str | Iterable[str] | list[Configuration], protocol: Protocol
+) -> list[Configuration]:
+    if isinstance(names, str):
+        return resolve(names, protocol)
+    listed = list(names)
+    if all(isinstance(each, Configuration) for each in listed):
+        return listed  # type: ignore[return-value]
+    return resolve(listed, protocol)  # type: ignore[arg-type]
+
+
+def _one(
+    session: Session,
+    configuration: Configuration,
+    context: Context,
+    report: Report,
+    use_cache: bool,
+) -> Finished | Failed | Skipped:
+    name = configuration.name
+    try:
+        return Finished(name, session.run(configuration, context, report, use_cache=use_cache))
+    except NotEnoughData as reason:
+        return Skipped(name, str(reason))
+    except Cancelled:
+        raise
+    except MemoryError:
+        return Failed(name, "not enough memory", traceback.format_exc())
+    except Exception as error:
+        sentence = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Failed(name, sentence, traceback.format_exc())
+
+
+def _in_this_process(
+    session: Session,
+    configurations: list[Configuration],
+    context: Context,
+    cancel: threading.Event,
+    use_cache: bool,
+) -> Iterator[Event]:
+    pending: deque[Progress] = deque()
+    outer_tick = context.tick
+
+    def tick(fraction: float) -> None:
+        outer_tick(fraction)
+        if cancel.is_set():
+            raise Cancelled
+
+    context = replace(context, tick=tick)
+    for configuration in configurations:
+        if cancel.is_set():
+            return
+        name = configuration.name
+        yield Started(name)
+
+        def report(fraction: float, fold: int, folds: int, name: str = name) -> None:
+            pending.append(Progress(name, fraction, fold, folds))
+
+        try:
+            outcome = _one(session, configuration, context, report, use_cache)
+        except Cancelled:
+            return
+        yield from pending
+        pending.clear()
+        yield outcome
+
+
+# --- worker processes ---------------------------------------------------------
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    configuration: str | None = None
+
+
+def _in_workers(
+    log: ReviewLog,
+    configurations: list[Configuration],
+    context: Context,
+    cancel: threading.Event,
+    use_cache: bool,
+    jobs: int,
+) -> Iterator[Event]:
+    waiting = deque(configurations)
+    settings = replace(context, tick=Context().tick)
+    workers: list[_Worker] = []
+    try:
+        for _ in range(jobs):
+            workers.append(_start_worker(log, settings, use_cache))
+        for worker in workers:
+            yield from _give_work(worker, waiting)
+        while any(worker.configuration for worker in workers):
+            if cancel.is_set():
+                return
+            ready = wait([worker.connection for worker in workers], timeout=0.05)
+            for worker in [each for each in workers if each.connection in ready]:
+                try:
+                    event: Event = worker.connection.recv()
+                except (EOFError, OSError):
+                    lost = worker.configuration
+                    workers.remove(worker)
+                    _stop_workers([worker])
+                    if lost is not None:
+                        yield Failed(lost, _how_it_died(worker.process))
+                        worker = _start_worker(log, settings, use_cache)
+                        workers.append(worker)
+                        yield from _give_work(worker, waiting)
+                    continue
+                yield event
+                if isinstance(event, Finished | Failed | Skipped):
+                    worker.configuration = None
+                    yield from _give_work(worker, waiting)
+    finally:
+        _stop_workers(workers)
+
+
+def _give_work(worker: _Worker, waiting: deque[Configuration]) -> Iterator[Event]:
+    if not waiting:
+        return
+    configuration = waiting.popleft()
+    worker.configuration = configuration.name
+    yield Started(configuration.name)
+    try:
+        # A model holds functions; its name is what travels.
+        worker.connection.send(
+            (
+                configuration.name,
+                configuration.model.name,
+                configuration.protocol,
+                configuration.fit,
+            )
+        )
+    except OSError:
+        return  # the worker is gone: the main loop notices
+
+
+def _start_worker(log: ReviewLog, context: Context, use_cache: bool) -> _Worker:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(
+        target=_work, args=(theirs, log, context, use_cache), daemon=True, name="srs-eval worker"
+    )
+    with _one_thread_each():
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _stop_workers(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.connection.close()
+        worker.process.terminate()
+    for worker in workers:
+        worker.process.join(timeout=1)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+def _how_it_died(process: BaseProcess) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"its worker process was killed (signal {-code}); perhaps memory ran out"
+    return f"its worker process ended unexpectedly (exit code {code})"
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Libraries of the workers use one thread, so that jobs are what uses the cores."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def end_with_parent() -> None:
+    """End this worker as soon as the process that started it is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent watch").start()
+
+
+def _work(connection: Connection, log: ReviewLog, context: Context, use_cache: bool) -> None:
+    """A worker's main loop: configurations in, events out, until the pipe closes."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    end_with_parent()
+    session = Session(log)
+    while True:
+        try:
+            name, model, protocol, fit = connection.recv()
+        except (EOFError, OSError):
+            return
+        last = [0.0, -1.0]  # time and fold of the last report
+
+        def report(
+            fraction: float, fold: int, folds: int, name: str = name, last: list[float] = last
+        ) -> None:
+            now = time.monotonic()
+            if now - last[0] >= 0.05 or fold != last[1]:
+                last[:] = now, fold
+                connection.send(Progress(name, fraction, fold, folds))
+
+        configuration = Configuration(name, all_models()[model], protocol, fit)
+        try:
+            connection.send(_one(session, configuration, context, report, use_cache))
+        except OSError:
+            return

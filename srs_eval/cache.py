@@ -1,0 +1,124 @@
+"""Predictions kept on disk, so that a collection evaluated before opens at once.
+
+A key covers everything that figures depend on. What can be derived from the trials
+(labels, rows, folds) is not stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval import __version__
+from srs_eval.configurations import Configuration
+from srs_eval.models import Context
+from srs_eval.places import cache_dir
+from srs_eval.reviews import FloatArray
+
+LIMIT_BYTES = 500_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    p: FloatArray
+    parameters: Mapping[int, Sequence[float]] | None
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
+    """Data, protocol, model version and settings, as one hexadecimal digest."""
+    parts = {
+        "program": __version__,
+        "data": log_fingerprint,
+        "configuration": configuration.name,
+        "fit": configuration.fit,
+        "protocol": asdict(configuration.protocol),
+        "model": [configuration.model.name, configuration.model.version],
+        "sm2_target": context.sm2_target,
+        "user": context.user if configuration.model.family == "neural" else 0,
+        "weights": _folder_digest(context.weights)
+        if configuration.model.family == "neural"
+        else None,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def load(key: str) -> Stored | None:
+    """What was stored under the key; None where nothing is, or it is damaged."""
+    try:
+        with np.load(_path(key), allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            p = file["p"]
+        parameters = about["parameters"]
+        return Stored(
+            p=p,
+            parameters=None
+            if parameters is None
+            else {int(partition): values for partition, values in parameters},
+            seconds=float(about["seconds"]),
+            notes=tuple(about["notes"]),
+        )
+    except Exception:  # a damaged cache file is as good as none
+        return None
+
+
+def save(key: str, stored: Stored) -> None:
+    """Store atomically; a full or read-only disk only means no cache."""
+    path = _path(key)
+    about = {
+        "parameters": None
+        if stored.parameters is None
+        else [
+            [partition, [float(w) for w in values]]
+            for partition, values in stored.parameters.items()
+        ],
+        "seconds": stored.seconds,
+        "notes": list(stored.notes),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, p=stored.p, about=np.array(json.dumps(about)))
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def prune(limit_bytes: int = LIMIT_BYTES) -> None:
+    """Delete the results unused for longest while they take more than the limit."""
+    try:
+        files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
+    except OSError:
+        return
+    total = sum(stat.st_size for _, stat in files)
+    for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
+        if total <= limit_bytes:
+            break
+        path.unlink(missing_ok=True)
+        total -= stat.st_size
+
+
+def _path(key: str) -> Path:
+    return cache_dir() / "results" / key[:2] / f"{key}.npz"
+
+
+def _folder_digest(folder: Path | None) -> str | None:
+    if folder is None:
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        stat = path.stat()
+        digest.update(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
+    return digest.hexdigest()
