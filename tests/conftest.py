@@ -11,7 +11,12 @@ import os
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
+hypothesis.settings.register_profile("srs-eval", deadline=None)
+hypothesis.settings.load_profile("srs-eval")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"

@@ -1,0 +1,100 @@
+"""Names of configurations, aliases, groups and flags."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.configurations import GROUPS, listed_names, resolve
+from srs_eval.errors import InputError
+from srs_eval.models import all_models
+from srs_eval.protocol import Protocol
+
+
+def names(words: str, protocol: Protocol | None = None, fit: str = "trained") -> set[str]:
+    return {each.name for each in resolve(words, protocol, fit)}  # type: ignore[arg-type]
+
+
+def test_every_listed_name_resolves_to_itself_whatever_its_case() -> None:
+    for model in all_models().values():
+        for name in listed_names(model):
+            assert names(name) == {name}
+            assert names(name.upper()) == {name}
+        for alias, name in model.aliases.items():
+            assert names(alias) == names(name)
+
+
+def test_names_and_suffixes() -> None:
+    (configuration,) = resolve("fsrs-6-s0")
+    assert configuration.name == "FSRS-6-pretrain"
+    assert configuration.fit == "S0"
+    assert configuration.parameters == 4
+    assert configuration.protocol.short
+    (configuration,) = resolve("FSRS-6-two_buttons")
+    assert configuration.name == "FSRS-6-binary"
+    assert configuration.parameters == 17
+    assert configuration.protocol.two_buttons
+    assert names("FSRS-6-recency-preset") == {"FSRS-6-recency-preset"}
+    assert names("FSRS-6-preset-recency") == {"FSRS-6-recency-preset"}
+    assert names("FSRS-6-short") == {"FSRS-6"}
+    assert names("SM2-short, sm2,SM2") == {"SM2", "SM2-short"}
+
+
+def test_groups_hold_their_families() -> None:
+    everything = names("all")
+    assert {"AVG", "SM2", "SM2-short", "FSRS-6", "FSRS-6-recency"} <= everything
+    assert names("fast") <= everything
+    for group in GROUPS:
+        if any(model.family == group for model in all_models().values()):
+            assert names(group) <= everything
+
+
+def test_flags_are_added_to_those_that_can_take_them() -> None:
+    assert names("FSRS-6,AVG", Protocol(recency=True)) == {"FSRS-6-recency", "AVG"}
+    assert names("FSRS-6,FSRS-6-recency", Protocol(recency=True)) == {"FSRS-6-recency"}
+    assert names("FSRS-6,AVG", fit="default") == {"FSRS-6-dry-run", "AVG"}
+    assert names("SM2", Protocol(short=True)) == {"SM2-short"}
+    (configuration,) = resolve("FSRS-6", Protocol(n_splits=3, gamma=2.0))
+    assert configuration.name == "FSRS-6"
+    assert configuration.protocol.n_splits == 3
+    assert configuration.protocol.gamma == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "protocol", "part"),
+    [
+        ("FSRS-66", Protocol(), "FSRS-6"),
+        ("completely unheard of", Protocol(), "srs-eval models"),
+        ("AVG-recency", Protocol(), "cannot take recency"),
+        ("FSRS-6-deck", Protocol(partitions="preset"), "contradicts"),
+        ("FSRS-6-no_test_same_day", Protocol(), "-secs"),
+        ("FSRS-6", Protocol(no_test_same_day=True), "--secs"),
+        ("FSRS-6", Protocol(equalize_test_with_non_secs=True), "--secs"),
+        ("FSRS-6", Protocol(n_splits=1), "n_splits"),
+        (",", Protocol(), "No model is named"),
+    ],
+)
+def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, part: str) -> None:
+    with pytest.raises(InputError, match=part):
+        resolve(words, protocol)
+
+
+def test_rows_that_are_judged_together() -> None:
+    def table(name: str) -> str:
+        return resolve(name)[0].table
+
+    assert table("FSRS-6") == table("SM2-short") == "days"
+    assert table("SM2-secs") == "secs"
+    assert table("SM2-secs-equalize_test_with_non_secs") == "days"
+    assert table("SM2-secs-no_test_same_day") == "secs, later days"
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> None:
+    try:
+        found = resolve(text)
+    except InputError as error:
+        assert "\n" not in str(error).strip() or "\n" in text
+    else:
+        assert found

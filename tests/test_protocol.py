@@ -1,0 +1,237 @@
+"""The rows, histories and folds equal the reference's, before any mathematics."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import NotEnoughData
+from srs_eval.protocol import (
+    Protocol,
+    Trials,
+    prepare_trials,
+    recency_weights,
+    time_series_folds,
+)
+from srs_eval.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows
+from tests.conftest import shared_or_skip
+
+GOLDEN_USERS = range(101, 113)
+FEATURES = {
+    "script": Protocol(short=True),
+    "other": Protocol(),
+    "other-short": Protocol(short=True),
+    "script-secs": Protocol(short=True, secs=True, later_days_only=True),
+    "other-secs": Protocol(secs=True),
+}
+
+
+def trials_of(log: ReviewLog, protocol: Protocol) -> Trials:
+    assert log.rows is not None
+    return prepare_trials(log, log.rows, protocol)
+
+
+def make_log(
+    card_id: list[int],
+    rating: list[int],
+    elapsed_days: list[int],
+    elapsed_seconds: list[int] | None = None,
+    decks: dict[int, int] | None = None,
+) -> ReviewLog:
+    """A log of given rows; `decks` maps card to deck 1 or 2 (presets 11, 12)."""
+    n = len(card_id)
+    seconds = elapsed_seconds or [86_400 * d if d >= 0 else -1 for d in elapsed_days]
+    columns = [
+        np.asarray(column, np.int64)
+        for column in (card_id, [0] * n, rating, [2] * n, [5000] * n, elapsed_days, seconds)
+    ]
+    decks = decks or {}
+    cards = np.array(sorted(decks), np.int64)
+    return ReviewLog(
+        ImportReceipt("made", "made", n),
+        rows=Rows(*columns),
+        cards=Cards(
+            cards,
+            cards,
+            np.array([decks[card] for card in cards.tolist()], np.int64),
+            np.zeros(len(cards), np.bool_),
+        ),
+        decks={1: Deck(1, "One", 11), 2: Deck(2, "Two", 12)},
+    )
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_rows_and_histories_equal_the_reference(name: str) -> None:
+    import pyarrow.parquet as parquet
+
+    features = parquet.read_table(shared_or_skip("golden", "features", f"{name}.parquet"))
+    golden = {column: features[column].to_numpy() for column in features.column_names}
+    dataset = open_dataset(shared_or_skip("golden", "dataset"))
+    for user in GOLDEN_USERS:
+        log = dataset.load(user)
+        mine = golden["user_id"] == user
+        if not mine.sum():
+            with pytest.raises(NotEnoughData):
+                trials_of(log, FEATURES[name])
+            continue
+        trials = trials_of(log, FEATURES[name])
+        for column in ("review_th", "card_id", "rating", "i", "delta_t", "elapsed_days", "y"):
+            np.testing.assert_array_equal(
+                getattr(trials, column), golden[column][mine], err_msg=f"{user} {column}"
+            )
+        fold = np.zeros(len(trials), np.int64)
+        for number, each in enumerate(trials.folds, start=1):
+            fold[each.test] = number
+        np.testing.assert_array_equal(fold, golden["fold"][mine])
+        for k, (ratings, intervals) in enumerate(
+            zip(golden["r_history"][mine], golden["t_history"][mine], strict=True)
+        ):
+            history = slice(trials.history_start[k], trials.history_end[k])
+            assert ",".join(map(str, trials.history_rating[history].tolist())) == ratings
+            assert trials.history_delta_t[history].tolist() == [
+                float(days) for days in intervals.split(",")
+            ]
+
+
+@pytest.mark.parametrize("name", ["SM2", "SM2-short", "Ebisu-v2"])
+def test_reviews_of_missing_cards_vanish_where_upstream_loses_them(name: str) -> None:
+    lines = shared_or_skip("golden", "expected", f"{name}.jsonl").read_text().splitlines()
+    size = {line["user"]: line["size"] for line in map(json.loads, lines)}
+    log = open_dataset(shared_or_skip("golden", "dataset")).load(111)
+    protocol = Protocol(known_decks_only=True, short=name.endswith("short"))
+    assert len(trials_of(log, protocol).test_index) == size[111] == 445
+
+
+@given(n=st.integers(0, 400), n_splits=st.integers(2, 9))
+def test_folds_are_those_of_scikit_learn(n: int, n_splits: int) -> None:
+    from sklearn.model_selection import TimeSeriesSplit
+
+    if n <= n_splits:
+        with pytest.raises(NotEnoughData):
+            time_series_folds(n, n_splits)
+        return
+    expected = list(TimeSeriesSplit(n_splits).split(np.empty(n)))
+    for (train, test), (train_index, test_index) in zip(
+        time_series_folds(n, n_splits), expected, strict=True
+    ):
+        assert np.arange(n)[train].tolist() == train_index.tolist()
+        assert np.arange(n)[test].tolist() == test_index.tolist()
+
+
+def test_recency_weights_rise_from_a_quarter_to_one() -> None:
+    weights = recency_weights(5)
+    np.testing.assert_allclose(weights, [0.25, 0.26171875, 0.34375, 0.56640625, 1.0])
+
+
+def ten_cards(**changed: list[int]) -> ReviewLog:
+    """40 cards, three reviews each, intervals 3 and 7 days, in review order."""
+    cards = list(range(40)) * 3
+    log = {
+        "card_id": cards,
+        "rating": [3] * 120,
+        "elapsed_days": [-1] * 40 + [3] * 40 + [7] * 40,
+        **changed,
+    }
+    return make_log(**log)
+
+
+def test_a_first_rating_with_few_rows_loses_everything() -> None:
+    assert len(trials_of(ten_cards(), Protocol())) == 80
+    few = make_log(list(range(19)) * 2, [3] * 38, [-1] * 19 + [3] * 19)
+    with pytest.raises(NotEnoughData):
+        trials_of(few, Protocol())
+
+
+def test_a_removed_second_review_takes_the_rest_of_its_card() -> None:
+    days = [-1] * 40 + [3] * 39 + [90] + [7] * 40
+    trials = trials_of(ten_cards(elapsed_days=days), Protocol())
+    assert len(trials) == 78
+    assert 39 not in trials.card_id
+
+
+def test_invalid_ratings_and_reviews_after_the_128th_are_dropped() -> None:
+    rating = [3] * 120
+    rating[-1] = 0
+    assert len(trials_of(ten_cards(rating=rating), Protocol())) == 79
+    long_card = [0] * 200
+    log = make_log(
+        list(range(40)) + [0] * 200 + list(range(1, 40)),
+        [3] * 279,
+        [-1] * 40 + [3] * 239,
+    )
+    trials = trials_of(log, Protocol())
+    assert (trials.card_id == 0).sum() == 127
+    assert len(long_card) == 200
+
+
+def test_two_buttons_map_ratings_but_filter_by_the_buttons_pressed() -> None:
+    rating = [2] * 20 + [3] * 20 + [4] * 40 + [1] * 40
+    trials = trials_of(ten_cards(rating=rating), Protocol(two_buttons=True))
+    assert set(trials.rating.tolist()) == {1, 3}
+    assert set(trials.first_rating.tolist()) == {3}
+
+
+def test_partitions_of_missing_cards_and_decks() -> None:
+    decks = {card: 1 if card < 20 else 2 for card in range(38)} | {38: 77}
+    log = ten_cards(decks=decks)
+    by_deck = trials_of(log, Protocol(partitions="deck"))
+    by_preset = trials_of(log, Protocol(partitions="preset"))
+    for trials, expected in ((by_deck, {1, 2, 77, -1}), (by_preset, {11, 12, -1})):
+        assert set(trials.partition.tolist()) == expected
+    assert set(by_deck.partition[by_deck.card_id == 39].tolist()) == {-1}
+    assert set(by_preset.partition[by_preset.card_id == 38].tolist()) == {-1}
+
+
+def test_equalized_trials_are_judged_on_the_rows_of_the_others() -> None:
+    log = open_dataset(shared_or_skip("golden", "dataset")).load(106)
+    plain = trials_of(log, Protocol(short=True))
+    equal = trials_of(log, Protocol(short=True, secs=True, equalize_test_with_non_secs=True))
+    assert equal.review_th[equal.test_index].tolist() == plain.review_th[plain.test_index].tolist()
+    for name in ("bin_delta_t", "bin_i", "bin_lapses"):
+        np.testing.assert_array_equal(
+            getattr(equal, name)[equal.test_index], getattr(plain, name)[plain.test_index]
+        )
+    for fold in equal.folds:
+        assert equal.review_th[fold.train].max() < equal.review_th[fold.test].min()
+    assert (equal.elapsed_days[equal.folds[-1].train] == 0).any()
+
+
+def test_same_day_reviews_with_seconds() -> None:
+    log = open_dataset(shared_or_skip("golden", "dataset")).load(106)
+    every = trials_of(log, Protocol(short=True, secs=True))
+    later = trials_of(log, Protocol(short=True, secs=True, no_test_same_day=True))
+    assert (every.elapsed_days[every.test_index] == 0).any()
+    assert (later.elapsed_days[later.test_index] > 0).all()
+    assert (later.elapsed_days[later.folds[0].train] == 0).any()
+
+
+@given(st.data())
+def test_histories_never_hold_the_future(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 150))
+    cards = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    rating = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    days = data.draw(st.lists(st.integers(0, 40), min_size=n, max_size=n))
+    seen: set[int] = set()
+    elapsed = []
+    for card, day in zip(cards, days, strict=True):
+        elapsed.append(day if card in seen else -1)
+        seen.add(card)
+    log = make_log(cards, rating, elapsed)
+    for protocol in (Protocol(), Protocol(short=True), Protocol(secs=True, short=True)):
+        try:
+            trials = trials_of(log, protocol)
+        except NotEnoughData:
+            continue
+        assert (np.diff(trials.review_th) > 0).all()
+        for k in range(len(trials)):
+            start, end = trials.history_start[k], trials.history_end[k]
+            assert end > start
+            assert trials.history_review_th[end] == trials.review_th[k]
+            assert (np.diff(trials.history_review_th[start : end + 1]) > 0).all()
+        for fold in trials.folds:
+            assert fold.train.max() < fold.test.min()
