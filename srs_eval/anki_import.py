@@ -1,0 +1,324 @@
+"""Open what a learner may hand over as a `ReviewLog`, without ever writing near it.
+
+Collections (.anki2, .anki21, extracted .anki21b), packages (.colpkg, .apkg), research exports
+(.revlog), review-log tables (.csv), and one user of an anki-revlogs-10k folder. Files are
+recognised by content, not by name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from srs_eval.errors import InputError
+from srs_eval.importing import files
+from srs_eval.importing.files import printable
+from srs_eval.reviews import Entries, ImportReceipt, ReviewLog
+
+_START_BYTES = 1 << 16
+_PARQUET_MAGIC = b"PAR1"
+
+
+def load_log(
+    path: str | os.PathLike[str],
+    *,
+    timezone: str | None = None,
+    rollover: int | None = None,
+    user: int | None = None,
+) -> ReviewLog:
+    """Read one learner's review history.
+
+    `path` is a file, an Anki profile folder, or a folder in the anki-revlogs-10k layout (then
+    `user` says whose). `timezone` (IANA name, "UTC-7", "local") and `rollover` (hour, 0-23)
+    override where days begin; without them the source's own evidence is used, then this
+    computer's zone and 4:00. Raises InputError, one sentence for the person, for anything
+    that cannot be read or holds no reviews. The file and its folder stay as they are.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        return _load_folder(path, timezone, rollover, user)
+    real = files.resolve(path)
+    start = files.read_start(real, _START_BYTES)
+    if start.startswith(_PARQUET_MAGIC):
+        return _load_user_file(path, user)
+    if user is not None:
+        raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
+    return _load_file(path, real, start, timezone, rollover)
+
+
+def _load_file(
+    path: Path, real: Path, start: bytes, timezone: str | None, rollover: int | None
+) -> ReviewLog:
+    from srs_eval.importing import package, research, table
+
+    name = printable(path)
+    if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
+        return _load_collection(path, real, timezone, rollover)
+    if not start:
+        raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
+    if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
+        with package.unpacked(real) as (database, words):
+            return _from_database(database, path, words, (), timezone, rollover)
+    if start.startswith(package.ZSTD_MAGIC):
+        with package.decompressed(real) as (database, words):
+            return _from_database(database, path, words, (), timezone, rollover)
+    header = table.header_of(start)
+    if header is not None:
+        content = files.read_whole(real, table.MAX_BYTES)
+        found = table.read_table(content, *header, name)
+        return _from_table(found, path, timezone, rollover)
+    content = files.read_whole(real, research.MAX_BYTES)
+    export = research.read_research_export(content, name)
+    from srs_eval.importing.days import StoredClock
+
+    return _finish(
+        path,
+        "Anki research export (.revlog)",
+        export.entries,
+        export.unreadable,
+        StoredClock(next_day_at_s=export.next_day_at_s),
+        timezone,
+        rollover,
+        log_parts={"cards": export.cards, "decks": export.decks, "presets": export.presets},
+    )
+
+
+def _has_wal(real: Path) -> bool:
+    """A new collection may still live in its -wal alone."""
+    wal = Path(f"{real}-wal")
+    return wal.is_file() and wal.stat().st_size > 0
+
+
+def _load_collection(
+    path: Path, real: Path, timezone: str | None, rollover: int | None
+) -> ReviewLog:
+    notes = []
+    with files.private_copy(path) as copy:
+        if Path(f"{copy}-wal").exists() and Path(f"{copy}-wal").stat().st_size:
+            notes.append("Reviews that Anki has not yet written back to the file are included.")
+        elif Path(f"{copy}-journal").exists() and Path(f"{copy}-journal").stat().st_size:
+            notes.append("An unfinished change by another program was left out.")
+        else:
+            files.check_database_length(copy, printable(path))
+        return _from_database(copy, path, "Anki collection", notes, timezone, rollover)
+
+
+def _from_database(
+    database: Path,
+    path: Path,
+    words: str,
+    notes: Iterator[str] | list[str] | tuple[str, ...],
+    timezone: str | None,
+    rollover: int | None,
+) -> ReviewLog:
+    from srs_eval.importing.collection import read_collection
+
+    name = printable(path)
+    found = read_collection(database, name)
+    if not len(found.entries):
+        if len(found.cards.card_id):
+            raise InputError(
+                f"{name} holds {len(found.cards.card_id):,} cards but no reviews; if it was "
+                "exported without scheduling, export it again with 'Include scheduling "
+                "information' ticked."
+            )
+        raise InputError(f"{name} is an empty collection, without cards or reviews.")
+    return _finish(
+        path,
+        f"{words}, schema {found.schema}",
+        found.entries,
+        found.unreadable,
+        found.clock,
+        timezone,
+        rollover,
+        notes=(*notes, *found.notes),
+        fsrs_enabled=found.fsrs_enabled,
+        log_parts={"cards": found.cards, "decks": found.decks, "presets": found.presets},
+    )
+
+
+def _from_table(found: object, path: Path, timezone: str | None, rollover: int | None) -> ReviewLog:
+    from srs_eval.importing.days import StoredClock
+    from srs_eval.importing.table import Table, with_inferred_kinds
+
+    assert isinstance(found, Table)
+    words = "Anki revlog table (CSV)" if found.has_kinds else "review log (CSV)"
+    log = _finish(path, words, found.entries, found.unreadable, StoredClock(), timezone, rollover)
+    if found.has_kinds:
+        return log
+    from dataclasses import replace
+
+    assert log.entries is not None
+    assert log.day_grid is not None
+    note = "Kinds of review are inferred: a card is learned on its first day."
+    return replace(
+        log,
+        entries=with_inferred_kinds(log.entries, log.day_grid.next_day_at_s),
+        receipt=replace(log.receipt, notes=(*log.receipt.notes, note)),
+    )
+
+
+def _finish(
+    path: Path,
+    words: str,
+    entries: Entries,
+    unreadable: int,
+    clock: object,
+    timezone: str | None,
+    rollover: int | None,
+    *,
+    notes: tuple[str, ...] = (),
+    fsrs_enabled: bool | None = None,
+    log_parts: Mapping[str, object] | None = None,
+) -> ReviewLog:
+    from srs_eval.importing.days import StoredClock, day_grid
+
+    assert isinstance(clock, StoredClock)
+    if not len(entries):
+        raise InputError(f"{printable(path)} holds no reviews.")
+    grid = day_grid(int(entries.time_ms[-1]), clock, timezone, rollover)
+    receipt = ImportReceipt(
+        path=str(path),
+        format=words,
+        entries_read=len(entries) + unreadable,
+        notes=notes,
+        fsrs_enabled=fsrs_enabled,
+    )
+    return ReviewLog(
+        receipt=receipt,
+        entries=entries,
+        day_grid=grid,
+        **(log_parts or {}),  # type: ignore[arg-type]
+    )
+
+
+# Folders
+
+
+def _load_folder(
+    folder: Path, timezone: str | None, rollover: int | None, user: int | None
+) -> ReviewLog:
+    name = printable(folder)
+    if (folder / "collection.anki2").is_file():
+        return load_log(folder / "collection.anki2", timezone=timezone, rollover=rollover)
+    if (folder / "revlogs").is_dir():
+        from srs_eval.dataset import open_dataset
+
+        dataset = open_dataset(folder)
+        if user is None and len(dataset.users) == 1:
+            user = dataset.users[0]
+        if user is None:
+            raise InputError(
+                f"{name} is a data set of {len(dataset.users):,} users; "
+                "say whose reviews with --user, or evaluate all with 'srs-eval batch'."
+            )
+        return dataset.load(user)
+    if folder.name.startswith("user_id="):
+        parts = sorted(folder.glob("*.parquet"))
+        if parts:
+            return _load_user_file(parts[0], user)
+    with files.file_errors(folder):
+        profiles = sorted(
+            entry.parent.name for entry in folder.glob("*/collection.anki2") if entry.is_file()
+        )
+    if profiles:
+        raise InputError(
+            f"{name} holds the Anki profiles {printable(', '.join(profiles))}; "
+            "give the folder of one of them."
+        )
+    raise InputError(
+        f"{name} holds neither an Anki collection nor an anki-revlogs-10k data set; "
+        "give a collection file, a package or a data-set folder."
+    )
+
+
+def _load_user_file(path: Path, user: int | None) -> ReviewLog:
+    """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
+    from srs_eval.dataset import open_dataset
+
+    parents = path.absolute().parents
+    number = parents[0].name.removeprefix("user_id=")
+    if not (
+        parents[0].name.startswith("user_id=")
+        and number.isdecimal()
+        and len(parents) > 2
+        and parents[1].name == "revlogs"
+    ):
+        raise InputError(
+            f"{printable(path)} is a parquet file outside a data set; "
+            "expected revlogs/user_id=N/data.parquet as in anki-revlogs-10k."
+        )
+    if user is not None and user != int(number):
+        raise InputError(f"{printable(path)} is user {number}, not user {user}.")
+    return open_dataset(parents[2]).load(int(number))
+
+
+# Profiles
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An Anki profile found on this machine."""
+
+    name: str
+    path: Path  # its collection.anki2
+    size: int  # bytes
+    modified: datetime  # last written, also by an open Anki
+
+
+def find_profiles(home: Path | None = None) -> list[Profile]:
+    """Anki profiles in the usual places of this system, the last used first.
+
+    `home` overrides the home folder. Folders that may not be read are passed over.
+    """
+    found: dict[Path, Profile] = {}
+    for base in _anki_folders(home or Path.home()):
+        try:
+            collections = sorted(base.glob("*/collection.anki2"))
+        except OSError:
+            continue
+        for collection in collections:
+            try:
+                real = collection.resolve(strict=True)
+                states = [real.stat()]
+                wal = Path(f"{real}-wal")
+                if wal.exists():
+                    states.append(wal.stat())
+            except OSError:
+                continue
+            if real in found or not real.is_file():
+                continue
+            newest = max(state.st_mtime for state in states)
+            found[real] = Profile(
+                name=printable(collection.parent.name),
+                path=collection,
+                size=sum(state.st_size for state in states),
+                modified=datetime.fromtimestamp(newest, UTC),
+            )
+    return sorted(found.values(), key=lambda profile: profile.modified, reverse=True)
+
+
+def _anki_folders(home: Path) -> Iterator[Path]:
+    """Where Anki keeps its profiles (manual, "File locations"; packagers' sandboxes)."""
+    if os.environ.get("ANKI_BASE"):
+        yield Path(os.environ["ANKI_BASE"])
+    if sys.platform == "win32":
+        yield Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / "Anki2"
+    elif sys.platform == "darwin":
+        yield home / "Library" / "Application Support" / "Anki2"
+    else:
+        data = os.environ.get("XDG_DATA_HOME")
+        if data:
+            yield Path(data) / "Anki2"
+        yield home / ".local" / "share" / "Anki2"
+        yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
+        try:
+            yield from sorted(home.glob("snap/anki*/*/.local/share/Anki2"))
+        except OSError:
+            pass
+    yield home / "Documents" / "Anki"  # before Anki 2.1.5
+    yield home / "Anki"

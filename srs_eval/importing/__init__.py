@@ -1,0 +1,1 @@
+"""Readers behind `srs_eval.anki_import`: private copies, packages, SQLite, protobuf, CSV."""

@@ -1,0 +1,507 @@
+"""A collection database (schema 11, 14-18), opened as a private copy, as columns.
+
+Layout: ankitects/anki rslib/src/storage/ (schema11.sql, upgrades/), proto/anki/decks.proto,
+proto/anki/deck_config.proto. The content is untrusted: views and virtual tables in place of
+tables are refused, and work has a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srs_eval.errors import InputError
+from srs_eval.importing import files, proto
+from srs_eval.importing.days import DEFAULT_ROLLOVER, StoredClock
+from srs_eval.reviews import LEARNING, RESCHEDULED, Cards, Deck, Entries, IntArray, Preset
+
+_SCHEMAS = (11, 14, 15, 16, 17, 18)
+_COLUMNS = {
+    "col": {"crt", "ver", "conf", "decks", "dconf"},
+    "cards": {"id", "nid", "did", "odid", "queue"},
+    "revlog": {"id", "cid", "ease", "factor", "time", "type"},
+    "config": {"key", "val"},
+    "deck_config": {"id", "name", "config"},
+    "decks": {"id", "name", "kind"},
+}
+_DEADLINE_S = 300.0
+_MAX_VALUE_BYTES = 256 << 20
+_MAX_DECKS = 100_000
+_SUSPENDED = -1
+_MAX_TIME_MS = 253_402_300_800_000  # the year 10000
+
+_int = "ifnull(cast({0} as integer), 0)".format
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is read of a database; `clock` and `config` as stored."""
+
+    schema: int
+    entries: Entries
+    unreadable: int  # entries whose time is impossible, left out
+    cards: Cards
+    decks: Mapping[int, Deck]
+    presets: Mapping[int, Preset]
+    clock: StoredClock
+    fsrs_enabled: bool | None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_collection(copy: Path, name: str) -> Collection:
+    """Read the private copy of a collection; `name` is how messages call the file.
+
+    Raises InputError if it is damaged, no collection, or of an unknown schema.
+    """
+    try:
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            _harden(connection)
+            return _read(connection, name)
+    except (sqlite3.Error, OverflowError, MemoryError, UnicodeError) as error:
+        if "interrupted" in str(error):
+            raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
+        raise InputError(
+            f"{name} is damaged ({files.printable(error, 100)}); "
+            "run Tools > Check Database in Anki or restore a backup."
+        ) from error
+
+
+def _harden(connection: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
+    connection.text_factory = lambda value: value.decode("utf-8", "replace")
+    connection.create_collation("unicase", _compare_unicase)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for pragma in ("trusted_schema=off", "cell_size_check=on", "mmap_size=0"):
+        connection.execute(f"pragma {pragma}")
+
+
+def _compare_unicase(left: str, right: str) -> int:
+    a, b = left.casefold(), right.casefold()
+    return (a > b) - (a < b)
+
+
+def _read(connection: sqlite3.Connection, name: str) -> Collection:
+    schema = _schema(connection, name)
+    problem = connection.execute("pragma quick_check(1)").fetchone()
+    if problem is None or problem[0] != "ok":
+        raise InputError(
+            f"{name} is damaged ({files.printable(problem and problem[0], 100)}); "
+            "run Tools > Check Database in Anki or restore a backup."
+        )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+    notes: list[str] = []
+    entries, unreadable = read_entries(connection)
+    if unreadable:
+        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
+    cards = _cards(connection)
+    crt, conf, dconf, decks_json = connection.execute(
+        "select crt, conf, dconf, decks from col limit 1"
+    ).fetchone()
+    if schema < 14:
+        config = _json_object(conf, name)
+    else:
+        config = _config_table(connection)
+    if schema < 14:
+        presets = _presets_from_json(_json_object(dconf, name), notes)
+    elif schema == 14:
+        rows = connection.execute(f"select {_int('id')}, name, config from deck_config")
+        presets = _presets_from_json(
+            {
+                key: {**_json_object(content, name), "name": label}
+                for key, label, content in _limited(rows, name)
+            },
+            notes,
+        )
+    else:
+        rows = connection.execute(f"select {_int('id')}, name, config from deck_config")
+        presets = {
+            key: _preset_from_proto(key, _text(label), content, name, notes)
+            for key, label, content in _limited(rows, name)
+        }
+    if schema < 15:
+        decks = _decks_from_json(_json_object(decks_json, name))
+    else:
+        rows = connection.execute(f"select {_int('id')}, name, kind from decks")
+        decks = {
+            key: _deck_from_proto(key, _text(label), kind, name)
+            for key, label, kind in _limited(rows, name)
+        }
+    enabled = config.get("fsrs")
+    return Collection(
+        schema=schema,
+        entries=entries,
+        unreadable=unreadable,
+        cards=cards,
+        decks=with_parents(decks),
+        presets=presets,
+        clock=_clock(config, crt),
+        fsrs_enabled=enabled if isinstance(enabled, bool) else None,
+        notes=notes,
+    )
+
+
+def _schema(connection: sqlite3.Connection, name: str) -> int:
+    tables = {
+        table: kind
+        for table, kind in connection.execute(
+            "select lower(name), type from sqlite_master where lower(name) in "
+            "('col','cards','revlog','config','deck_config','decks') "
+            "and ifnull(sql, '') not like 'create virtual%'"
+        )
+    }
+    no_collection = (
+        f"{name} is a database but no Anki collection; "
+        "choose the collection.anki2 of an Anki profile or an exported package."
+    )
+
+    def check(table: str) -> None:
+        columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
+        found = {column[1].lower() for column in columns}
+        hidden = any(column[6] for column in columns)  # computed: could run anything
+        if tables.get(table) != "table" or hidden or not _COLUMNS[table] <= found:
+            raise InputError(no_collection)
+
+    check("col")
+    row = connection.execute("select ver from col limit 1").fetchone()
+    schema = row[0] if row and isinstance(row[0], int) else 0
+    if schema in (12, 13) or schema > max(_SCHEMAS):
+        raise InputError(
+            f"{name} was written by a newer Anki (schema {schema}) than is known here; "
+            "export it from Anki with 'Support older Anki versions' ticked."
+        )
+    if schema not in _SCHEMAS:
+        raise InputError(
+            f"{name} was written by a very old Anki (schema {schema}); "
+            "open it in a current Anki once, then try again."
+        )
+    check("cards")
+    check("revlog")
+    for table, since in (("config", 14), ("deck_config", 14), ("decks", 15)):
+        if schema >= since:
+            check(table)
+    return schema
+
+
+def read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
+    """All of `revlog` in order of time, and how many entries had an impossible time.
+
+    As Anki reads them: an unknown type is learning, a negative time taken is 0.
+    """
+    names = ("id", "cid", "ease", "type", "factor", "time")
+    rows = connection.execute(f"select {', '.join(map(_int, names))} from revlog order by id")
+    table = _table(rows, len(names))
+    return entries_from_columns(*table.T)
+
+
+def entries_from_columns(
+    time_ms: IntArray,
+    card_id: IntArray,
+    rating: IntArray,
+    kind: IntArray,
+    factor: IntArray,
+    duration_ms: IntArray,
+) -> tuple[Entries, int]:
+    """Entries in order of time from raw columns; the number left out for their time."""
+    order = np.argsort(time_ms, kind="stable")
+    order = order[(time_ms[order] > 0) & (time_ms[order] < _MAX_TIME_MS)]
+    known = (kind >= LEARNING) & (kind <= RESCHEDULED)
+    columns = (
+        time_ms,
+        card_id,
+        rating,
+        np.where(known, kind, LEARNING),
+        factor,
+        np.maximum(duration_ms, 0),
+    )
+    entries = Entries(*(np.ascontiguousarray(column[order], np.int64) for column in columns))
+    return entries, len(time_ms) - len(order)
+
+
+def _table(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
+    """Rows of integers as an array (n, width), without a Python object per row kept."""
+    return np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, width)
+
+
+def _cards(connection: sqlite3.Connection) -> Cards:
+    names = ("id", "nid", "did", "odid", "queue")
+    rows = connection.execute(f"select {', '.join(map(_int, names))} from cards order by id")
+    card, note, deck, original_deck, queue = np.ascontiguousarray(_table(rows, len(names)).T)
+    home = np.where(original_deck != 0, original_deck, deck)
+    return Cards(card, note, home, queue == _SUSPENDED)
+
+
+def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
+    keys = ("fsrs", "rollover", "schedVer", "creationOffset", "localOffset")
+    marks = ",".join("?" * len(keys))
+    found: dict[str, Any] = {}
+    for key, value in connection.execute(
+        f"select key, val from config where key in ({marks})", keys
+    ):
+        try:
+            found[key] = json.loads(value)
+        except (ValueError, TypeError, RecursionError):
+            continue  # Anki treats an unreadable setting as absent
+    return found
+
+
+def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
+    rollover = _integer(config.get("rollover"))
+    if rollover is not None and not 0 <= rollover <= 23:
+        rollover = DEFAULT_ROLLOVER
+    offset, source = _offset_s(config.get("localOffset")), "from the collection"
+    if offset is None:
+        # Packages lack localOffset; where the collection was made is the next best evidence.
+        offset = _offset_s(config.get("creationOffset"))
+        source = "where the collection was created"
+    crt = _integer(crt)
+    old_scheduler = _integer(config.get("schedVer")) == 1 and crt is not None
+    return StoredClock(
+        rollover=rollover,
+        utc_offset_s=offset,
+        offset_source=source,
+        first_day_s=crt if old_scheduler else None,
+    )
+
+
+def _offset_s(minutes_west: Any) -> int | None:
+    minutes = _integer(minutes_west)
+    return None if minutes is None or abs(minutes) > 23 * 60 else -60 * minutes
+
+
+# Presets
+
+
+def _preset_from_proto(key: int, label: str, content: Any, name: str, notes: list[str]) -> Preset:
+    config = proto.parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
+    return _preset(
+        key,
+        label,
+        parameters={
+            4: config.fsrs_params_4,
+            5: config.fsrs_params_5,
+            6: config.fsrs_params_6,
+        },
+        desired=config.desired_retention,
+        historical=config.historical_retention,
+        ignore_before=_text(config.ignore_revlogs_before_date),
+        learning=config.learn_steps,
+        relearning=config.relearn_steps,
+        maximum=config.maximum_review_interval,
+        search=_text(config.param_search),
+        notes=notes,
+    )
+
+
+def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, Preset]:
+    presets: dict[int, Preset] = {}
+    for raw_key, value in found.items():
+        key = _integer(raw_key)
+        if key is None or not isinstance(value, dict):
+            continue
+        presets[key] = _preset(
+            key,
+            _text(value.get("name")),
+            parameters={
+                4: value.get("fsrsWeights"),
+                5: value.get("fsrsParams5"),
+                6: value.get("fsrsParams6"),
+            },
+            desired=value.get("desiredRetention"),
+            historical=value.get("sm2Retention"),
+            ignore_before=_text(value.get("ignoreRevlogsBeforeDate")),
+            learning=_part(value, "new").get("delays"),
+            relearning=_part(value, "lapse").get("delays"),
+            maximum=_part(value, "rev").get("maxIvl"),
+            search=_text(value.get("weightSearch")),
+            notes=notes,
+        )
+    return presets
+
+
+def _preset(
+    key: int,
+    label: str,
+    *,
+    parameters: Mapping[int, Any],
+    desired: Any,
+    historical: Any,
+    ignore_before: str,
+    learning: Any,
+    relearning: Any,
+    maximum: Any,
+    search: str,
+    notes: list[str],
+) -> Preset:
+    """A preset with Anki's own repairs: what is out of range becomes the default."""
+    lists = {version: _numbers(values) for version, values in parameters.items()}
+    longest = _integer(maximum)
+    if ignore_before and not _is_date(ignore_before):
+        notes.append(
+            f"Preset {files.printable(label)!r} ignores reviews before "
+            f"{files.printable(ignore_before)!r}, which is no date; it is not applied."
+        )
+        ignore_before = ""
+    return Preset(
+        id=key,
+        name=files.printable(label),
+        fsrs_parameters={version: values for version, values in lists.items() if values},
+        desired_retention=_within(desired, 0.7, 0.99, 0.9),
+        historical_retention=_within(historical, 0.7, 0.97, 0.9),
+        ignore_before=ignore_before or None,
+        learning_steps=_numbers(learning),
+        relearning_steps=_numbers(relearning),
+        maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
+        search=search or None,
+    )
+
+
+# Decks
+
+
+def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
+    found = proto.parse("DeckKind", _bytes(kind), f"{name} is damaged (deck {key})")
+    filtered = found.HasField("filtered")
+    desired = None
+    if found.HasField("normal") and found.normal.HasField("desired_retention"):
+        desired = _shortest(found.normal.desired_retention)
+    return Deck(
+        id=key,
+        name=_deck_name(label.replace("\x1f", "::")),
+        preset_id=None if filtered else found.normal.config_id,
+        desired_retention=desired,
+        filtered=filtered,
+    )
+
+
+def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
+    decks: dict[int, Deck] = {}
+    for raw_key, value in found.items():
+        key = _integer(raw_key)
+        if key is None or not isinstance(value, dict):
+            continue
+        filtered = _integer(value.get("dyn")) == 1
+        preset = _integer(value.get("conf"))
+        percent = _number(value.get("desiredRetention"))
+        decks[key] = Deck(
+            id=key,
+            name=_deck_name(_text(value.get("name"))),
+            preset_id=None if filtered else (1 if preset is None else preset),
+            desired_retention=None if filtered or percent is None else percent / 100,
+            filtered=filtered,
+        )
+    return decks
+
+
+def with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
+    """Fill `parent_id` in: Anki finds parents by name."""
+    from dataclasses import replace
+
+    by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
+    return {
+        key: replace(deck, parent_id=by_name.get(deck.name.rpartition("::")[0].casefold()))
+        if "::" in deck.name
+        else deck
+        for key, deck in decks.items()
+    }
+
+
+def _deck_name(label: str) -> str:
+    return files.printable(label, 1000)
+
+
+# Values from untrusted places
+
+
+def _limited(rows: Iterable[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+    found = []
+    for row in rows:
+        found.append(row)
+        if len(found) > _MAX_DECKS:
+            raise InputError(f"{name} has too many decks or presets to be a real collection.")
+    return found
+
+
+def _json_object(content: Any, name: str) -> dict[Any, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{name} is damaged (its settings cannot be read); restore a backup in Anki."
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = value.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else ""
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
+    return value if isinstance(value, bytes) else b""
+
+
+def _integer(value: Any) -> int | None:
+    """An integer that fits 64 bits, also from text or a whole float; else None."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def _number(value: Any) -> float | None:
+    """A finite number that fits float32 (what Anki keeps), in its shortest decimals."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return _shortest(value)
+
+
+def _shortest(value: float) -> float | None:
+    with np.errstate(over="ignore"):
+        try:
+            short = np.float32(value)
+        except OverflowError:
+            return None
+    return float(str(short)) if np.isfinite(short) else None
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    """A list of numbers; () if it is none or one of them is no finite number."""
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+        return ()
+    if len(values) > 1000:
+        return ()
+    found = [_number(value) for value in values]
+    return tuple(value for value in found if value is not None) if None not in found else ()
+
+
+def _within(value: Any, low: float, high: float, default: float) -> float:
+    number = _number(value)
+    return number if number is not None and low <= number <= high else default
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) == 10

@@ -1,0 +1,115 @@
+"""Where a day begins: Anki's rule, from what the source and the person say.
+
+Anki puts all past reviews on one rigid grid of 86,400 s through `next_day_at`, the next
+roll-over by the computer's current offset (rslib/src/scheduler/timing.rs). Here the grid is
+taken through the first roll-over after the newest entry instead of after now: for reviews in
+the past that is the same grid, the same file gives the same figures at any time, and no
+entry lies in the future, where Anki would clamp and the data-set builder would stretch a day.
+A .revlog export brings its own `next_day_at`, which is used as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from srs_eval.errors import InputError
+from srs_eval.reviews import DayGrid
+
+DAY_S = 86_400
+DEFAULT_ROLLOVER = 4
+
+
+@dataclass(frozen=True)
+class StoredClock:
+    """What a source says about its days."""
+
+    rollover: int | None = None  # hour, 0-23
+    utc_offset_s: int | None = None  # seconds east of UTC
+    offset_source: str = ""  # words: where the offset comes from
+    first_day_s: int | None = None  # scheduler version 1: days are counted from here
+    next_day_at_s: int | None = None  # given outright (.revlog)
+
+
+def day_grid(
+    newest_ms: int, clock: StoredClock, timezone: str | None, rollover: int | None
+) -> DayGrid:
+    """The grid for a source whose newest entry is at `newest_ms` (Unix ms).
+
+    `timezone` (an IANA name, "UTC+2", "-07:00" or "local") and `rollover` (hour) are the
+    person's overrides. Raises InputError for an unknown zone or hour.
+    """
+    if rollover is not None and not 0 <= rollover <= 23:
+        raise InputError(f"--rollover {rollover} is not an hour from 0 to 23.")
+    if timezone is None and rollover is None:
+        if clock.next_day_at_s is not None:
+            words = f"file: days begin at {_hour(clock.next_day_at_s % DAY_S)} UTC"
+            return DayGrid(clock.next_day_at_s, words)
+        if clock.first_day_s is not None:
+            words = (
+                f"collection (scheduler 1): days begin at {_hour(clock.first_day_s % DAY_S)} UTC"
+            )
+            return DayGrid(_next_on_grid(newest_ms, clock.first_day_s), words)
+
+    if timezone is not None:
+        offset_s, offset_words = _zone_offset(timezone, newest_ms), f"{timezone} (asked for)"
+    elif clock.utc_offset_s is not None:
+        offset_s, offset_words = clock.utc_offset_s, clock.offset_source
+    else:
+        offset_s, offset_words = _machine_offset(newest_ms), "this computer's zone"
+    if rollover is not None:
+        hour, hour_words = rollover, "asked for"
+    elif clock.rollover is not None:
+        hour, hour_words = clock.rollover, "from the collection"
+    else:
+        hour, hour_words = DEFAULT_ROLLOVER, "Anki's default"
+    words = f"rollover {hour}:00 ({hour_words}), {_utc(offset_s)} ({offset_words})"
+    return DayGrid(_next_on_grid(newest_ms, hour * 3600 - offset_s), words)
+
+
+def _next_on_grid(newest_ms: int, anchor_s: int) -> int:
+    """First s congruent to `anchor_s` modulo a day with s > newest_ms / 1000."""
+    newest_s = newest_ms // 1000
+    return newest_s + DAY_S - (newest_s - anchor_s) % DAY_S
+
+
+def _zone_offset(name: str, at_ms: int) -> int:
+    """Offset (seconds east of UTC) of a named or fixed zone at a moment."""
+    if name.lower() == "local":
+        return _machine_offset(at_ms)
+    fixed = re.fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", name, re.IGNORECASE)
+    if fixed and int(fixed[2]) <= 14:
+        seconds = int(fixed[2]) * 3600 + int(fixed[3] or 0) * 60
+        return -seconds if fixed[1] == "-" else seconds
+    from zoneinfo import ZoneInfo
+
+    try:
+        zone = ZoneInfo("UTC" if name.upper() in ("UTC", "GMT", "Z") else name)
+        offset = datetime.fromtimestamp(at_ms / 1000, zone).utcoffset()
+    except (KeyError, ValueError, OSError, OverflowError) as error:
+        raise InputError(
+            f"The time zone {name!r} is unknown; give a name such as Europe/Berlin or UTC-7."
+        ) from error
+    return int((offset or timedelta()).total_seconds())
+
+
+def _machine_offset(at_ms: int) -> int:
+    for moment in (at_ms / 1000, time.time()):
+        try:
+            offset = datetime.fromtimestamp(moment, UTC).astimezone().utcoffset()
+        except (ValueError, OSError, OverflowError):
+            continue
+        return int((offset or timedelta()).total_seconds())
+    return 0
+
+
+def _hour(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}"
+
+
+def _utc(offset_s: int) -> str:
+    sign = "-" if offset_s < 0 else "+"
+    hours, minutes = divmod(abs(offset_s) // 60, 60)
+    return f"UTC{sign}{hours}" + (f":{minutes:02d}" if minutes else "")

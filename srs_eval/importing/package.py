@@ -1,0 +1,194 @@
+"""Anki packages (.colpkg, .apkg) and extracted .anki21b files: unpack the one database.
+
+One member is chosen by `meta`, streamed into a file whose name we chose. Sizes in a zip
+directory or a zstd frame may lie either way, so the bytes that come out are counted and
+held against the database's own header; a bomb stops at its first block.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from srs_eval.errors import InputError
+from srs_eval.importing import files, proto
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZIP_MAGIC = b"PK\x03\x04"
+
+# Members of a package by its version (anki: rslib/src/import_export/package/meta.rs).
+_MEMBERS = {1: "collection.anki2", 2: "collection.anki21", 3: "collection.anki21b"}
+_MAX_MEMBERS = 500_000
+_MAX_DIRECTORY_BYTES = 32 << 20
+_MAX_META_BYTES = 1 << 16
+_CHUNK = 1 << 18
+# A block of zstd holds 128 kB and may come from 4 bytes, so this bounds what one call returns.
+_ZSTD_CHUNK = 1 << 10
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[tuple[Path, str]]:
+    """The database of a package as a private file, and words for its format.
+
+    Raises InputError for anything that is not a sound package with a collection.
+    """
+    name = files.printable(path)
+    with files.private_folder() as folder:
+        target = folder / "collection.anki2"
+        try:
+            _check_directory(path, name)
+            with zipfile.ZipFile(path) as archive:
+                version = _version(archive, name)
+                try:
+                    member = archive.getinfo(_MEMBERS[version])
+                except KeyError:
+                    raise InputError(
+                        f"{name} is a zip file without an Anki collection in it "
+                        f"({_MEMBERS[version]} is missing); export it again from Anki."
+                    ) from None
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise InputError(f"{name} is packed in a way that Anki does not use.")
+                with archive.open(member) as source:
+                    chunks: Iterator[bytes] = iter(lambda: source.read(_CHUNK), b"")
+                    if version == 3:
+                        chunks = _decompressed(chunks, name)
+                    _write_database(chunks, target, name)
+        except (
+            zipfile.BadZipFile,
+            zipfile.LargeZipFile,
+            zlib.error,
+            struct.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            UnicodeError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as error:
+            raise InputError(
+                f"{name} is damaged or no Anki package ({files.printable(error, 100)}); "
+                "export it again from Anki."
+            ) from error
+        except OSError as error:
+            raise InputError(
+                f"{name} cannot be unpacked ({files.printable(error.strerror or error)})."
+            ) from error
+        # The exporter's extension is all that tells the two kinds of package apart.
+        kind = "deck package" if path.suffix.lower() == ".apkg" else "collection package"
+        yield target, f"Anki {kind} (version {version})"
+
+
+@contextmanager
+def decompressed(path: Path) -> Iterator[tuple[Path, str]]:
+    """The database in a zstd file (an extracted collection.anki21b) as a private file."""
+    name = files.printable(path)
+    with files.private_folder() as folder:
+        target = folder / "collection.anki2"
+        with files.file_errors(path), open(path, "rb") as source:
+            chunks = iter(lambda: source.read(_CHUNK), b"")
+            _write_database(_decompressed(chunks, name), target, name)
+        yield target, "extracted Anki collection (zstd)"
+
+
+def _check_directory(path: Path, name: str) -> None:
+    """Refuse directories so large that merely listing them would eat the memory."""
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - (1 << 16) - 200))
+        tail = file.read()
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0 or len(tail) < end + 22:
+        raise InputError(
+            f"{name} is cut short or no zip file (its directory is missing); "
+            "copy it again or export it again from Anki."
+        )
+    members, directory = struct.unpack("<10xHI6x", tail[end : end + 22])
+    large = tail.rfind(b"PK\x06\x06")
+    if (members == 0xFFFF or directory == 0xFFFFFFFF) and 0 <= large <= len(tail) - 56:
+        members, directory = struct.unpack("<32xQQ8x", tail[large : large + 56])
+    if members > _MAX_MEMBERS or directory > _MAX_DIRECTORY_BYTES:
+        raise InputError(f"{name} lists too many files for an Anki package.")
+
+
+def _version(archive: zipfile.ZipFile, name: str) -> int:
+    """Package version by `meta`, or by the members where an old Anki wrote none."""
+    try:
+        meta = archive.getinfo("meta")
+    except KeyError:
+        return 2 if _MEMBERS[2] in archive.namelist() else 1
+    with archive.open(meta) as source:
+        content = source.read(_MAX_META_BYTES + 1)
+    if len(content) > _MAX_META_BYTES:
+        raise InputError(f"{name} is damaged (its version note is too long).")
+    version = proto.parse("PackageMetadata", content, f"{name} is damaged (version note)").version
+    if version not in _MEMBERS:
+        raise InputError(
+            f"{name} was written by a newer version of Anki than is known here; "
+            "export it with 'Support older Anki versions' ticked."
+        )
+    return version
+
+
+def _decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Stream one zstd frame; InputError unless it is whole and ends where the input ends."""
+    import zstandard
+
+    decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+    for chunk in chunks:
+        for start in range(0, len(chunk), _ZSTD_CHUNK):
+            if decoder.eof:
+                raise InputError(f"{name} is damaged (bytes after its end); export it again.")
+            try:
+                output = decoder.decompress(chunk[start : start + _ZSTD_CHUNK])
+            except (zstandard.ZstdError, MemoryError) as error:
+                raise InputError(
+                    f"{name} is damaged (its zstd data cannot be unpacked); "
+                    "copy it again or export it again from Anki."
+                ) from error
+            if output:
+                yield output
+    if not decoder.eof or decoder.unused_data:
+        raise InputError(
+            f"{name} is cut short (its zstd data ends early); "
+            "copy it again or export it again from Anki."
+        )
+
+
+def _write_database(chunks: Iterator[bytes], target: Path, name: str) -> None:
+    """Write a database that must be as long as its own header says, and not too long."""
+    start = b""
+    written = 0
+    limit = files.MAX_DATABASE_BYTES
+    expected: int | None = None
+    checked = False
+    with open(target, "wb") as file:
+        for chunk in chunks:
+            if not checked:
+                start += chunk[: files.HEADER_BYTES]
+                checked = len(start) >= files.HEADER_BYTES
+                if checked or not files.SQLITE_MAGIC.startswith(start[:16]):
+                    header = files.sqlite_header(start)
+                    if header is None:
+                        raise InputError(
+                            f"{name} holds something else where the collection should be; "
+                            "export it again from Anki."
+                        )
+                    expected = header.length
+                    limit = min(limit, expected if expected is not None else limit)
+            written += len(chunk)
+            if written > limit:
+                raise InputError(
+                    f"{name} unpacks to more than it should "
+                    f"({limit:,} bytes); it is damaged or hostile."
+                )
+            file.write(chunk)
+    if not checked or (expected is not None and written != expected):
+        raise InputError(
+            f"{name} is cut short (the collection in it is not whole); "
+            "copy it again or export it again from Anki."
+        )

@@ -1,0 +1,70 @@
+"""The research export (.revlog): protobuf anki.stats.Dataset (anki: proto/anki/stats.proto)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from srs_eval.errors import InputError
+from srs_eval.importing import proto
+from srs_eval.importing.collection import entries_from_columns
+from srs_eval.reviews import Cards, Deck, Entries, IntArray, Preset
+
+MAX_BYTES = 512 << 20
+
+
+@dataclass(frozen=True)
+class ResearchExport:
+    entries: Entries
+    unreadable: int
+    cards: Cards
+    decks: Mapping[int, Deck]
+    presets: Mapping[int, Preset]
+    next_day_at_s: int
+
+
+def read_research_export(content: bytes, name: str) -> ResearchExport:
+    """Decode a .revlog file; InputError if it is none, cut short or empty."""
+    dataset = proto.parse(
+        "Dataset",
+        content,
+        f"{name} is no collection, package, review-log table or .revlog file, or is damaged",
+    )
+    if not 0 < dataset.next_day_at < 1 << 40:
+        # The field comes last, so a file cut between two records parses but lacks it.
+        raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
+    columns = (
+        _column(dataset.revlogs, field)
+        for field in ("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis")
+    )
+    entries, unreadable = entries_from_columns(*columns)
+    cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]
+    cards_once, first = np.unique(cards[0], return_index=True)
+    decks = {
+        deck.id: Deck(
+            id=deck.id, name="", preset_id=deck.preset_id, parent_id=deck.parent_id or None
+        )
+        for deck in dataset.decks
+    }
+    return ResearchExport(
+        entries=entries,
+        unreadable=unreadable,
+        cards=Cards(
+            cards_once, cards[1][first], cards[2][first], np.zeros(len(cards_once), np.bool_)
+        ),
+        decks=decks,
+        presets={
+            deck.preset_id: Preset(deck.preset_id, "")
+            for deck in decks.values()
+            if deck.preset_id is not None
+        },
+        next_day_at_s=dataset.next_day_at,
+    )
+
+
+def _column(messages: Any, field: str) -> IntArray:
+    return np.fromiter(map(attrgetter(field), messages), np.int64, len(messages))

@@ -1,0 +1,246 @@
+"""Which entries of a revlog count as reviews: entries -> rows, by one of two rules.
+
+"benchmark" is the rule of the data-set builder (open-spaced-repetition/
+anki-revlogs-dataset-builder: build_parquet.py), on which srs-benchmark rests. "anki" is what
+Anki feeds its own optimizer (ankitects/anki: rslib/src/scheduler/fsrs/params.rs,
+`reviews_for_fsrs` with training on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.reviews import (
+    FILTERED,
+    LEARNING,
+    MANUAL,
+    RESCHEDULED,
+    Entries,
+    IntArray,
+    ReviewLog,
+    Rows,
+)
+
+RowKind = Literal["benchmark", "anki"]
+
+NO_ANSWER = "not an answer (manual, reset or rescheduled)"
+PREVIEW = "filtered deck without rescheduling"
+BAD_RATING = "rating out of range"
+NO_START = "card without a learning start"
+BEFORE_START = "before the card's last learning start"
+AFTER_RESET = "card reset and not learned again"
+IGNORED_DATE = "card learned before the preset's ignore-before date"
+DELETED = "deleted card"
+SUSPENDED = "suspended card"
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The rows that count, why the other entries do not, and where the rows come from."""
+
+    rows: Rows
+    dropped: Mapping[str, int]  # reason -> entries, in the order in which reasons are applied
+    entry_index: IntArray  # shape (len(rows),): place in the log's entries (or rows)
+
+
+def select_rows(
+    log: ReviewLog,
+    kind: RowKind = "benchmark",
+    *,
+    include_deleted: bool | None = None,
+    include_suspended: bool | None = None,
+    apply_ignore_before: bool | None = None,
+) -> Selection:
+    """Choose the rows of a log. A log that already holds rows is returned unchanged.
+
+    The options default to what the rule's owner does. "benchmark": deleted and suspended
+    cards count, no ignore-before date. "anki": the deck-options screen's search, that is
+    existing cards that are not suspended, and each preset's ignore-before date (a card that
+    began before it is dropped as a whole). Rows are in order of time; ties keep the log's
+    order. Raises ValueError for another `kind`.
+    """
+    if kind not in ("benchmark", "anki"):
+        raise ValueError(f"unknown kind of rows: {kind!r}")
+    if log.rows is not None:
+        return Selection(log.rows, {}, np.arange(len(log.rows), dtype=np.int64))
+    assert log.entries is not None
+    assert log.day_grid is not None
+    as_builder = kind == "benchmark"
+    with_deleted = as_builder if include_deleted is None else include_deleted
+    with_suspended = as_builder if include_suspended is None else include_suspended
+    with_date = not as_builder if apply_ignore_before is None else apply_ignore_before
+
+    # From here on: entries by card, then time. `reason[k]` says why entry k is out (0: it is in).
+    entries = log.entries
+    order = np.argsort(entries.card_id, kind="stable")
+    by_card = Entries(
+        *(
+            column[order]
+            for column in (
+                entries.time_ms,
+                entries.card_id,
+                entries.rating,
+                entries.kind,
+                entries.factor,
+                entries.duration_ms,
+            )
+        )
+    )
+    reasons = _Reasons(len(order))
+    known, suspended = _card_state(log, by_card.card_id)
+    if not with_deleted:
+        reasons.drop(DELETED, ~known)
+    if not with_suspended:
+        reasons.drop(SUSPENDED, suspended)
+    start_of = (_builder_starts if as_builder else _anki_starts)(by_card, reasons)
+    if with_date:
+        begins = np.where(start_of >= 0, by_card.time_ms[np.maximum(start_of, 0)], 0)
+        reasons.drop(IGNORED_DATE, begins < _ignore_before_ms(log, by_card.card_id))
+
+    kept = np.flatnonzero(reasons.code == 0)
+    rows = _rows(by_card, kept, log.day_grid.next_day_at_s, as_builder)
+    in_time = np.argsort(order[kept], kind="stable")  # entries are in order of time
+    return Selection(
+        Rows(*(column[in_time] for column in rows)), reasons.counts(), order[kept][in_time]
+    )
+
+
+class _Reasons:
+    """The first reason why each entry is out."""
+
+    def __init__(self, size: int) -> None:
+        self.code = np.zeros(size, np.int8)
+        self.names: list[str] = []
+
+    def drop(self, name: str, mask: NDArray[np.bool_]) -> None:
+        self.names.append(name)
+        self.code[mask & (self.code == 0)] = len(self.names)
+
+    def counts(self) -> dict[str, int]:
+        found = np.bincount(self.code, minlength=len(self.names) + 1)[1:].tolist()
+        return {name: count for name, count in zip(self.names, found, strict=True) if count}
+
+
+def _drop_non_reviews(entries: Entries, reasons: _Reasons) -> None:
+    reasons.drop(NO_ANSWER, entries.rating == 0)
+    reasons.drop(PREVIEW, (entries.kind == FILTERED) & (entries.factor == 0))
+    reasons.drop(BAD_RATING, (entries.rating < 1) | (entries.rating > 4))
+
+
+def _builder_starts(entries: Entries, reasons: _Reasons) -> IntArray:
+    """Drop what the builder drops; per entry the place of its card's start, or -1.
+
+    A learn start is a learning entry whose predecessor among the card's kept entries is
+    none; a card counts from its last one.
+    """
+    _drop_non_reviews(entries, reasons)
+    kept = np.flatnonzero(reasons.code == 0)
+    learning = entries.kind[kept] == LEARNING
+    starts = learning.copy()
+    starts[1:] &= ~learning[:-1] | _changes(entries.card_id[kept])[1:]
+    start_of = _last_of_card(entries.card_id, kept[starts])
+    reasons.drop(NO_START, start_of < 0)
+    reasons.drop(BEFORE_START, np.arange(len(start_of)) < start_of)
+    return start_of
+
+
+def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
+    """Drop what Anki drops; per entry the place of its card's start, or -1.
+
+    Going back from a card's last entry, previews are passed over; the start is the first of
+    the last run of learning answers. Anything else cuts the run: a reset, a set due date, a
+    reschedule, an early review. A reset after the last learning answer drops the card.
+    """
+    preview = (entries.kind == FILTERED) & (entries.factor == 0)
+    answered = (entries.rating >= 1) & (entries.rating <= 4)
+    seen = np.flatnonzero(~preview)
+    learning = ((entries.kind == LEARNING) & answered)[seen]
+    runs = learning.copy()
+    runs[1:] &= ~learning[:-1] | _changes(entries.card_id[seen])[1:]
+    start_of = _last_of_card(entries.card_id, seen[runs])
+    last_learning = _last_of_card(entries.card_id, seen[learning])
+    reset = (entries.kind == MANUAL) & (entries.factor == 0)
+    last_reset = _last_of_card(entries.card_id, np.flatnonzero(reset))
+    _drop_non_reviews(entries, reasons)
+    reasons.drop(NO_ANSWER, (entries.kind == MANUAL) | (entries.kind == RESCHEDULED))
+    reasons.drop(AFTER_RESET, (last_reset > last_learning) & (last_reset >= 0))
+    reasons.drop(NO_START, start_of < 0)
+    reasons.drop(BEFORE_START, np.arange(len(start_of)) < start_of)
+    return start_of
+
+
+def _changes(card_id: IntArray) -> NDArray[np.bool_]:
+    """True where a card's run of entries begins (shape of `card_id`, sorted by card)."""
+    first = np.ones(len(card_id), np.bool_)
+    first[1:] = card_id[1:] != card_id[:-1]
+    return first
+
+
+def _last_of_card(card_id: IntArray, places: IntArray) -> IntArray:
+    """For each entry the last of `places` (ascending) on its card, or -1 (shape of `card_id`)."""
+    if not len(places) or not len(card_id):
+        return np.full(len(card_id), -1, np.int64)
+    begins = np.flatnonzero(_changes(card_id))
+    ends = np.append(begins[1:], len(card_id))
+    last = np.searchsorted(places, ends) - 1
+    found = np.where(last >= 0, places[np.maximum(last, 0)], -1)
+    return np.repeat(np.where(found >= begins, found, -1), ends - begins)
+
+
+def _card_state(log: ReviewLog, card_id: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each card still exists, and whether it is suspended."""
+    cards = log.cards
+    if not len(cards.card_id):
+        none = np.zeros(len(card_id), np.bool_)
+        # A source without a card table knows nothing of deleted cards.
+        return ~none, none
+    place = np.minimum(np.searchsorted(cards.card_id, card_id), len(cards.card_id) - 1)
+    known = cards.card_id[place] == card_id
+    return known, known & cards.suspended[place]
+
+
+def _ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
+    """Each card's ignore-before date as Unix ms (midnight UTC), 0 where it has none."""
+    preset_of = log.preset_of(log.deck_of(card_id))
+    limits = np.zeros(len(card_id), np.int64)
+    for preset in log.presets.values():
+        if preset.ignore_before:
+            midnight = datetime.fromisoformat(preset.ignore_before).replace(tzinfo=UTC)
+            limits[preset_of == preset.id] = int(midnight.timestamp()) * 1000
+    return limits
+
+
+def _rows(
+    entries: Entries, kept: IntArray, next_day_at_s: int, as_builder: bool
+) -> tuple[IntArray, ...]:
+    """The columns of Rows for the kept entries (by card, then time)."""
+    time_ms, card_id = entries.time_ms[kept], entries.card_id[kept]
+    if as_builder:
+        # Milliseconds, cut toward zero: day 0 is two days wide for entries in the future.
+        late = time_ms - next_day_at_s * 1000
+        day = np.sign(late) * (np.abs(late) // _DAY_MS)
+    else:
+        # Whole seconds; entries in the future belong to today.
+        day = -np.maximum((next_day_at_s - time_ms // 1000) // (_DAY_MS // 1000), 0)
+    first = _changes(card_id)
+    elapsed_days = np.diff(day, prepend=0)
+    elapsed_seconds = np.diff(time_ms, prepend=0) // 1000
+    elapsed_days[first] = -1
+    elapsed_seconds[first] = -1
+    return (
+        card_id,
+        day - (day.min() if len(day) else 0),
+        entries.rating[kept],
+        np.where(first, 0, entries.kind[kept] + 1),
+        entries.duration_ms[kept],
+        elapsed_days,
+        elapsed_seconds,
+    )
