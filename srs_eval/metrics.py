@@ -40,14 +40,9 @@ def _pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return outcome, forecast
 
 
-def _scalar_order(values: FloatArray) -> IntArray:
-    """Sorting order with ties as numpy's portable quicksort leaves them.
-
-    `np.argsort` of float64 orders ties differently on different processors. The
-    reference's figures were made with the portable routine, which numpy always
-    uses for long doubles.
-    """
-    return np.argsort(values.astype(np.longdouble), kind="quicksort")
+def _order(p: FloatArray) -> IntArray:
+    """Sorting order, equal predictions in the order given."""
+    return np.argsort(p, kind="stable")
 
 
 # Log loss, squared and absolute errors
@@ -123,7 +118,7 @@ def auc(y: ArrayLike, p: ArrayLike) -> float | None:
     pairs (Hanley & McNeil, 1982), counted in whole numbers.
     """
     outcome, forecast = _pair(y, p)
-    order = np.argsort(forecast)
+    order = _order(forecast)
     return _auc_sorted(outcome[order], forecast[order])
 
 
@@ -157,7 +152,7 @@ def roc_curve(y: ArrayLike, p: ArrayLike) -> RocCurve | None:
     Points on a straight line between their neighbours are left out (Fawcett, 2006).
     """
     outcome, forecast = _pair(y, p)
-    order = np.argsort(-forecast)
+    order = _order(-forecast)
     falling = forecast[order]
     last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(falling) - 1)
     hits = np.cumsum(outcome[order])[last]
@@ -247,9 +242,8 @@ def _rmse_bins(
     _, place = np.unique(ids, return_inverse=True)
     count = np.bincount(place)
     gap = np.bincount(place, y - p) / count
-    if weights is None:
-        total = count.astype(np.float64)
-    else:
+    total = count.astype(np.float64)
+    if weights is not None:
         weight = np.asarray(weights, np.float64)
         if weight.shape != y.shape:
             raise ValueError("every review needs one weight")
@@ -267,9 +261,9 @@ def lowess(x: ArrayLike, y: ArrayLike, frac: float = 2 / 3, delta: float = 0.0) 
 
     Tricube weights over the `frac * n` nearest points, no robustness iterations.
     Points within `delta` of a fitted point are interpolated. Equals
-    `statsmodels.nonparametric.lowess(y, x, it=0, frac=frac, delta=delta)`; where all
-    neighbours share one x, so that no line can be fitted, the value is the y that
-    numpy's portable quicksort puts first (or, after a jump, last) among equal x.
+    `statsmodels.nonparametric.lowess(y, x, it=0, frac=frac, delta=delta)` save where all
+    neighbours share one x and no line can be fitted: the value there is the mean of y,
+    not the y of whichever point an unstable sort has left in front.
     """
     position = np.asarray(x, np.float64)
     value = np.asarray(y, np.float64)
@@ -279,16 +273,22 @@ def lowess(x: ArrayLike, y: ArrayLike, frac: float = 2 / 3, delta: float = 0.0) 
         raise ValueError("x and y must be finite")
     if not 0 <= frac <= 1:
         raise ValueError("frac must be between 0 and 1")
-    order = _scalar_order(position)
-    return np.interp(position, *_lowess_knots(position[order], value[order], frac, delta))
+    order = _order(position)
+    return np.interp(position, *_lowess_knots(position[order], value[order], frac, delta, True))
 
 
 def _lowess_knots(
-    x: FloatArray, y: FloatArray, frac: float, delta: float
+    x: FloatArray,
+    y: FloatArray,
+    frac: float,
+    delta: float,
+    mean_of_ties: bool,
 ) -> tuple[FloatArray, FloatArray]:
     """Fitted points of sorted x, all others being linear between them.
 
-    Which points are fitted, down to the last but one, follows statsmodels.
+    Which points are fitted, down to the last but one, follows statsmodels. Where no
+    line can be fitted, the value is the mean y of equal x, or else, as in statsmodels,
+    the first y of them (the last where points before it have been skipped).
     """
     n = len(x)
     k = min(max(int(frac * n + 1e-10), 2), n)
@@ -302,10 +302,13 @@ def _lowess_knots(
     while True:
         at = float(x[i])
         left = int(np.searchsorted(middles, at))
-        fit = _local_line(x[left : left + k], y[left : left + k], at, buffers)
-        knots_x.append(at)
-        knots_y.append(float(y[i]) if fit is None else fit)
         last = int(np.searchsorted(x, at, side="right")) - 1  # equal x share the fit
+        fit = _local_line(x[left : left + k], y[left : left + k], at, buffers)
+        if fit is None:
+            first = int(np.searchsorted(x, at))
+            fit = float(y[first : last + 1].mean() if mean_of_ties else y[i])
+        knots_x.append(at)
+        knots_y.append(fit)
         if last >= n - 1:
             return np.array(knots_x), np.array(knots_y)
         # On to the last point within delta; if all are, to the last but one.
@@ -341,16 +344,18 @@ def _local_line(x: FloatArray, y: FloatArray, at: float, buffers: FloatArray) ->
 def ici(y: ArrayLike, p: ArrayLike) -> float:
     """Integrated calibration index: mean of |lowess of y on p - p| (Austin & Steyerberg, 2019).
 
-    frac = 2/3, no robustness iterations, delta = 1 % of the range of p (srs-benchmark).
+    frac = 2/3, no robustness iterations, delta = 1 % of the range of p, as in
+    srs-benchmark. As there, a p that two thirds of the reviews share is taken to be
+    recalled as the first of them was: for near-constant predictions the index says nothing.
     """
     outcome, forecast = _pair(y, p)
-    order = _scalar_order(forecast)
+    order = _order(forecast)
     return _ici_sorted(outcome[order], forecast[order])
 
 
 def _ici_sorted(y: FloatArray, p: FloatArray) -> float:
-    knots = _lowess_knots(p, y, 2 / 3, 0.01 * float(p[-1] - p[0]))
-    return float(np.abs(np.interp(p, *knots) - p).mean())
+    curve = _lowess_knots(p, y, 2 / 3, 0.01 * float(p[-1] - p[0]), mean_of_ties=False)
+    return float(np.abs(np.interp(p, *curve) - p).mean())
 
 
 # Smooth calibration error
@@ -400,7 +405,7 @@ def _smooth_error(
         cell = np.minimum(position.astype(np.int64), points - 2)
         upper = position - cell
         values = np.empty((2, points))
-        for row, amount in zip(values, (p - y, 1.0), strict=True):
+        for row, amount in zip(values, (p - y, np.ones(len(p))), strict=True):
             row[:] = np.bincount(cell, (1 - upper) * amount, points)
             row[1:] += np.bincount(cell, upper * amount, points)[:-1]
         grids[points] = np.fft.rfft(np.hstack([values, values[:, -2:0:-1]]))
@@ -415,6 +420,180 @@ def _smooth_error(
     residual_at = np.interp(at, cells, residual)
     density_at = np.interp(at, cells, density) + _DENSITY_FLOOR
     return float(np.abs(residual_at).sum() / density_at.sum())
+
+
+# The calibration graph
+
+_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationGraph:
+    """Predicted against observed recall; perfect calibration is the diagonal.
+
+    Bins are in order of p; of empty ones all but `count` and `edges` is NaN.
+    """
+
+    edges: FloatArray  # (bins + 1,) from 0 to 1; a bin holds its lower edge, the last both
+    count: IntArray  # (bins,)
+    predicted: FloatArray  # (bins,) mean p
+    observed: FloatArray  # (bins,) mean y
+    low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
+    high: FloatArray  # (bins,)
+    mae: float  # mean over reviews of their bin's |predicted - observed|
+    trend: tuple[float, float] | None
+    """Intercept and slope of observed on predicted, bins weighted by their counts.
+
+    None where fewer than two bins are filled.
+    """
+    smooth_p: FloatArray  # (k,) rising; the curve without bins, linear between its points
+    smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
+
+
+def wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
+    hits = np.asarray(recalled, np.float64)
+    n = np.asarray(count, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle = (hits + _Z**2 / 2) / (n + _Z**2)
+        half = _Z / (n + _Z**2) * np.sqrt(hits * (n - hits) / n + _Z**2 / 4)
+    # The bounds are exactly 0 or 1 at the ends; rounding must not say otherwise.
+    low = np.where(hits == 0, 0.0, middle - half)
+    high = np.where(hits == n, 1.0, middle + half)
+    empty = n == 0
+    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+
+
+def _bin_by_width(p: FloatArray, bins: int) -> tuple[FloatArray, IntArray]:
+    """Edges of equal-width bins over [0, 1], and each prediction's bin."""
+    if bins < 1:
+        raise ValueError("a graph needs one bin at least")
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    return edges, np.minimum(np.searchsorted(edges, p, side="right") - 1, bins - 1)
+
+
+def calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
+    """Reliability diagram over equal-width bins of p, with a trend line and a smooth curve."""
+    outcome, forecast = _pair(y, p)
+    edges, place = _bin_by_width(forecast, bins)
+    count = np.bincount(place, minlength=bins)
+    recalled = np.bincount(place, outcome, bins)
+    with np.errstate(invalid="ignore"):
+        predicted = np.bincount(place, forecast, bins) / count
+        observed = recalled / count
+    low, high = wilson_interval(recalled, count)
+    filled = count > 0
+    order = _order(forecast)
+    p_sorted = forecast[order]
+    delta = 0.01 * float(p_sorted[-1] - p_sorted[0])
+    smooth_p, smooth_y = _lowess_knots(p_sorted, outcome[order], 2 / 3, delta, mean_of_ties=True)
+    gaps = np.abs(predicted[filled] - observed[filled])
+    return CalibrationGraph(
+        edges=edges,
+        count=count,
+        predicted=predicted,
+        observed=observed,
+        low=low,
+        high=high,
+        mae=float((gaps * count[filled]).sum() / count.sum()),
+        trend=_weighted_line(predicted[filled], observed[filled], count[filled]),
+        smooth_p=smooth_p,
+        smooth_y=np.clip(smooth_y, 0.0, 1.0),
+    )
+
+
+def _weighted_line(x: FloatArray, y: FloatArray, weight: IntArray) -> tuple[float, float] | None:
+    """Intercept and slope of weighted least squares, None where x has one value only."""
+    if len(x) < 2:
+        return None
+    x_mean, y_mean = np.average(x, weights=weight), np.average(y, weights=weight)
+    slope = (weight * (x - x_mean) * (y - y_mean)).sum() / (weight * (x - x_mean) ** 2).sum()
+    return float(y_mean - slope * x_mean), float(slope)
+
+
+# The Brier score taken apart
+
+
+@dataclass(frozen=True)
+class BrierDecomposition:
+    """score = reliability - resolution + uncertainty + within_variance - within_covariance."""
+
+    score: float
+    reliability: float  # lower is better: how far bins' mean p and mean y are apart
+    resolution: float  # higher is better: how far bins' mean y are from the overall mean
+    uncertainty: float  # variance of y; the same for every model
+    within_variance: float  # of p within bins; 0 where bins hold one value of p
+    within_covariance: float  # twice that of p and y within bins; 0 likewise
+
+
+def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 40) -> BrierDecomposition:
+    """Murphy's (1973) parts of the Brier score over equal-width bins of p.
+
+    bins=None: every distinct p is a bin, which is Murphy's own partition. Bins that
+    hold several values of p leave two more terms (Stephenson, Coelho & Jolliffe, 2008).
+    """
+    outcome, forecast = _pair(y, p)
+    if bins is None:
+        _, place = np.unique(forecast, return_inverse=True)
+    else:
+        _, place = _bin_by_width(forecast, bins)
+    n = len(outcome)
+    count = np.maximum(np.bincount(place), 1)
+    predicted = np.bincount(place, forecast) / count
+    observed = np.bincount(place, outcome) / count
+    weight = np.bincount(place) / n
+    overall = float(outcome.mean())
+    around_p = forecast - predicted[place]
+    around_y = outcome - observed[place]
+    return BrierDecomposition(
+        score=float(((outcome - forecast) ** 2).mean()),
+        reliability=float((weight * (predicted - observed) ** 2).sum()),
+        resolution=float((weight * (observed - overall) ** 2).sum()),
+        uncertainty=overall * (1 - overall),
+        within_variance=float((around_p**2).mean()),
+        within_covariance=float(2 * (around_p * around_y).mean()),
+    )
+
+
+# Cross-comparison of two models
+
+_BW_BINS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class CrossComparison:
+    """One model's bias seen in bins of another's predictions; only filled bins."""
+
+    binned_by: FloatArray  # (k,) mean prediction of the model that makes the bins
+    count: IntArray  # (k,)
+    bias: FloatArray  # (k,) B-W: mean prediction of the judged model less mean outcome
+    universal_metric: float  # root of the mean squared bias, bins weighted by their counts
+
+
+def cross_comparison(y: ArrayLike, p: ArrayLike, by: ArrayLike) -> CrossComparison:
+    """B-W of model `p` in bins of model `by` (srs-benchmark, `cross_comparison`).
+
+    The 20 bins are finer towards 1: bin = floor(21^by) - 1. `by` may be `p` itself.
+    """
+    outcome, forecast = _pair(y, p)
+    _, other = _pair(outcome, by)
+    scale = np.floor(np.exp(np.log(_BW_BINS + 1) * other) - 1)
+    place = np.minimum(scale, _BW_BINS - 1).astype(np.int64)
+    count = np.bincount(place, minlength=_BW_BINS)
+    filled = count > 0
+    n = count[filled]
+    bias = np.bincount(place, forecast - outcome, _BW_BINS)[filled] / n
+    return CrossComparison(
+        binned_by=np.bincount(place, other, _BW_BINS)[filled] / n,
+        count=n,
+        bias=bias,
+        universal_metric=math.sqrt((n * bias**2).sum() / n.sum()),
+    )
+
+
+def universal_metric(y: ArrayLike, p: ArrayLike, by: ArrayLike) -> float:
+    """Universal metric of model `p` in bins of model `by`; the lower, the better calibrated."""
+    return cross_comparison(y, p, by).universal_metric
 
 
 # All at once
@@ -456,7 +635,7 @@ class Metrics:
 def summary(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
     """Every file-level metric; `bin_ids` from `rmse_bin_ids`, all of shape (n,)."""
     outcome, forecast = _pair(y, p)
-    order = _scalar_order(forecast)
+    order = _order(forecast)
     y_sorted, p_sorted = outcome[order], forecast[order]
     error = forecast - outcome
     precision, recall = _precision_recall(outcome, forecast, 0.9)
