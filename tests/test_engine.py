@@ -1,0 +1,276 @@
+"""The engine: events, workers, cancelling, caching; figures do not depend on any of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval import cache
+from srs_eval.configurations import resolve
+from srs_eval.engine import (
+    Event,
+    Failed,
+    Finished,
+    Prepared,
+    Progress,
+    Session,
+    Skipped,
+    Started,
+    evaluate,
+)
+from srs_eval.errors import InputError
+from srs_eval.models import Context, all_models
+from srs_eval.protocol import Protocol
+from srs_eval.reviews import ReviewLog
+from tests.test_protocol import make_log
+
+MODELS = "AVG,SM2,SM2-short,FSRS-6-dry-run"
+
+
+@pytest.fixture(scope="module")
+def log(simulated_collection: Path) -> ReviewLog:
+    return srs_eval.load(simulated_collection)
+
+
+def finals(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
+    return {e.configuration: e for e in events if isinstance(e, Finished | Failed | Skipped)}
+
+
+def wait_until(condition: object, seconds: float = 15.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_events_come_in_order(log: ReviewLog) -> None:
+    events = list(evaluate(log, MODELS, jobs=0, use_cache=False))
+    assert isinstance(events[0], Prepared)
+    assert set(events[0].configurations) == set(MODELS.split(","))
+    assert events[0].judged > 0
+    for name in events[0].configurations:
+        mine = [e for e in events[1:] if e.configuration == name]  # type: ignore[union-attr]
+        assert isinstance(mine[0], Started)
+        assert isinstance(mine[-1], Finished)
+        progress = [e for e in mine if isinstance(e, Progress)]
+        assert [e.fraction for e in progress] == sorted(e.fraction for e in progress)
+        assert progress[-1].fraction == 1.0
+        assert len(mine[-1].result.p) == mine[-1].result.size == events[0].judged
+
+
+def test_figures_do_not_depend_on_the_number_of_workers(log: ReviewLog) -> None:
+    runs = [finals(list(evaluate(log, MODELS, jobs=jobs, use_cache=False))) for jobs in (0, 1, 2)]
+    for name, first in runs[0].items():
+        assert isinstance(first, Finished)
+        for run in runs[1:]:
+            other = run[name]
+            assert isinstance(other, Finished)
+            np.testing.assert_array_equal(first.result.p, other.result.p)
+            assert first.result.metrics == other.result.metrics
+            assert first.result.parameters == other.result.parameters
+    assert not multiprocessing.active_children()
+
+
+def test_a_user_with_too_little_is_skipped_with_the_reason() -> None:
+    log = make_log([1, 1, 2], [3, 3, 3], [-1, 4, -1])
+    outcome = finals(list(evaluate(log, "AVG", jobs=0)))["AVG"]
+    assert isinstance(outcome, Skipped)
+    assert "usable reviews" in outcome.reason
+
+
+def test_unusable_names_are_refused_before_any_event(log: ReviewLog) -> None:
+    with pytest.raises(InputError):
+        next(iter(evaluate(log, "no such model")))
+
+
+def test_cancelling_ends_every_worker(log: ReviewLog) -> None:
+    cancel = threading.Event()
+    events = []
+    for event in evaluate(log, "fast", jobs=2, cancel=cancel, use_cache=False):
+        events.append(event)
+        if isinstance(event, Started):
+            cancel.set()
+    assert len(finals(events)) < len(events[0].configurations)  # type: ignore[union-attr]
+    assert not multiprocessing.active_children()
+
+
+def test_closing_the_iterator_ends_every_worker(log: ReviewLog) -> None:
+    events = evaluate(log, MODELS, jobs=2, use_cache=False)
+    for event in events:
+        if isinstance(event, Started):
+            break
+    events.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(log: ReviewLog) -> None:
+    killed = ""
+    events = []
+    for event in evaluate(log, MODELS, jobs=1, use_cache=False):
+        events.append(event)
+        if isinstance(event, Started) and not killed:
+            (worker,) = multiprocessing.active_children()
+            assert worker.pid
+            os.kill(worker.pid, signal.SIGKILL)
+            killed = event.configuration
+    outcomes = finals(events)
+    lost = outcomes.pop(killed)
+    assert isinstance(lost, Failed)
+    assert "killed" in lost.reason
+    assert len(outcomes) == 3
+    assert all(isinstance(outcome, Finished) for outcome in outcomes.values())
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
+def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import multiprocessing, srs_eval
+            from srs_eval.engine import Started, evaluate
+            if __name__ == "__main__":
+                log = srs_eval.load({str(simulated_collection)!r})
+                for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):
+                    if isinstance(event, Started):
+                        pids = [p.pid for p in multiprocessing.active_children()]
+                        print(*pids, flush=True)
+                        import time; time.sleep(60)
+            """
+        )
+    )
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    def gone(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            return True
+
+    assert wait_until(lambda: all(gone(pid) for pid in pids))
+
+
+def test_a_second_evaluation_comes_from_the_cache(log: ReviewLog) -> None:
+    first = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
+    second = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
+    for name, outcome in second.items():
+        before = first[name]
+        assert isinstance(outcome, Finished)
+        assert isinstance(before, Finished)
+        assert outcome.result.cached
+        np.testing.assert_array_equal(outcome.result.p, before.result.p)
+        assert outcome.result.metrics == before.result.metrics
+        assert outcome.result.parameters == before.result.parameters
+
+
+def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> None:
+    (sm2,) = resolve("SM2")
+    (other,) = resolve("SM2", Protocol(n_splits=3))
+    raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
+    keys = {
+        cache.result_key("a", sm2, Context()),
+        cache.result_key("b", sm2, Context()),
+        cache.result_key("a", other, Context()),
+        cache.result_key("a", raised, Context()),
+        cache.result_key("a", sm2, Context(sm2_target=0.8)),
+    }
+    assert len(keys) == 5
+
+
+def test_a_damaged_cache_file_is_ignored(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
+    (configuration,) = resolve("AVG")
+    session = Session(log)
+    result = session.run(configuration, use_cache=True)
+    files = list((tmp_path / "results").glob("*/*.npz"))
+    assert len(files) == 1
+    files[0].write_bytes(files[0].read_bytes()[:100])
+    again = session.run(configuration, use_cache=True)
+    assert not again.cached
+    assert again.metrics == result.metrics
+    cache.prune(limit_bytes=0)
+    assert not list((tmp_path / "results").glob("*/*.npz"))
+
+
+def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
+    (configuration,) = resolve("FSRS-6-preset")
+    result = Session(log).run(configuration)
+    assert result.parameters is not None
+    assert len(result.parameters) >= 2
+    assert all(len(parameters) == 21 for parameters in result.parameters.values())
+
+
+def test_the_notebook_interface(simulated_collection: Path) -> None:
+    log = srs_eval.load(simulated_collection)
+    results = srs_eval.evaluate(log, models=["SM2", "AVG", "FSRS-6-dry-run"])
+    frame = results.frame()
+    assert list(frame["LogLoss"]) == sorted(frame["LogLoss"])
+    assert frame.loc["FSRS-6-dry-run", "parameters"] == 0
+    predictions = results.predictions()
+    assert set(predictions["configuration"]) == {"SM2", "AVG", "FSRS-6-dry-run"}
+    assert predictions["p"].between(0, 1).all()
+    assert not results.failed
+    assert not results.skipped
+
+
+HOSTILE = {
+    "one card": lambda: make_log([1] * 60, [3, 1] * 30, [-1] + [2] * 59),
+    "one review per card": lambda: make_log(list(range(60)), [3] * 60, [-1] * 60),
+    "all passes": lambda: make_log(list(range(40)) * 4, [3] * 160, [-1] * 40 + [4] * 120),
+    "all failures": lambda: make_log(list(range(40)) * 4, [1] * 160, [-1] * 40 + [4] * 120),
+    "only same-day reviews": lambda: make_log(
+        list(range(40)) * 4, [3] * 160, [-1] * 40 + [0] * 120, [-1] * 40 + [60] * 120
+    ),
+    "gaps of ten years": lambda: make_log(
+        list(range(40)) * 6, [3, 1, 3] * 80, [-1] * 40 + [4] * 40 + [3653] * 160
+    ),
+    "zero seconds": lambda: make_log(
+        list(range(40)) * 4, [3, 1] * 80, [-1] * 40 + [5] * 120, [-1] * 40 + [0] * 120
+    ),
+    "Easy never used, mostly Again": lambda: make_log(
+        list(range(40)) * 5, [1, 1, 2, 3] * 50, [-1] * 40 + [1] * 40 + [0] * 40 + [9] * 80
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
+    log = HOSTILE[kind]()
+    session = Session(log)
+    for model in all_models().values():
+        if model.family == "neural":
+            continue
+        for configuration in resolve(model.configurations or (model.standard or model.name,)):
+            outcome = next(
+                event
+                for event in evaluate(log, [configuration], jobs=0, use_cache=False)
+                if isinstance(event, Finished | Failed | Skipped)
+            )
+            assert not isinstance(outcome, Failed), outcome
+            if isinstance(outcome, Finished):
+                assert np.isfinite(outcome.result.p).all()
+                assert np.isfinite(outcome.result.metrics.log_loss)
+    assert session.log is log
