@@ -7,6 +7,7 @@ recognised by content, not by name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -316,9 +317,7 @@ def _anki_folders(home: Path) -> Iterator[Path]:
             yield Path(data) / "Anki2"
         yield home / ".local" / "share" / "Anki2"
         yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
-        try:
+        with contextlib.suppress(OSError):
             yield from sorted(home.glob("snap/anki*/*/.local/share/Anki2"))
-        except OSError:
-            pass
     yield home / "Documents" / "Anki"  # before Anki 2.1.5
     yield home / "Anki"

@@ -108,10 +108,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
     ).fetchone()
-    if schema < 14:
-        config = _json_object(conf, name)
-    else:
-        config = _config_table(connection)
+    config = _json_object(conf, name) if schema < 14 else _config_table(connection)
     if schema < 14:
         presets = _presets_from_json(_json_object(dconf, name), notes)
     elif schema == 14:

@@ -1,0 +1,356 @@
+"""What is in a review log and what counts: the import receipt with every count.
+
+`inspect_log` computes, `Inspection.to_json` writes the layout of `srs-eval inspect --json`,
+`render_inspection` makes the tables for a terminal. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from srs_eval.reviews import MISSING, IntArray, ReviewLog
+from srs_eval.rows import RowKind, Selection, select_rows
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_KIND_NAMES = ("learning", "review", "relearning", "filtered", "manual", "rescheduled")
+_ROW_KINDS: tuple[RowKind, ...] = ("benchmark", "anki")
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What one rule keeps of the entries."""
+
+    kept: int
+    cards: int
+    later_days: int  # rows on a later day than the card's row before (Anki's FSRS items)
+    dropped: Mapping[str, int]  # reason -> entries; kept + the sum of these = all entries
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """One deck's or preset's share."""
+
+    entries: int
+    cards: int  # existing cards, by home deck
+    benchmark_rows: int
+    anki_rows: int
+
+
+@dataclass(frozen=True)
+class DeckReport:
+    id: int  # MISSING: reviews of deleted cards
+    name: str
+    preset_id: int | None
+    preset: str
+    filtered: bool
+    desired_retention: float | None
+    counts: GroupCounts
+
+
+@dataclass(frozen=True)
+class PresetReport:
+    id: int  # MISSING: deleted cards and decks without a preset
+    name: str
+    decks: int
+    parameters: tuple[float, ...]  # in force; () means FSRS-6 defaults
+    parameters_version: int | None  # FSRS version of `parameters` by their number
+    stored_versions: tuple[int, ...]
+    desired_retention: float | None
+    historical_retention: float | None
+    ignore_before: str | None
+    learning_steps: tuple[float, ...]  # minutes
+    relearning_steps: tuple[float, ...]  # minutes
+    maximum_interval: int | None
+    search: str | None
+    counts: GroupCounts
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Everything the import receipt tells. Times are ISO 8601 in UTC, to the second."""
+
+    path: str
+    format: str
+    app: str
+    user: int | None
+    entries_read: int
+    first_review: str | None  # None for data sets, which hold no dates
+    last_review: str | None
+    days: int  # from the first to the last row, both counted
+    fsrs_enabled: bool | None
+    next_day_at: int | None  # Unix s
+    day_boundaries: str
+    entries_by_kind: Mapping[str, int]
+    entries_by_rating: Mapping[int, int]
+    cards: int
+    suspended_cards: int
+    deleted_cards: int  # cards that are gone but have entries
+    entries_of_deleted_cards: int
+    rows: Mapping[str, RowCounts]  # by kind of rows
+    anki_items: Mapping[str, int]  # what Anki's optimizer would count, by search
+    decks: tuple[DeckReport, ...]
+    presets: tuple[PresetReport, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """One JSON object, strict (no NaN), two spaces indented."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def inspect_log(log: ReviewLog) -> Inspection:
+    """Count what a log holds and what each rule keeps (vectorised; no reviews are changed)."""
+    source = log.entries if log.entries is not None else log.rows
+    assert source is not None
+    card_id = source.card_id
+    selections = {kind: select_rows(log, kind) for kind in _ROW_KINDS}
+    existing = np.isin(card_id, log.cards.card_id)
+    knows_cards = bool(len(log.cards.card_id))
+    deleted = card_id[~existing] if knows_cards else card_id[:0]
+    benchmark_days = selections["benchmark"].rows.day_offset
+    kinds: dict[str, int] = {}
+    first = last = None
+    if log.entries is not None:
+        found = np.bincount(log.entries.kind, minlength=len(_KIND_NAMES)).tolist()
+        kinds = {name: count for name, count in zip(_KIND_NAMES, found, strict=True) if count}
+        first, last = (_iso(int(log.entries.time_ms[place])) for place in (0, -1))
+    ratings, counts = np.unique(source.rating, return_counts=True)
+    deck_reports, preset_reports = _groups(log, card_id, selections)
+    return Inspection(
+        path=log.receipt.path,
+        format=log.receipt.format,
+        app=log.receipt.app_name,
+        user=log.user,
+        entries_read=log.receipt.entries_read,
+        first_review=first,
+        last_review=last,
+        days=int(np.ptp(benchmark_days)) + 1 if len(benchmark_days) else 0,
+        fsrs_enabled=log.receipt.fsrs_enabled,
+        next_day_at=log.day_grid.next_day_at_s if log.day_grid else None,
+        day_boundaries=log.day_grid.source if log.day_grid else "set by the data set",
+        entries_by_kind=kinds,
+        entries_by_rating=dict(zip(ratings.tolist(), counts.tolist(), strict=True)),
+        cards=len(log.cards.card_id),
+        suspended_cards=int(log.cards.suspended.sum()),
+        deleted_cards=len(np.unique(deleted)),
+        entries_of_deleted_cards=len(deleted),
+        rows={kind: _row_counts(selection) for kind, selection in selections.items()},
+        anki_items=_anki_items(log) if log.entries is not None else {},
+        decks=deck_reports,
+        presets=preset_reports,
+        notes=log.receipt.notes,
+    )
+
+
+def _row_counts(selection: Selection) -> RowCounts:
+    rows = selection.rows
+    return RowCounts(
+        kept=len(rows),
+        cards=len(np.unique(rows.card_id)),
+        later_days=int((rows.elapsed_days > 0).sum()),
+        dropped=dict(selection.dropped),
+    )
+
+
+def _anki_items(log: ReviewLog) -> dict[str, int]:
+    """FSRS items as Anki counts them, from the widest search to the deck-options screen's."""
+    choices = {
+        "all reviews, deleted cards too": (True, True, False),
+        "existing cards": (False, True, False),
+        "existing cards that are not suspended": (False, False, False),
+        "as the deck options: not suspended, ignore-before dates": (False, False, True),
+    }
+    return {
+        words: _row_counts(
+            select_rows(
+                log,
+                "anki",
+                include_deleted=with_deleted,
+                include_suspended=with_suspended,
+                apply_ignore_before=with_date,
+            )
+        ).later_days
+        for words, (with_deleted, with_suspended, with_date) in choices.items()
+    }
+
+
+def _groups(
+    log: ReviewLog, card_id: IntArray, selections: Mapping[RowKind, Selection]
+) -> tuple[tuple[DeckReport, ...], tuple[PresetReport, ...]]:
+    """Counts by home deck and by its preset, in order of name; groups without name last."""
+    deck_ids = {
+        "entries": log.deck_of(card_id),
+        "cards": log.cards.deck_id,
+        "benchmark_rows": log.deck_of(selections["benchmark"].rows.card_id),
+        "anki_rows": log.deck_of(selections["anki"].rows.card_id),
+    }
+    by_deck = _counts_by_group(deck_ids, log.decks)
+    by_preset = _counts_by_group(
+        {what: log.preset_of(decks) for what, decks in deck_ids.items()}, log.presets
+    )
+    decks = []
+    for key, counts in by_deck.items():
+        deck = log.decks.get(key)
+        preset_id = deck.preset_id if deck else None
+        preset = log.presets.get(preset_id) if preset_id is not None else None
+        decks.append(
+            DeckReport(
+                id=key,
+                name=deck.name if deck else _unknown("deck", key, "deleted cards"),
+                preset_id=preset_id,
+                preset=preset.name if preset else "",
+                filtered=deck.filtered if deck else False,
+                desired_retention=deck.desired_retention if deck else None,
+                counts=counts,
+            )
+        )
+    in_use: dict[int, int] = {}
+    for known in log.decks.values():
+        if known.preset_id is not None:
+            in_use[known.preset_id] = in_use.get(known.preset_id, 0) + 1
+    presets = []
+    for key, counts in by_preset.items():
+        preset = log.presets.get(key)
+        parameters = preset.parameters_in_force if preset else ()
+        presets.append(
+            PresetReport(
+                id=key,
+                name=preset.name
+                if preset
+                else _unknown("preset", key, "deleted cards and missing decks"),
+                decks=in_use.get(key, 0),
+                parameters=parameters,
+                parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
+                stored_versions=tuple(sorted(preset.fsrs_parameters)) if preset else (),
+                desired_retention=preset.desired_retention if preset else None,
+                historical_retention=preset.historical_retention if preset else None,
+                ignore_before=preset.ignore_before if preset else None,
+                learning_steps=preset.learning_steps if preset else (),
+                relearning_steps=preset.relearning_steps if preset else (),
+                maximum_interval=preset.maximum_interval if preset else None,
+                search=preset.search if preset else None,
+                counts=counts,
+            )
+        )
+    return (
+        tuple(sorted(decks, key=lambda deck: (deck.id not in log.decks, deck.name, deck.id))),
+        tuple(sorted(presets, key=lambda one: (one.id not in log.presets, one.name, one.id))),
+    )
+
+
+def _counts_by_group(
+    groups: Mapping[str, IntArray], known: Mapping[int, object]
+) -> dict[int, GroupCounts]:
+    found: dict[int, dict[str, int]] = {key: {} for key in known}
+    for what, column in groups.items():
+        for key, count in zip(
+            *(part.tolist() for part in np.unique(column, return_counts=True)), strict=True
+        ):
+            found.setdefault(key, {})[what] = count
+    return {
+        key: GroupCounts(**{what: counts.get(what, 0) for what in groups})
+        for key, counts in found.items()
+    }
+
+
+def _unknown(what: str, key: int, missing: str) -> str:
+    return f"({missing})" if key == MISSING else f"(missing {what} {key})"
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def render_inspection(inspection: Inspection) -> RenderableType:
+    """Tables for a terminal. Names come from files, so nothing is read as markup."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    def table(title: str, *columns: str, numbers_from: int = 1) -> Table:
+        made = Table(title=title, title_justify="left", header_style="bold")
+        for place, column in enumerate(columns):
+            made.add_column(column, justify="right" if place >= numbers_from else "left")
+        return made
+
+    facts = Table.grid(padding=(0, 2))
+    for label, value in (
+        ("file", inspection.path),
+        ("format", inspection.format),
+        ("entries", f"{inspection.entries_read:,}"),
+        ("reviewed", _span_words(inspection)),
+        ("days", inspection.day_boundaries),
+        (
+            "cards",
+            f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
+            f"{inspection.deleted_cards:,} deleted ones have "
+            f"{inspection.entries_of_deleted_cards:,} entries",
+        ),
+        ("FSRS", {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled]),
+    ):
+        facts.add_row(Text(label, style="bold"), Text(value))
+
+    rows = table("Which entries count", "", *inspection.rows)
+    reasons = dict.fromkeys(reason for one in inspection.rows.values() for reason in one.dropped)
+    counts = list(inspection.rows.values())
+    rows.add_row("kept", *(f"{one.kept:,}" for one in counts), style="bold")
+    rows.add_row("  of them on a later day", *(f"{one.later_days:,}" for one in counts))
+    for reason in reasons:
+        rows.add_row(Text(reason), *(f"{one.dropped.get(reason, 0):,}" for one in counts))
+
+    decks = table("Decks", "deck", "preset", "cards", "entries", *inspection.rows, numbers_from=2)
+    for deck in inspection.decks:
+        decks.add_row(
+            Text(deck.name or str(deck.id)),
+            Text("filtered" if deck.filtered else deck.preset or str(deck.preset_id or "")),
+            *_count_cells(deck.counts),
+        )
+    presets = table(
+        "Presets",
+        "preset",
+        "parameters",
+        "retention",
+        "cards",
+        "entries",
+        *inspection.rows,
+        numbers_from=2,
+    )
+    for preset in inspection.presets:
+        words = f"FSRS-{preset.parameters_version}" if preset.parameters_version else "defaults"
+        if preset.parameters and not preset.parameters_version:
+            words = f"{len(preset.parameters)} numbers"
+        presets.add_row(
+            Text(preset.name or str(preset.id)),
+            words,
+            "" if preset.desired_retention is None else f"{preset.desired_retention:.2f}",
+            *_count_cells(preset.counts),
+        )
+    parts: list[RenderableType] = [facts, rows]
+    parts += [made for made in (decks, presets) if made.row_count]
+    parts += [Text(f"• {note}") for note in inspection.notes]
+    return Group(*parts)
+
+
+def _count_cells(counts: GroupCounts) -> list[str]:
+    return [
+        f"{count:,}"
+        for count in (counts.cards, counts.entries, counts.benchmark_rows, counts.anki_rows)
+    ]
+
+
+def _span_words(inspection: Inspection) -> str:
+    days = f"{inspection.days:,} days"
+    if inspection.first_review is None or inspection.last_review is None:
+        return days
+    return f"{inspection.first_review[:10]} to {inspection.last_review[:10]}, {days}"
