@@ -106,6 +106,9 @@ class Session:
             batch_size=1,
             disable_short_term=False,
             duration=False,
+            # Upstream's loss of deleted cards for some models is part of its figures on data
+            # sets; in one's own collection all models are judged on the same reviews.
+            known_decks_only=protocol.known_decks_only and self.log.rows is not None,
         )
         if key not in self._trials:
             try:
@@ -165,7 +168,8 @@ def _fit_and_predict(
     fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
     if fit is None and configuration.fit != "default" and model.parameters:
         raise RuntimeError(f"{configuration.name} is not available: it cannot be trained yet")
-    p = np.empty(len(trials))
+    scratch = np.empty(len(trials))
+    parts: list[FloatArray] = []
     notes: list[str] = []
     fitted: dict[int, Any] = {}
     for number, fold in enumerate(trials.folds, start=1):
@@ -193,7 +197,8 @@ def _fit_and_predict(
                 fitted[partition] = default
                 notes.append(f"fold {number}: default parameters ({reason})")
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
-            p[test] = model.predict(trials, fitted.get(partition, default), test, context)
+            scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
+        parts.append(scratch[fold.test])
         context.tick(1.0)
         report(number / folds, number, folds)
     shown = {
@@ -202,7 +207,7 @@ def _fit_and_predict(
         if isinstance(parameters, (list, tuple, np.ndarray))
     }
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
-    return p[trials.test_index], shown if lists_parameters else None, tuple(notes)
+    return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
 
 
 def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:

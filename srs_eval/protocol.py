@@ -328,13 +328,10 @@ def _assemble(
         counted = columns.elapsed_days > 0
     lapses = _lapses_before(columns, first_of_card, counted)
     folds = tuple(
-        Fold(
-            train=np.arange(
-                test.start if protocol.train_equals_test else 0,
-                test.stop if protocol.train_equals_test else train.stop,
-            ),
-            test=np.arange(test.start, test.stop),
-        )
+        # Upstream's --train_equals_test trains on everything and judges from each start on.
+        Fold(train=np.arange(n), test=np.arange(test.start, n))
+        if protocol.train_equals_test
+        else Fold(train=np.arange(train.stop), test=np.arange(test.start, test.stop))
         for train, test in time_series_folds(n, protocol.n_splits)
     )
     elapsed_days = columns.elapsed_days[position]
@@ -404,11 +401,8 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     folds = []
     for fold in in_days.folds:
         test = place[fold.test]
-        if protocol.train_equals_test:
-            train = test
-        else:
-            train = np.arange(test.min())
-            if protocol.no_train_same_day:
-                train = train[trials.elapsed_days[train] > 0]
+        train = np.arange(len(trials) if protocol.train_equals_test else test.min())
+        if protocol.no_train_same_day:
+            train = train[trials.elapsed_days[train] > 0]
         folds.append(Fold(train=train, test=test))
     return replace(trials, **bins, folds=tuple(folds), protocol=protocol)

@@ -210,6 +210,14 @@ def test_same_day_reviews_with_seconds() -> None:
     assert (later.elapsed_days[later.folds[0].train] == 0).any()
 
 
+def test_train_equals_test_trains_on_everything_as_upstream() -> None:
+    trials = trials_of(ten_cards(), Protocol(train_equals_test=True))
+    starts = [fold.test[0] for fold in trials_of(ten_cards(), Protocol()).folds]
+    for fold, start in zip(trials.folds, starts, strict=True):
+        assert fold.train.tolist() == list(range(80))
+        assert fold.test.tolist() == list(range(start, 80))
+
+
 @given(st.data())
 def test_histories_never_hold_the_future(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 150))
