@@ -1,0 +1,366 @@
+"""Results of a batch on disk: whole units only, whatever happens and whenever.
+
+A unit is one configuration on one user. Each is one line with a checksum in an
+append-only journal, OUT/.journal/CONFIG.jsonl; the files that people read (result/,
+timing/, failed/, skipped/) are made from the journal, each replaced in one step. So a
+killed run loses the units that it was working on and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from srs_eval.errors import InputError
+
+Status = Literal["done", "failed", "skipped"]
+FOLDERS = ("result", "timing", "failed", "skipped")
+JOURNAL = ".journal"
+SETUP = "setup.json"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What became of one configuration on one user."""
+
+    configuration: str
+    user: int
+    status: Status
+    line: Mapping[str, Any] | None = None  # upstream's result line, if done
+    reason: str = ""  # one sentence, if failed or skipped
+    detail: str = ""  # traceback, if failed
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+class ResultStore:
+    """One folder of results; one process at a time may hold it.
+
+    `statuses` tells what is there, `append` adds a unit at once and for good, `publish`
+    renews the files that people read.
+    """
+
+    def __init__(self, folder: Path, setup: Mapping[str, Any], *, fresh: bool = False) -> None:
+        """Open or create a folder for a run with this set-up.
+
+        `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
+        agree with what is stored, except that configurations may be new; other keys are kept
+        for information. Raises InputError where they do not, where the folder holds results
+        of other origin, or where another process is at work; `fresh` deletes the former two.
+        """
+        self.folder = folder
+        self.damaged = 0  # journal lines that were not whole
+        self._handles: dict[str, int] = {}
+        self._dirty: set[str] = set()
+        try:
+            (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f'Results cannot be written to "{folder}" ({error.strerror}): choose another --out.'
+            ) from None
+        self._lock: Callable[[], None] | None = _lock(folder)
+        try:
+            if fresh:
+                self._clear(setup["configurations"])
+            self._agree(setup)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ResultStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
+        if self._lock is not None:
+            self._lock()
+            self._lock = None
+
+    def statuses(self, configuration: str) -> dict[int, Status]:
+        """What became of each user so far (the last word counts)."""
+        return {user: record["status"] for user, record in self._records(configuration).items()}
+
+    def append(self, unit: Unit) -> None:
+        """Add a unit. It survives the end of this process as soon as this returns."""
+        record: dict[str, Any] = {"user": unit.user, "status": unit.status}
+        if unit.status == "done":
+            record |= {
+                "line": unit.line,
+                "seconds": round(unit.seconds, 6),
+                "peak_mb": round(unit.peak_mb, 1),
+            }
+            if unit.notes:
+                record["notes"] = list(unit.notes)
+        else:
+            record["reason"] = unit.reason
+            if unit.detail:
+                record["detail"] = unit.detail
+        self._write(unit.configuration, record)
+
+    def take_over(self, other: Path) -> int:
+        """Add the units of another folder with the same set-up that are missing here.
+
+        Returns their number. Raises InputError where the set-ups differ.
+        """
+        setup = _read_setup(other)
+        if setup is None:
+            raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
+        here = _read_setup(self.folder)
+        assert here is not None
+        difference = disagreement(here, setup)
+        if difference:
+            raise InputError(f'"{other}" cannot be merged: {difference}.')
+        self._save_setup(_with_configurations(here, setup["configurations"]))
+        added = 0
+        for configuration in _configurations_in(other):
+            mine = self.statuses(configuration)
+            records, damaged = _read_journal(_journal(other, configuration))
+            self.damaged += damaged
+            for user in sorted(records):
+                if user not in mine or (
+                    mine[user] == "failed" and records[user]["status"] != "failed"
+                ):
+                    self._write(configuration, records[user])
+                    added += 1
+        return added
+
+    def configurations(self) -> list[str]:
+        """Every configuration with units here, also of earlier runs."""
+        return _configurations_in(self.folder)
+
+    def publish(self, *, everything: bool = False) -> None:
+        """Renew the readable files of configurations with new units (or of all)."""
+        for configuration in self.configurations() if everything else sorted(self._dirty):
+            self._publish(configuration)
+        self._dirty.clear()
+
+    # --- inside ---
+
+    def _records(self, configuration: str) -> dict[int, dict[str, Any]]:
+        records, damaged = _read_journal(_journal(self.folder, configuration))
+        self.damaged += damaged
+        return records
+
+    def _write(self, configuration: str, record: Mapping[str, Any]) -> None:
+        text = json.dumps(record, ensure_ascii=True, allow_nan=False).encode()
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        if configuration not in self._handles:
+            self._handles[configuration] = _open_journal(_journal(self.folder, configuration))
+        view = memoryview(line)
+        while view:
+            view = view[os.write(self._handles[configuration], view) :]
+        self._dirty.add(configuration)
+
+    def _publish(self, configuration: str) -> None:
+        if configuration in self._handles:
+            os.fsync(self._handles[configuration])
+        records = self._records(configuration)
+        files: dict[str, list[str]] = {folder: [] for folder in FOLDERS}
+        for user in sorted(records):
+            record = records[user]
+            if record["status"] == "done":
+                files["result"].append(json.dumps(record["line"]))
+                timing = {"user": user, "size": record["line"]["size"]}
+                timing |= {
+                    key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record
+                }
+                files["timing"].append(json.dumps(timing))
+            else:
+                why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
+                files[record["status"]].append(json.dumps(why))
+        for folder, lines in files.items():
+            path = self.folder / folder / f"{configuration}.jsonl"
+            if lines:
+                write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+            else:
+                path.unlink(missing_ok=True)
+
+    def _clear(self, configurations: Iterable[str]) -> None:
+        for configuration in {*configurations, *self.configurations()}:
+            for folder in FOLDERS:
+                (self.folder / folder / f"{configuration}.jsonl").unlink(missing_ok=True)
+            _journal(self.folder, configuration).unlink(missing_ok=True)
+        (self.folder / SETUP).unlink(missing_ok=True)
+
+    def _agree(self, setup: Mapping[str, Any]) -> None:
+        stored = _read_setup(self.folder)
+        if stored is None:
+            for configuration in setup["configurations"]:
+                path = self.folder / "result" / f"{configuration}.jsonl"
+                if path.exists():
+                    raise InputError(
+                        f'"{path}" is not from a batch in this folder: '
+                        "choose another --out, or delete it with --fresh."
+                    )
+            self._save_setup(setup)
+            return
+        difference = disagreement(stored, setup)
+        if difference:
+            raise InputError(
+                f'The results in "{self.folder}" do not go with this run: {difference}; '
+                "run it as before, choose another --out, or start over with --fresh."
+            )
+        self._save_setup(_with_configurations(stored, setup["configurations"]))
+
+    def _save_setup(self, setup: Mapping[str, Any]) -> None:
+        text = json.dumps(setup, indent=1, sort_keys=True) + "\n"
+        write_atomically(self.folder / SETUP, text.encode())
+
+
+def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The first difference between two set-ups that changes figures, in words; "" for none."""
+    if stored["srs_eval"] != new["srs_eval"]:
+        return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
+    if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
+        return "the data set is not the same (other users or other files)"
+    for option, value in new["options"].items():
+        before = stored["options"].get(option)
+        if before != value:
+            return f"{option} was {_word(before)} and is {_word(value)} now"
+    for name, configuration in new["configurations"].items():
+        before = stored["configurations"].get(name)
+        if before is None:
+            continue
+        for key, value in configuration.items():
+            old = before.get(key)
+            if key == "protocol":
+                for flag in sorted({*value, *old}):
+                    if old.get(flag) != value.get(flag):
+                        return (
+                            f"{name} had {flag} {_word(old.get(flag))}"
+                            f" and has {_word(value.get(flag))} now"
+                        )
+            elif old != value:
+                return f"{name} had {key.replace('_', ' ')} {_word(old)} and has {_word(value)} now"
+    return ""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file in one step, on disk before this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if os.name == "posix":
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
+    """SHA-256 over names and sizes of files; the names are given, so that a folder may move."""
+    digest = hashlib.sha256()
+    for name, path in paths:
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = -1
+        digest.update(f"{name}:{size};".encode())
+    return digest.hexdigest()
+
+
+def _journal(folder: Path, configuration: str) -> Path:
+    return folder / JOURNAL / f"{configuration}.jsonl"
+
+
+def _configurations_in(folder: Path) -> list[str]:
+    return sorted(path.name.removesuffix(".jsonl") for path in (folder / JOURNAL).glob("*.jsonl"))
+
+
+def _read_journal(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
+    """Last record of each user, and the number of lines that are damaged or torn."""
+    records: dict[int, dict[str, Any]] = {}
+    damaged = 0
+    if not path.exists():
+        return records, damaged
+    with open(path, "rb") as file:
+        for line in file:
+            checksum, _, text = line.partition(b" ")
+            if (
+                not line.endswith(b"\n")
+                or len(checksum) != 8
+                or checksum != b"%08x" % zlib.crc32(text[:-1])
+            ):
+                damaged += 1
+                continue
+            record = json.loads(text)
+            records[record["user"]] = record
+    return records, damaged
+
+
+def _open_journal(path: Path) -> int:
+    """A handle to append to; a torn last line is cut off first."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+    end = os.lseek(handle, 0, os.SEEK_END)
+    keep = end
+    while keep > 0:
+        start = max(0, keep - 65536)
+        os.lseek(handle, start, os.SEEK_SET)
+        newline = os.read(handle, keep - start).rfind(b"\n")
+        keep = start + newline + 1 if newline >= 0 else start
+        if newline >= 0:
+            break
+    if keep < end:
+        os.ftruncate(handle, keep)
+    return handle
+
+
+def _read_setup(folder: Path) -> dict[str, Any] | None:
+    try:
+        text = (folder / SETUP).read_text()
+    except FileNotFoundError:
+        return None
+    try:
+        setup: dict[str, Any] = json.loads(text)
+        for key in ("srs_eval", "data", "options", "configurations"):
+            setup[key]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f'"{folder / SETUP}" is damaged: start over with --fresh, or choose another --out.'
+        ) from None
+    return setup
+
+
+def _with_configurations(setup: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    return {**setup, "configurations": {**more, **setup["configurations"]}}
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else str(value)
+
+
+def _lock(folder: Path) -> Callable[[], None]:
+    """Hold the folder alone; returns what lets go. The system lets go when a process ends."""
+    handle = os.open(folder / JOURNAL / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise InputError(f'Another batch is writing to "{folder}": wait for it.') from None
+    return lambda: os.close(handle)
