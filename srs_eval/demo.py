@@ -1,0 +1,21 @@
+"""The demo's collection: a simulated learner as an Anki file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DEMO_SEED = 2024
+DEMO_REVIEWS = 20_000
+
+
+def make_demo_collection(folder: Path) -> Path:
+    """Write the demo learner to `folder/collection.anki2` and return that path.
+
+    About 20,000 reviews in a few decks under two presets; always the same ones. Raises
+    FileExistsError if the file is there.
+    """
+    from srs_eval.simulation import simulate_learner, write_collection
+
+    path = folder / "collection.anki2"
+    write_collection(simulate_learner(DEMO_SEED, DEMO_REVIEWS), path)
+    return path

@@ -1,0 +1,8 @@
+"""Simulated learners: review histories from a seed, for the demo and for tests."""
+
+from __future__ import annotations
+
+from srs_eval.simulation.files import write_collection, write_dataset
+from srs_eval.simulation.learner import CardStates, Learner, simulate_learner
+
+__all__ = ["CardStates", "Learner", "simulate_learner", "write_collection", "write_dataset"]
