@@ -41,7 +41,7 @@ class GroupCounts:
     entries: int
     cards: int  # existing cards, by home deck
     benchmark_rows: int
-    anki_rows: int
+    anki_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def inspect_log(log: ReviewLog) -> Inspection:
     source = log.entries if log.entries is not None else log.rows
     assert source is not None
     card_id = source.card_id
-    selections = {kind: select_rows(log, kind) for kind in _ROW_KINDS}
+    # Data sets hold rows already, by the benchmark's rule.
+    kinds_of_rows = _ROW_KINDS if log.entries is not None else _ROW_KINDS[:1]
+    selections = {kind: select_rows(log, kind) for kind in kinds_of_rows}
     existing = np.isin(card_id, log.cards.card_id)
     knows_cards = bool(len(log.cards.card_id))
     deleted = card_id[~existing] if knows_cards else card_id[:0]
@@ -193,8 +195,9 @@ def _groups(
         "entries": log.deck_of(card_id),
         "cards": log.cards.deck_id,
         "benchmark_rows": log.deck_of(selections["benchmark"].rows.card_id),
-        "anki_rows": log.deck_of(selections["anki"].rows.card_id),
     }
+    if "anki" in selections:
+        deck_ids["anki_rows"] = log.deck_of(selections["anki"].rows.card_id)
     by_deck = _counts_by_group(deck_ids, log.decks)
     by_preset = _counts_by_group(
         {what: log.preset_of(decks) for what, decks in deck_ids.items()}, log.presets
@@ -313,8 +316,8 @@ def render_inspection(inspection: Inspection) -> RenderableType:
     for deck in inspection.decks:
         decks.add_row(
             Text(deck.name or str(deck.id)),
-            Text("filtered" if deck.filtered else deck.preset or str(deck.preset_id or "")),
-            *_count_cells(deck.counts),
+            Text("filtered" if deck.filtered else _preset_label(deck)),
+            *_count_cells(deck.counts)[: 2 + len(counts)],
         )
     presets = table(
         "Presets",
@@ -327,19 +330,25 @@ def render_inspection(inspection: Inspection) -> RenderableType:
         numbers_from=2,
     )
     for preset in inspection.presets:
-        words = f"FSRS-{preset.parameters_version}" if preset.parameters_version else "defaults"
-        if preset.parameters and not preset.parameters_version:
-            words = f"{len(preset.parameters)} numbers"
+        words = f"{len(preset.parameters)} numbers" if preset.parameters else "defaults"
+        if preset.parameters_version:
+            words = f"FSRS-{preset.parameters_version}"
         presets.add_row(
             Text(preset.name or str(preset.id)),
             words,
             "" if preset.desired_retention is None else f"{preset.desired_retention:.2f}",
-            *_count_cells(preset.counts),
+            *_count_cells(preset.counts)[: 2 + len(counts)],
         )
     parts: list[RenderableType] = [facts, rows]
     parts += [made for made in (decks, presets) if made.row_count]
     parts += [Text(f"• {note}") for note in inspection.notes]
     return Group(*parts)
+
+
+def _preset_label(deck: DeckReport) -> str:
+    if deck.preset or deck.preset_id is None:
+        return deck.preset
+    return str(deck.preset_id)
 
 
 def _count_cells(counts: GroupCounts) -> list[str]:

@@ -125,8 +125,12 @@ class _Reasons:
         self.code[mask & (self.code == 0)] = len(self.names)
 
     def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
         found = np.bincount(self.code, minlength=len(self.names) + 1)[1:].tolist()
-        return {name: count for name, count in zip(self.names, found, strict=True) if count}
+        for name, count in zip(self.names, found, strict=True):
+            if count:
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
 
 def _drop_non_reviews(entries: Entries, reasons: _Reasons) -> None:

@@ -35,7 +35,8 @@ _COLUMNS = {
     "decks": {"id", "name", "kind"},
 }
 _DEADLINE_S = 300.0
-_MAX_VALUE_BYTES = 256 << 20
+_MAX_VALUE_BYTES = 32 << 20
+_MAX_ENTRIES = 50_000_000
 _MAX_DECKS = 100_000
 _SUSPENDED = -1
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
@@ -101,6 +102,8 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
         )
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     notes: list[str] = []
+    if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
+        raise InputError(f"{name} holds more reviews than one person can give.")
     entries, unreadable = read_entries(connection)
     if unreadable:
         notes.append(f"{unreadable:,} entries with an impossible time were left out.")

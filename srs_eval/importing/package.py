@@ -25,6 +25,9 @@ _MEMBERS = {1: "collection.anki2", 2: "collection.anki21", 3: "collection.anki21
 _MAX_MEMBERS = 500_000
 _MAX_DIRECTORY_BYTES = 32 << 20
 _MAX_META_BYTES = 1 << 16
+# Collections shrink to a third or so; what grows beyond this is a bomb.
+_MAX_RATIO = 200
+_FREE_BYTES = 64 << 20
 _CHUNK = 1 << 18
 # A block of zstd holds 128 kB and may come from 4 bytes, so this bounds what one call returns.
 _ZSTD_CHUNK = 1 << 10
@@ -56,7 +59,7 @@ def unpacked(path: Path) -> Iterator[tuple[Path, str]]:
                     chunks: Iterator[bytes] = iter(lambda: source.read(_CHUNK), b"")
                     if version == 3:
                         chunks = _decompressed(chunks, name)
-                    _write_database(chunks, target, name)
+                    _write_database(chunks, target, name, _limit(path))
         except (
             zipfile.BadZipFile,
             zipfile.LargeZipFile,
@@ -91,7 +94,7 @@ def decompressed(path: Path) -> Iterator[tuple[Path, str]]:
         target = folder / "collection.anki2"
         with files.file_errors(path), open(path, "rb") as source:
             chunks = iter(lambda: source.read(_CHUNK), b"")
-            _write_database(_decompressed(chunks, name), target, name)
+            _write_database(_decompressed(chunks, name), target, name, _limit(path))
         yield target, "extracted Anki collection (zstd)"
 
 
@@ -159,11 +162,15 @@ def _decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         )
 
 
-def _write_database(chunks: Iterator[bytes], target: Path, name: str) -> None:
-    """Write a database that must be as long as its own header says, and not too long."""
+def _limit(path: Path) -> int:
+    """Most bytes that a packed file may unpack to."""
+    return min(files.MAX_DATABASE_BYTES, _FREE_BYTES + _MAX_RATIO * path.stat().st_size)
+
+
+def _write_database(chunks: Iterator[bytes], target: Path, name: str, limit: int) -> None:
+    """Write a database that must be as long as its own header says, and within `limit`."""
     start = b""
     written = 0
-    limit = files.MAX_DATABASE_BYTES
     expected: int | None = None
     checked = False
     with open(target, "wb") as file:
@@ -179,12 +186,10 @@ def _write_database(chunks: Iterator[bytes], target: Path, name: str) -> None:
                             "export it again from Anki."
                         )
                     expected = header.length
-                    limit = min(limit, expected if expected is not None else limit)
             written += len(chunk)
-            if written > limit:
+            if max(written, expected or 0) > limit or written > (expected or limit):
                 raise InputError(
-                    f"{name} unpacks to more than it should "
-                    f"({limit:,} bytes); it is damaged or hostile."
+                    f"{name} unpacks to more than an Anki package does; it is damaged or hostile."
                 )
             file.write(chunk)
     if not checked or (expected is not None and written != expected):

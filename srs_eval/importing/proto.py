@@ -61,6 +61,48 @@ def parse(message: str, content: bytes, complaint: str) -> Any:
     return found
 
 
+def count_fields(content: bytes, limit: int) -> int:
+    """Number of top-level fields in a message, found without decoding them.
+
+    Stops after `limit` or at the first thing that is not wire format (left to `parse`).
+    """
+    place = count = 0
+    try:
+        while place < len(content) and count <= limit:
+            tag, place = _varint(content, place)
+            kind = tag & 7
+            if kind == 0:
+                _, place = _varint(content, place)
+            elif kind == 2:
+                length, place = _varint(content, place)
+                place += length
+            elif kind in (1, 5):
+                place += 8 if kind == 1 else 4
+            else:
+                break
+            count += 1
+    except IndexError:
+        pass
+    return count
+
+
+def _varint(content: bytes, place: int) -> tuple[int, int]:
+    """The number at `place` and the place after it; IndexError at the end."""
+    value = content[place]
+    place += 1
+    if value < 0x80:
+        return value, place
+    value &= 0x7F
+    shift = 7
+    while True:
+        part = content[place]
+        place += 1
+        value |= (part & 0x7F) << shift
+        if part < 0x80 or shift > 63:
+            return value, place
+        shift += 7
+
+
 @cache
 def _classes() -> dict[str, type[Any]]:
     """Message classes built at run time in a pool of their own."""

@@ -14,7 +14,10 @@ from srs_eval.importing import proto
 from srs_eval.importing.collection import entries_from_columns
 from srs_eval.reviews import Cards, Deck, Entries, IntArray, Preset
 
-MAX_BYTES = 512 << 20
+MAX_BYTES = 256 << 20
+# A review takes 30 to 40 bytes; shorter records on average only swell when they are decoded.
+_MIN_RECORD_BYTES = 16
+_MAX_SHORT_RECORDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,11 @@ class ResearchExport:
 
 def read_research_export(content: bytes, name: str) -> ResearchExport:
     """Decode a .revlog file; InputError if it is none, cut short or empty."""
-    dataset = proto.parse(
-        "Dataset",
-        content,
-        f"{name} is no collection, package, review-log table or .revlog file, or is damaged",
-    )
+    complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
+    most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
+    if proto.count_fields(content, most) > most:
+        raise InputError(f"{complaint}; export it again from Anki.")
+    dataset = proto.parse("Dataset", content, complaint)
     if not 0 < dataset.next_day_at < 1 << 40:
         # The field comes last, so a file cut between two records parses but lacks it.
         raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")

@@ -21,7 +21,7 @@ from srs_eval.importing.collection import entries_from_columns
 from srs_eval.importing.days import DAY_S
 from srs_eval.reviews import LEARNING, RELEARNING, REVIEW, Entries, IntArray
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
 _BARE = ("review_time", "card_id", "review_rating")
 _DURATION = "review_duration"

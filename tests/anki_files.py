@@ -1,0 +1,262 @@
+"""Small Anki files made for tests, written from the format's description (no shared code)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+# id, cid, ease, ivl, lastIvl, factor, time, type
+Revlog = tuple[int, int, int, float, int, int, int, int]
+
+DAY_MS = 86_400_000
+START_MS = 1_700_000_000_000
+PARAMETERS = tuple(round(0.1 + 0.05 * place, 2) for place in range(21))
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number: int, value: int | float | bytes | tuple[float, ...]) -> bytes:
+    """One protobuf field: varint, float32, bytes, or packed float32."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, tuple):
+        value = struct.pack(f"<{len(value)}f", *value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def plain_history(cards: int = 6, first_card: int = 1_600_000_000_000) -> list[Revlog]:
+    """A few cards: learned, learned again the same day, then two reviews and a lapse."""
+    entries: list[Revlog] = []
+    for card in range(cards):
+        cid = first_card + card
+        at = START_MS + card * 1000
+        entries += [
+            (at, cid, 3, -600, 0, 0, 4000, 0),
+            (at + 600_000, cid, 3, 1, -600, 0, 4000, 0),
+            (at + 2 * DAY_MS, cid, 3, 4, 1, 2500, 4000, 1),
+            (at + 6 * DAY_MS, cid, 1 + card % 2 * 2, 1, 4, 2300, 4000, 1),
+        ]
+    return sorted(entries)
+
+
+def make_collection(
+    path: Path,
+    *,
+    schema: int = 18,
+    entries: Iterable[Revlog] = (),
+    cards: Iterable[tuple[int, int, int, int, int]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    wal: bool = False,
+    preset: bytes | None = None,
+    deck_kind: bytes | None = None,
+    deck_name: str = "Parent\x1fChild",
+    page_size: int = 4096,
+) -> Path:
+    """A collection; `cards` are (id, nid, did, odid, queue), by default those of `entries`.
+
+    Deck 1 "Default" and deck 2 "Parent::Child" (preset 5), 3 "Parent", 4 filtered.
+    """
+    entries = list(entries)
+    if cards is None:
+        cards = [(cid, cid, 2, 0, 2) for cid in sorted({entry[1] for entry in entries})]
+    settings: dict[str, Any] = {
+        "rollover": 4,
+        "localOffset": 420,
+        "creationOffset": 420,
+        "schedVer": 2,
+        "fsrs": True,
+    }
+    settings.update(config or {})
+    settings = {key: value for key, value in settings.items() if value is not None}
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.create_collation("unicase", lambda a, b: (a.lower() > b.lower()) - (a < b))
+    connection.execute(f"pragma page_size={page_size}")
+    if wal:
+        connection.execute("pragma journal_mode=wal")
+    connection.execute("begin")
+    connection.execute(
+        "create table col (id integer primary key, crt integer, mod integer, scm integer, "
+        "ver integer, dty integer, usn integer, ls integer, conf text, models text, "
+        "decks text, dconf text, tags text)"
+    )
+    connection.execute(
+        "create table cards (id integer primary key, nid integer, did integer, ord integer, "
+        "queue integer, odid integer, data text)"
+    )
+    connection.execute(
+        "create table revlog (id integer primary key, cid integer, usn integer, ease integer, "
+        "ivl integer, lastIvl integer, factor integer, time integer, type integer)"
+    )
+    conf = decks = dconf = ""
+    presets = {
+        1: {"name": "Default"},
+        5: {
+            "name": "Own",
+            "fsrsParams6": list(PARAMETERS),
+            "fsrsWeights": list(PARAMETERS[:17]),
+            "desiredRetention": 0.85,
+            "ignoreRevlogsBeforeDate": "2020-02-29",
+            "new": {"delays": [1.0, 10.0]},
+            "lapse": {"delays": [15.0]},
+            "rev": {"maxIvl": 400},
+        },
+    }
+    if schema < 14:
+        conf = json.dumps(settings)
+        dconf = json.dumps({str(key): {"id": key, **value} for key, value in presets.items()})
+    if schema < 15:
+        decks = json.dumps(
+            {
+                "1": {"id": 1, "name": "Default", "dyn": 0, "conf": 1},
+                "2": {
+                    "id": "2",
+                    "name": deck_name.replace("\x1f", "::"),
+                    "dyn": 0,
+                    "conf": "5",
+                    "desiredRetention": 95,
+                },
+                "3": {"id": 3, "name": "Parent", "dyn": 0, "conf": 1},
+                "4": {"id": 4, "name": "Filtered", "dyn": 1},
+            }
+        )
+    connection.execute(
+        "insert into col values (1, ?, 0, 0, ?, 0, 0, 0, ?, '', ?, ?, '')",
+        (START_MS // 1000 - 7 * 3600, schema, conf, decks, dconf),
+    )
+    if schema >= 14:
+        connection.execute(
+            "create table config (KEY text not null primary key, usn integer, "
+            "mtime_secs integer, val blob) without rowid"
+        )
+        connection.executemany(
+            "insert into config values (?, 0, 0, ?)",
+            [(key, json.dumps(value).encode()) for key, value in settings.items()],
+        )
+        connection.execute(
+            "create table deck_config (id integer primary key, name text collate unicase, "
+            "mtime_secs integer, usn integer, config blob)"
+        )
+        own = preset
+        if own is None:
+            own = (
+                field(1, (1.0, 10.0))
+                + field(2, (15.0,))
+                + field(3, PARAMETERS[:17])
+                + field(6, PARAMETERS)
+                + field(16, 400)
+                + field(37, 0.85)
+                + field(46, b"2020-02-29")
+            )
+        stored = (
+            [(key, json.dumps(value).encode()) for key, value in presets.items()]
+            if schema == 14
+            else [(1, b""), (5, own)]
+        )
+        connection.executemany(
+            "insert into deck_config values (?, ?, 0, 0, ?)",
+            [(key, presets[key]["name"], content) for key, content in stored],
+        )
+    if schema >= 15:
+        connection.execute(
+            "create table decks (id integer primary key, name text collate unicase, "
+            "mtime_secs integer, usn integer, common blob, kind blob)"
+        )
+        connection.execute("create unique index idx_decks_name on decks (name)")
+        child = deck_kind
+        if child is None:
+            child = field(1, field(1, 5) + field(10, 0.95))
+        connection.executemany(
+            "insert into decks values (?, ?, 0, 0, x'', ?)",
+            [
+                (1, "Default", field(1, field(1, 1))),
+                (2, deck_name, child),
+                (3, "Parent", field(1, field(1, 1))),
+                (4, "Filtered", field(2, field(1, 1))),
+            ],
+        )
+    connection.executemany(
+        "insert into cards values (?, ?, ?, 0, ?, ?, '')",
+        [(card, note, deck, queue, original) for card, note, deck, original, queue in cards],
+    )
+    connection.executemany(
+        "insert into revlog values (?, ?, 0, ?, ?, ?, ?, ?, ?)",
+        [
+            (at, cid, ease, ivl, last, f, t, kind)
+            for at, cid, ease, ivl, last, f, t, kind in entries
+        ],
+    )
+    connection.execute("commit")
+    connection.close()
+    return path
+
+
+def make_package(path: Path, collection: bytes, version: int | None = 3, **members: bytes) -> Path:
+    """A package with the database packed as its version asks, and a placeholder beside it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        if version is not None:
+            archive.writestr("meta", field(1, version))
+        if version == 3:
+            packed = zstandard.ZstdCompressor(write_content_size=False).compress(collection)
+            archive.writestr("collection.anki21b", packed, zipfile.ZIP_STORED)
+        else:
+            archive.writestr(
+                {2: "collection.anki21"}.get(version or 1, "collection.anki2"), collection
+            )
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def make_revlog(entries: Iterable[Revlog], next_day_at: int) -> bytes:
+    """A research export with one deck (preset 5) and the cards of `entries`."""
+    entries = sorted(entries, key=lambda entry: (entry[1], entry[0]))
+    parts = [
+        field(
+            1,
+            field(1, at)
+            + field(2, cid)
+            + field(4, ease)
+            + field(5, int(ivl))
+            + field(6, last)
+            + field(7, factor)
+            + field(8, taken)
+            + field(9, kind),
+        )
+        for at, cid, ease, ivl, last, factor, taken, kind in entries
+    ]
+    parts += [
+        field(2, field(1, cid) + field(2, cid) + field(3, 2))
+        for cid in sorted({entry[1] for entry in entries})
+    ]
+    parts.append(field(3, field(1, 2) + field(3, 5)))
+    return b"".join(parts) + field(4, next_day_at)
+
+
+def folder_state(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Every file below a folder: content, time of change, mode."""
+    return {
+        str(path.relative_to(folder)): (
+            path.read_bytes(),
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,322 @@
+"""Row selection: both rules against their owners' figures and against literal readings."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.anki_import import load_log
+from srs_eval.reviews import (
+    Cards,
+    DayGrid,
+    Deck,
+    Entries,
+    ImportReceipt,
+    Preset,
+    ReviewLog,
+    Rows,
+)
+from srs_eval.rows import select_rows
+from tests.conftest import shared_or_skip
+
+DAY_S = 86_400
+NEXT_DAY_AT = 1_728_385_200
+COLUMNS = (
+    "day_offset",
+    "rating",
+    "state",
+    "duration_ms",
+    "elapsed_days",
+    "elapsed_seconds",
+)
+
+
+@pytest.fixture
+def fixtures() -> Path:
+    return shared_or_skip("anki", "fixtures")
+
+
+def with_grid(log: ReviewLog, next_day_at_s: int) -> ReviewLog:
+    return replace(log, day_grid=DayGrid(next_day_at_s, "test"))
+
+
+@pytest.mark.parametrize("name", ["dataset.revlog", "collection.anki2", "collection.colpkg"])
+def test_rows_equal_the_dataset_builders(name: str, fixtures: Path) -> None:
+    rows = select_rows(load_log(fixtures / name)).rows
+    with open(fixtures / "dataset-builder-rows.csv", newline="") as file:
+        expected = list(csv.DictReader(file))
+    for ours, theirs in (
+        ("card_id", "original_card_id"),
+        ("day_offset", "day_offset"),
+        ("rating", "rating"),
+        ("state", "state"),
+        ("duration_ms", "duration"),
+        ("elapsed_days", "elapsed_days"),
+        ("elapsed_seconds", "elapsed_seconds"),
+    ):
+        wanted = np.array([int(row[theirs]) for row in expected])
+        np.testing.assert_array_equal(getattr(rows, ours), wanted, err_msg=ours)
+
+
+@pytest.mark.parametrize("name", ["dataset.revlog", "quirks.revlog"])
+def test_builder_counts(name: str, fixtures: Path) -> None:
+    expected = json.loads((fixtures / "oracle.json").read_text())["dataset_builder"][name]
+    log = load_log(fixtures / name)
+    selection = select_rows(log)
+    rows = selection.rows
+    assert log.entries is not None
+    assert len(log.entries) == expected["exported_entries"]
+    assert len(rows) == expected["rows_kept"]
+    assert len(np.unique(rows.card_id)) == expected["cards_in_rows"]
+    assert {str(k): v for k, v in Counter(rows.state.tolist()).items()} == expected["rows_by_state"]
+    assert int((rows.elapsed_days > 0).sum()) == expected["rows_with_elapsed_days_gt_0"]
+    assert rows.day_offset.max() == expected["day_offset_max"]
+    assert rows.elapsed_days.sum() == expected["sum_elapsed_days"]
+    assert rows.elapsed_seconds.sum() == expected["sum_elapsed_seconds"]
+    deleted = ~np.isin(rows.card_id, log.cards.card_id)
+    assert int(deleted.sum()) == expected["rows_of_deleted_cards"]
+    assert sum(selection.dropped.values()) == len(log.entries) - len(rows)
+    dropped = list(selection.dropped.values())
+    assert len(log.entries) - sum(dropped[:2]) == expected["after_filter_revlog"]
+
+
+def test_items_of_every_card_equal_ankis(fixtures: Path) -> None:
+    log = load_log(fixtures / "collection.anki2")
+    rows = select_rows(
+        log, "anki", include_suspended=True, include_deleted=False, apply_ignore_before=False
+    ).rows
+    found = Counter(rows.card_id[rows.elapsed_days > 0].tolist())
+    with open(fixtures / "oracle-cards.csv", newline="") as file:
+        expected = {int(row["card_id"]): int(row["fsrs_items"]) for row in csv.DictReader(file)}
+    assert len(expected) == 1_181
+    assert {card: found[card] for card in expected} == expected
+    assert sum(found.values()) == 6_140
+
+
+def test_quirks_equal_both_owners(fixtures: Path) -> None:
+    """Every special case, with Anki's clock of the day it was asked (two entries are later)."""
+    oracle = json.loads((fixtures / "oracle-quirks.json").read_text())
+    log = with_grid(load_log(fixtures / "quirks.anki2"), oracle["next_day_at"])
+    builder = select_rows(log).rows
+    anki = select_rows(log, "anki", include_deleted=True, include_suspended=True).rows
+    items = Counter(anki.card_id[anki.elapsed_days > 0].tolist())
+    for case in oracle["cases"]:
+        card = case["card_id"]
+        mine = builder.card_id == card
+        columns = [getattr(builder, name)[mine] for name in oracle_columns(oracle)]
+        assert np.stack(columns, axis=1).tolist() == case["dataset_builder_rows"], case["what"]
+        if "anki_fsrs_items" in case:
+            assert items[card] == case["anki_fsrs_items"], case["what"]
+    assert sum(items.values()) == oracle["whole"]["empty search"]
+    for words, options in (("deck:*", {}), ('preset:"Default"', {})):
+        rows = select_rows(log, "anki", include_suspended=True, **options).rows
+        found = rows.card_id[rows.elapsed_days > 0]
+        if "preset" in words:
+            found = found[np.isin(log.preset_of(log.deck_of(found)), list(log.presets))]
+        assert len(found) == oracle["whole"][words]
+
+
+def oracle_columns(oracle: dict) -> list[str]:
+    return ["duration_ms" if n == "duration" else n for n in oracle["dataset_builder_columns"]]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_ignore_before_dates(place: int, fixtures: Path) -> None:
+    """Anki's answers to a limit in ms; here a date, so the log is moved to meet midnight."""
+    oracle = json.loads((fixtures / "oracle-quirks.json").read_text())
+    asked = oracle["ignore_before"][place]
+    card = oracle["cases"][asked["card"] - 1]["card_id"]
+    log = load_log(fixtures / "quirks.anki2")
+    assert log.entries is not None
+    midnight = 1_704_067_200_000  # 2024-01-01
+    moved = replace(
+        log.entries,
+        time_ms=log.entries.time_ms + midnight - asked["ignore_revlogs_before_ms"],
+    )
+    shift_s = (midnight - asked["ignore_revlogs_before_ms"]) // 1000
+    log = replace(
+        with_grid(log, oracle["next_day_at"] + shift_s),
+        entries=moved,
+        presets={1: Preset(1, "Default", ignore_before="2024-01-01")},
+    )
+    rows = select_rows(log, "anki").rows
+    found = int(((rows.card_id == card) & (rows.elapsed_days > 0)).sum())
+    assert found == asked["anki_fsrs_items"]
+
+
+def test_rows_pass_through_unchanged() -> None:
+    column = np.arange(3)
+    rows = Rows(*([column] * 7))
+    log = ReviewLog(ImportReceipt("x", "test", 3), rows=rows)
+    selection = select_rows(log, "anki")
+    assert selection.rows is rows
+    assert selection.dropped == {}
+    assert selection.entry_index.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="unknown kind"):
+        select_rows(log, "other")  # type: ignore[arg-type]
+
+
+def test_nothing_kept() -> None:
+    log = made_log([(1, 10, 0, 4, 0)])
+    for kind in ("benchmark", "anki"):
+        selection = select_rows(log, kind)
+        assert len(selection.rows) == 0
+        assert sum(selection.dropped.values()) == 1
+
+
+# A literal reading of each rule, entry by entry, against the vectorised one.
+
+Raw = tuple[int, int, int, int, int]  # time (s), card, rating, kind, factor
+
+histories = st.lists(
+    st.tuples(
+        st.integers(0, 40 * DAY_S),
+        st.integers(1, 4),
+        st.sampled_from([0, 1, 2, 3, 3, 3, 4, 5, -1]),
+        st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]),
+        st.sampled_from([0, 2500]),
+    ),
+    max_size=40,
+)
+
+
+def made_log(history: list[Raw]) -> ReviewLog:
+    history = sorted(history, key=lambda entry: entry[0])
+    base = NEXT_DAY_AT - 41 * DAY_S
+    table = np.array(history, np.int64).reshape(-1, 5)
+    entries = Entries(
+        time_ms=(table[:, 0] + base) * 1000 + 137 * np.arange(len(table)) % 1000,
+        card_id=table[:, 1],
+        rating=table[:, 2],
+        kind=table[:, 3],
+        factor=table[:, 4],
+        duration_ms=np.arange(len(table)),
+    )
+    order = np.argsort(entries.time_ms, kind="stable")
+    entries = Entries(
+        *(
+            column[order]
+            for column in (
+                entries.time_ms,
+                entries.card_id,
+                entries.rating,
+                entries.kind,
+                entries.factor,
+                entries.duration_ms,
+            )
+        )
+    )
+    cards = np.array([1, 2, 3])  # card 4 is deleted, card 2 suspended, card 3 has a date
+    return ReviewLog(
+        ImportReceipt("x", "test", len(entries)),
+        entries=entries,
+        cards=Cards(cards, cards, np.array([1, 1, 2]), np.array([False, True, False])),
+        decks={1: Deck(1, "A", 1), 2: Deck(2, "B", 2)},
+        presets={1: Preset(1, "A"), 2: Preset(2, "B", ignore_before="2024-09-15")},
+        day_grid=DayGrid(NEXT_DAY_AT, "test"),
+    )
+
+
+def literal_rows(log: ReviewLog, kind: str) -> list[tuple[int, ...]]:
+    """(place of the entry, day, state, elapsed days, elapsed seconds) of each row."""
+    entries = log.entries
+    assert entries is not None
+    chosen: list[list[int]] = []
+    for card in np.unique(entries.card_id).tolist():
+        places = np.flatnonzero(entries.card_id == card).tolist()
+        chosen.append(
+            literal_builder(entries, places)
+            if kind == "benchmark"
+            else literal_anki(entries, places, card)
+        )
+    days = {}
+    for place in (place for places in chosen for place in places):
+        ms = int(entries.time_ms[place])
+        if kind == "benchmark":
+            days[place] = int((ms / 1000 - NEXT_DAY_AT) / DAY_S)
+        else:
+            days[place] = -max(0, int((NEXT_DAY_AT - ms // 1000) / DAY_S))
+    first_day = min(days.values(), default=0)
+    rows = []
+    for places in chosen:
+        for before, place in zip([None, *places], places, strict=False):
+            elapsed = (-1, -1)
+            if before is not None:
+                ms = int(entries.time_ms[place] - entries.time_ms[before])
+                elapsed = (days[place] - days[before], ms // 1000)
+            state = 0 if before is None else int(entries.kind[place]) + 1
+            rows.append((place, days[place] - first_day, state, *elapsed))
+    return sorted(rows)
+
+
+def literal_builder(entries: Entries, places: list[int]) -> list[int]:
+    kept = [
+        place
+        for place in places
+        if 1 <= entries.rating[place] <= 4
+        and not (entries.kind[place] == 3 and entries.factor[place] == 0)
+    ]
+    start = None
+    for number, place in enumerate(kept):
+        if entries.kind[place] == 0 and (number == 0 or entries.kind[kept[number - 1]] != 0):
+            start = number
+    return [] if start is None else kept[start:]
+
+
+def literal_anki(entries: Entries, places: list[int], card: int) -> list[int]:
+    if card in (2, 4):
+        return []
+    start = None
+    for number in reversed(range(len(places))):
+        place = places[number]
+        if entries.kind[place] == 3 and entries.factor[place] == 0:
+            continue
+        if 1 <= entries.rating[place] <= 4 and entries.kind[place] == 0:
+            start = number
+            continue
+        if start is not None or (entries.kind[place] == 4 and entries.factor[place] == 0):
+            break
+    if start is None:
+        return []
+    if card == 3 and entries.time_ms[places[start]] < 1_726_358_400_000:
+        return []
+    return [
+        place
+        for place in places[start:]
+        if 1 <= entries.rating[place] <= 4
+        and entries.kind[place] not in (4, 5)
+        and not (entries.kind[place] == 3 and entries.factor[place] == 0)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["benchmark", "anki"])
+@given(history=histories)
+def test_equal_to_a_literal_reading(kind: str, history: list[Raw]) -> None:
+    log = made_log(history)
+    assert log.entries is not None
+    selection = select_rows(log, kind)
+    rows = selection.rows
+    found = list(
+        zip(
+            selection.entry_index.tolist(),
+            rows.day_offset.tolist(),
+            rows.state.tolist(),
+            rows.elapsed_days.tolist(),
+            rows.elapsed_seconds.tolist(),
+            strict=True,
+        )
+    )
+    assert found == literal_rows(log, kind)
+    assert len(rows) + sum(selection.dropped.values()) == len(log.entries)
+    for ours, theirs in (("card_id",) * 2, ("rating",) * 2, ("duration_ms",) * 2):
+        np.testing.assert_array_equal(
+            getattr(rows, ours), getattr(log.entries, theirs)[selection.entry_index]
+        )
