@@ -247,7 +247,7 @@ def _rmse_bins(
         weight = np.asarray(weights, np.float64)
         if weight.shape != y.shape:
             raise ValueError("every review needs one weight")
-        total = np.bincount(place, weight)
+        total = np.asarray(np.bincount(place, weight), np.float64)
         if not (weight.min() >= 0 and total.sum() > 0):
             raise ValueError("weights must not be negative, and not all zero")
     return math.sqrt((total * gap**2).sum() / total.sum())
