@@ -1,0 +1,69 @@
+"""Half-life regression (Settles and Meeder, 2016), on the counts of one card.
+
+    h = 2^(theta . x),  x = (sqrt(passes), sqrt(failures), 1)
+    p = 2^(-delta_t / h)
+
+A trainable spaced repetition model for language learning (ACL 2016); duolingo/
+halflife-regression `experiment.py`. Features, start and training are those of
+srs-benchmark other.py `class HLR` (January 2025); there is no regularisation and no
+limit to h. Where p rounds to 0 or 1 in single precision a surprise has a gradient of up to
+10^12, which is why fits on very short half-lives wander; it is part of the published figures.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from srs_eval.models import Context, Model
+from srs_eval.models import _history_linear as linear
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+START = (2.5819, -0.8674, 2.7245)
+LN2 = math.log(2)
+
+
+def recall_and_slope(z: float, t: float) -> tuple[float, float]:
+    """p = 2^(-t / 2^z) and dp/dz."""
+    x = LN2 * t * math.exp(-LN2 * z)
+    if x > 1000:  # p and its slope are zero in float64
+        return 0.0, 0.0
+    p = math.exp(-x)
+    return p, p * x * LN2
+
+
+def features(trials: Trials) -> FloatArray:
+    """sqrt of the passes and of the failures before each trial, and 1 (n, 3)."""
+    passes = np.concatenate(([0], np.cumsum(trials.history_rating > 1)))
+    passes = passes[trials.history_end] - passes[trials.history_start]
+    failures = trials.sequence_length - passes
+    return np.stack([np.sqrt(passes), np.sqrt(failures), np.ones(len(trials))], axis=1)
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    x = trials.derived("HLR", features)
+    return linear.fit("HLR", recall_and_slope, x, START, trials, train, weights, context)
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    x = trials.derived("HLR", features)
+    return linear.predict("HLR", recall_and_slope, x, parameters, trials, index)
+
+
+MODELS = (
+    Model(
+        name="HLR",
+        family="history",
+        inputs="IL, G",
+        parameters=3,
+        source="Settles & Meeder 2016; srs-benchmark other.py, class HLR",
+        fit=fit,
+        predict=predict,
+        default=lambda context: list(START),
+        configurations=("HLR", "HLR-short"),
+        seconds_per_10k=0.05,
+    ),
+)
