@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
+
+from srs_eval.simulation import Learner, simulate_learner, write_collection, write_dataset
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
 hypothesis.settings.register_profile("srs-eval", deadline=None)
@@ -39,3 +43,48 @@ def shared_or_skip(*parts: str) -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return path
+
+
+@pytest.fixture(scope="session")
+def simulated_learner() -> Learner:
+    """20,000 reviews: the learner behind `simulated_collection`."""
+    return simulate_learner(seed=1)
+
+
+@pytest.fixture(scope="session")
+def simulated_collection(
+    simulated_learner: Learner, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An Anki collection with several decks, two presets in use and about 20,000 entries."""
+    path = tmp_path_factory.mktemp("simulated") / "collection.anki2"
+    write_collection(simulated_learner, path)
+    return path
+
+
+def simulated_users() -> dict[int, Learner]:
+    """Small users, the odd ones too."""
+    missing = simulate_learner(6, 1000)
+    random = np.random.default_rng(6)
+    gone = random.random(len(missing.cards)) < 0.1
+    one_deck = int(missing.cards.deck_id[0])
+    return {
+        1: simulate_learner(1, 1500),
+        2: simulate_learner(2, 1200, scheduler="sm2", buttons=2),
+        3: simulate_learner(3, 1000, new_per_day=20),  # more than half of it on the same day
+        4: simulate_learner(4, 60),  # tiny
+        5: simulate_learner(5, 400, forgets=False),  # one class only
+        6: replace(  # cards and one deck are missing
+            missing,
+            cards=replace(missing.cards, deleted=missing.cards.deleted | gone),
+            decks={key: deck for key, deck in missing.decks.items() if key != one_deck},
+        ),
+        7: simulate_learner(7, 10),  # too few reviews for any model
+    }
+
+
+@pytest.fixture(scope="session")
+def simulated_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in the layout of anki-revlogs-10k with `simulated_users`."""
+    folder = tmp_path_factory.mktemp("dataset")
+    write_dataset(simulated_users(), folder)
+    return folder

@@ -1,0 +1,39 @@
+"""The demo's collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.demo import DEMO_REVIEWS, make_demo_collection
+from srs_eval.rows import select_rows
+
+
+def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
+    path = make_demo_collection(tmp_path)
+    assert path.parent == tmp_path
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+    log = srs_eval.load(path)
+    assert DEMO_REVIEWS <= log.receipt.entries_read < 1.03 * DEMO_REVIEWS
+    rows = select_rows(log).rows
+    presets = log.preset_of(log.deck_of(rows.card_id))
+    later = rows.elapsed_days > 0
+    # Both presets have enough held-out reviews for a verdict of their own.
+    _, counts = np.unique(presets[later & (presets >= 0)], return_counts=True)
+    assert len(counts) == 2
+    assert counts.min() > 3_000
+    assert len(np.unique(log.deck_of(rows.card_id))) >= 4
+
+
+def test_demo_collection_is_always_the_same(tmp_path: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        paths.append(make_demo_collection(tmp_path / name))
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    with pytest.raises(FileExistsError):
+        make_demo_collection(tmp_path / "a")
