@@ -367,10 +367,10 @@ _DENSITY_FLOOR = 1e-4
 def smece(y: ArrayLike, p: ArrayLike) -> float:
     """Smooth calibration error with its automatic bandwidth (Błasiok & Nakkiran, 2023).
 
-    Residuals y - p are smoothed over p by a Gaussian kernel reflected at 0 and 1; the
+    Residuals p - y are smoothed over p by a Gaussian kernel reflected at 0 and 1; the
     error is the integral of the smoothed residual's absolute value. The bandwidth is
-    the largest, to 1/1024, that is not below the error at that bandwidth. Grids as in
-    relplot 1.0.3, which srs-benchmark uses.
+    the smallest, to 1/1024, that the error at that bandwidth does not exceed. Grids as
+    in relplot 1.0.3, which srs-benchmark uses.
     """
     return _smece(*_pair(y, p))
 
