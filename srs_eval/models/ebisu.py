@@ -1,0 +1,237 @@
+"""Ebisu v2 (Ahmed Fasih): Bayesian updates of a belief about each card's half-life.
+
+The recall probability t days after the last review is believed to be Beta(alpha, beta)
+distributed; at another time delta it is that variable to the power delta / t. A quiz at
+delta = tnow multiplies the density by p^(tnow/t) (success) or 1 - p^(tnow/t) (failure).
+The result is matched to a Beta distribution by its first two moments at the new
+half-life, the time at which its mean is 1/2. So alpha = beta after every update.
+
+    fasiha/ebisu, ebisu.py 2.2.0 `updateRecall`, `predictRecall` (exact=True) and README
+    start: 512 days, alpha = beta = 0.2; intervals at least 0.001 days (srs-benchmark)
+
+Here beliefs are shared: cards with the same intervals and outcomes so far have one. All
+arithmetic is on logarithms of ratios of Beta functions, which also stays finite where the
+package gives up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models._steps import before, card_steps
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+START_HALFLIFE = 512.0  # days
+START_ALPHA = 0.2
+SHORTEST_INTERVAL = 0.001  # days
+
+LOG_2 = math.log(2)
+# Differences of logarithms of Gamma functions
+
+_SHIFT = np.arange(8.0)[:, None]
+_SHIFTED = 8.0
+# Stirling's series sum B_2k / (2k (2k-1) x^(2k-1)), highest power first; its error is 1e-14 at 8.
+_STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+
+
+def _stirling(x: FloatArray) -> FloatArray:
+    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2), for x >= 8."""
+    square = 1 / (x * x)
+    series = np.full_like(x, _STIRLING[0])
+    for coefficient in _STIRLING[1:]:
+        series = series * square + coefficient
+    return series / x
+
+
+def log_gamma_ratio(a: FloatArray, b: FloatArray) -> FloatArray:
+    """log Gamma(a) - log Gamma(a + b) for a, b > 0: log Beta(a, b) without the term of b alone.
+
+    Written without the difference of large terms, so that a may be anything up to
+    1e15. The argument is first shifted by 8: Gamma(a) = Gamma(a + 8) / (a (a+1) ... (a+7)).
+    """
+    shift = np.log(np.multiply.reduce(1 + b / (a + _SHIFT), axis=0))
+    x = a + _SHIFTED
+    y = x + b
+    result: FloatArray = (
+        shift - (x - 0.5) * np.log1p(b / x) - b * (np.log(y) - 1) + (_stirling(x) - _stirling(y))
+    )
+    return result
+
+
+# The same for the digamma function, B_2k / (2k x^2k).
+_DIGAMMA = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+
+
+def _digamma_rest(x: FloatArray) -> FloatArray:
+    """log x - psi(x), for x >= 8."""
+    square = 1 / (x * x)
+    series = np.full_like(x, _DIGAMMA[0])
+    for coefficient in _DIGAMMA[1:]:
+        series = series * square + coefficient
+    return 0.5 / x + series * square
+
+
+def digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
+    """psi(a + b) - psi(a) for a, b > 0, minus the derivative of `log_gamma_ratio` by a."""
+    steps = a + _SHIFT
+    shift = np.add.reduce(b / (steps * (steps + b)), axis=0)
+    x = a + _SHIFTED
+    y = x + b
+
+    result: FloatArray = shift + np.log1p(b / x) + (_digamma_rest(x) - _digamma_rest(y))
+    return result
+
+
+# One update
+
+
+def update(
+    alpha: FloatArray, halflife: FloatArray, success: NDArray[np.bool_], tnow: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """alpha (= beta) and half-life in days after a quiz `tnow` days after the last. Shapes (n,).
+
+    With dt = tnow / t and B the Beta function, the posterior's moment N at time x t is
+
+        success   B(alpha + dt + N x, beta) / B(alpha + dt, beta)
+        failure   (B(alpha + N x, beta) - B(alpha + dt + N x, beta))
+                  / (B(alpha, beta) - B(alpha + dt, beta))
+
+    The new half-life is x t where moment 1 is 1/2; alpha and beta follow from moment 2.
+    """
+    dt = tnow / halflife
+    base = np.where(success, alpha + dt, alpha)
+    failed = np.flatnonzero(~success)
+
+    def log_weight(x: FloatArray) -> FloatArray:
+        return _log_weight(base + x, alpha, failed, dt[failed])
+
+    at_review = log_weight(np.zeros_like(dt))
+
+    def log_twice_the_mean(x: FloatArray) -> FloatArray:
+        return log_weight(x) - at_review + LOG_2
+
+    x = _root(log_twice_the_mean, base)
+    mean = 0.5
+    second = np.exp(log_weight(2 * x) - at_review)
+    # E[p^2] - E[p]^2; a certain belief has none to speak of.
+    variance = np.maximum(second - mean * mean, 1e-15)
+    return mean * (mean * (1 - mean) / variance - 1), x * halflife
+
+
+def _log_weight(a: FloatArray, b: FloatArray, failed: IntArray, dt: FloatArray) -> FloatArray:
+    """log B(a, b), for the positions `failed` log(B(a, b) - B(a + dt, b)), both less log Gamma(b).
+
+    `dt` has the shape of `failed`.
+    """
+    if not len(failed):
+        return log_gamma_ratio(a, b)
+    a_failed, b_failed = a[failed], b[failed]
+    both = log_gamma_ratio(np.concatenate([a, a_failed + dt]), np.concatenate([b, b_failed]))
+    result = both[: len(a)]
+    drop = result[failed] - both[len(a) :]  # log of B(a) / B(a + dt)
+    # For a short dt the difference of logarithms loses its digits; the derivative keeps them.
+    short = np.flatnonzero(dt < 3e-5 * a_failed)
+    if len(short):
+        drop[short] = dt[short] * digamma_difference(
+            a_failed[short] + dt[short] / 2, b_failed[short]
+        )
+    result[failed] += np.log(-np.expm1(-drop))
+    return result
+
+
+def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray:
+    """Where the falling function f is 0, given f(0) = log 2; for each of n functions at once.
+
+    The secant method in v = log(1 + x / base), in which f is almost a straight line;
+    a step that leaves what is known to hold the root becomes a bisection.
+    """
+    low = np.zeros_like(base)  # f > 0
+    high = np.full_like(base, np.inf)  # f < 0
+    v_before, f_before = low, np.full_like(base, LOG_2)
+    v = np.log1p(1 / base)  # the half-life stays
+    for _ in range(100):
+        f_v = f(base * np.expm1(v))
+        low = np.where(f_v > 0, v, low)
+        high = np.where(f_v < 0, v, high)
+        change = f_v - f_before
+        flat = change == 0
+        step = -f_v * (v - v_before) / np.where(flat, 1.0, change)
+        new = v + np.where(flat, 0.0, np.clip(step, -8.0, 8.0))
+        outside = ((new <= low) | (new >= high)) & (f_v != 0)
+        if outside.any():
+            middle = np.where(np.isinf(high), low + 8.0, 0.5 * (low + np.minimum(high, 1e3)))
+            new = np.where(outside, middle, new)
+        v_before, f_before, v = v, f_v, new
+        if np.all(np.abs(v - v_before) <= 1e-8 * np.minimum(v, 1.0)):
+            break
+    result: FloatArray = base * np.expm1(v)
+    return result
+
+
+# Beliefs of all cards
+
+
+def beliefs(
+    trials: Trials, tick: Callable[[float], None] = lambda fraction: None
+) -> tuple[FloatArray, FloatArray]:
+    """alpha (= beta) and half-life in days after each history row, (m,) each.
+
+    Cards whose outcomes and intervals were the same so far share one belief, which is
+    updated once.
+    """
+    steps = card_steps(trials)
+    after_alpha = np.full(len(trials.history_rating), START_ALPHA)
+    after_halflife = np.full(len(trials.history_rating), START_HALFLIFE)
+    interval = np.maximum(trials.history_delta_t, SHORTEST_INTERVAL)
+    outcome = np.unique(interval, return_inverse=True)[1] * 2 + (trials.history_rating > 1)
+    outcomes = int(outcome.max(initial=0)) + 1
+    belief = np.zeros(len(steps[0]), np.int64)  # of each card
+    alpha, halflife = np.array([START_ALPHA]), np.array([START_HALFLIFE])
+    for number, rows in enumerate(steps):
+        tick(number / len(steps))
+        key = belief[: len(rows)] * outcomes + outcome[rows]
+        _, one, belief = np.unique(key, return_index=True, return_inverse=True)
+        parent = key[one] // outcomes
+        row = rows[one]
+        alpha, halflife = update(
+            alpha[parent], halflife[parent], trials.history_rating[row] > 1, interval[row]
+        )
+        after_alpha[rows] = alpha[belief]
+        after_halflife[rows] = halflife[belief]
+    return after_alpha, after_halflife
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """Expected recall B(alpha + delta_t / t, beta) / B(alpha, beta) (shape of `index`)."""
+    after = trials.derived("Ebisu-v2", lambda trials: beliefs(trials, context.tick))
+    alpha, halflife = (before(trials, column, index) for column in after)
+    dt = trials.delta_t[index] / halflife
+    log_recall = log_gamma_ratio(alpha + dt, alpha) - log_gamma_ratio(alpha, alpha)
+    recall: FloatArray = np.exp(np.clip(log_recall, -700.0, 0.0))
+    return recall
+
+
+MODELS = (
+    Model(
+        name="Ebisu-v2",
+        family="history",
+        inputs="IL, G",
+        parameters=0,
+        source="fasiha/ebisu 2.2.0; open-spaced-repetition/srs-benchmark other.py `ebisu_v2`",
+        predict=predict,
+        known_decks_only=True,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.3,
+        note=(
+            "Starts from a half-life of 512 days as in srs-benchmark. "
+            "Reviews of missing cards or decks are not judged, as there."
+        ),
+    ),
+)

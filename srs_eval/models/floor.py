@@ -1,0 +1,161 @@
+"""The floor: what one gets without a model of memory, and how to game a metric.
+
+AVG and 90% are constants, MOVING-AVG follows the last outcomes, RMSE-BINS-EXPLOIT
+knows how RMSE(bins) is computed. A memory model that is not better than these
+has learned nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+
+def average(trials: Trials, context: Context) -> FloatArray:
+    """Each fold's reviews get the share of successes among the reviews before them.
+
+    Returns (k,) in the order of `trials.test_index`. srs-benchmark counts no
+    parameter for it and lists none. Raises NotEnoughData if a fold has nothing to
+    average.
+    """
+    p = [np.empty(0)]
+    for fold in trials.folds:
+        if not len(fold.train):
+            raise NotEnoughData("no reviews to average before the first judged one")
+        p.append(np.full(len(fold.test), trials.y[fold.train].mean()))
+    return np.concatenate(p)
+
+
+def ninety_percent(
+    trials: Trials, parameters: Any, index: IntArray, context: Context
+) -> FloatArray:
+    """0.9 for every review, Anki's default desired retention."""
+    return np.full(len(index), 0.9)
+
+
+MOVING_AVERAGE_START = 1.2  # log-odds, p = 0.77
+MOVING_AVERAGE_RATE = 0.3
+
+
+def moving_average(trials: Trials, context: Context) -> FloatArray:
+    """Logistic regression with nothing but an intercept, one gradient step a review.
+
+        p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p),  x_0 = 1.2
+
+    It follows the outcomes of all reviews in order, those before the first judged
+    one too, and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
+    """
+    x = MOVING_AVERAGE_START
+    predictions = []
+    for y in trials.y.tolist():
+        p = 1 / (1 + math.exp(-x))
+        predictions.append(p)
+        x += MOVING_AVERAGE_RATE * (y - p)
+    return np.array(predictions)[trials.test_index]
+
+
+def rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
+    """In each bin of RMSE(bins), say what evens out the bin's error so far.
+
+        p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
+
+    Sums are over the judged reviews before, so it learns from the outcomes it is
+    judged on, one by one: RMSE(bins) is next to nothing, log loss is ruinous. The
+    very first prediction is 0.5 and, as upstream, never enters its bin's sum.
+    Returns (k,) for `trials.test_index`.
+    """
+    judged = trials.test_index
+    outcomes = trials.y[judged].tolist()
+    bins = _bins(trials, judged).tolist()
+    sum_of_y = [0.0] * (max(bins, default=0) + 1)  # by bin
+    sum_of_p = [0.0] * len(sum_of_y)
+    predictions = []
+    successes = 0.0
+    for seen, (place, y) in enumerate(zip(bins, outcomes, strict=True)):
+        if seen:
+            p = min(max(sum_of_y[place] + successes / seen - sum_of_p[place], 0.0), 1.0)
+            sum_of_p[place] += p
+        else:
+            p = 0.5
+        predictions.append(p)
+        sum_of_y[place] += y
+        successes += y
+    return np.array(predictions)
+
+
+def _bins(trials: Trials, index: IntArray) -> IntArray:
+    """Number of each trial's bin (shape of `index`), by other.py `get_bin`.
+
+    Borders grow geometrically: lapses 1.73^k (0 apart), delta_t 3.62^k, i 1.89^k.
+    """
+    lapses = trials.bin_lapses[index]
+    lapse = np.where(lapses > 0, np.round(_bin(np.maximum(lapses, 1), 1.65, 1.73)), 0)
+    # Rounding joins bins only where intervals are minutes.
+    interval = np.round(_bin(np.maximum(trials.bin_delta_t[index], 1e-9), 2.48, 3.62), 2)
+    count = np.round(_bin(trials.bin_i[index], 1.99, 1.89))
+    bins: IntArray = np.unique(np.stack([lapse, interval, count]), axis=1, return_inverse=True)[1]
+    return bins.ravel()
+
+
+def _bin(value: IntArray | FloatArray, scale: float, base: float) -> FloatArray:
+    """scale * base^floor(log_base value)."""
+    result: FloatArray = scale * np.power(base, np.floor(np.log(value) / np.log(base)))
+    return result
+
+
+MODELS = (
+    Model(
+        name="AVG",
+        family="floor",
+        inputs="-",
+        parameters=0,
+        source="open-spaced-repetition/srs-benchmark other.py `baseline`",
+        online=average,
+        flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day"},
+        seconds_per_10k=0.001,
+        note="One number for all reviews of a fold: the retention of the reviews before it.",
+    ),
+    Model(
+        name="90%",
+        family="floor",
+        inputs="-",
+        parameters=0,
+        source="open-spaced-repetition/srs-benchmark other.py `ConstantModel`",
+        predict=ninety_percent,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.001,
+        note="Every review gets 0.9.",
+    ),
+    Model(
+        name="MOVING-AVG",
+        family="floor",
+        inputs="-",
+        parameters=0,
+        source=(
+            "open-spaced-repetition/srs-benchmark model_processors.py `moving_avg`, "
+            "commit 1e414b7497b635421b8fdbac6c85135fab8107c6"
+        ),
+        online=moving_average,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.005,
+        note="Follows the outcomes of all cards and knows nothing about any of them.",
+    ),
+    Model(
+        name="RMSE-BINS-EXPLOIT",
+        family="floor",
+        inputs="IL, G",
+        parameters=0,
+        source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
+        online=rmse_bins_exploit,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.02,
+        note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is judged on.",
+    ),
+)

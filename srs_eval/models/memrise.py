@@ -1,0 +1,52 @@
+"""Memrise's ladder of fixed intervals, read as a model of memory like SM-2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models._steps import before, card_steps
+from srs_eval.models.sm2 import recall_by_interval
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
+
+
+def memrise_intervals(trials: Trials) -> FloatArray:
+    """The interval in days that Memrise gives after each history row (m,).
+
+    A card's first review puts it on the first rung, whatever the answer; then a success
+    takes it to the next rung (the last one stays) and a failure back to the first.
+    """
+    steps = card_steps(trials)
+    after = np.ones(len(trials.history_rating))
+    rung = np.full(len(steps[0]), -1)
+    for rows in steps:
+        success = trials.history_rating[rows] > 1
+        rung = np.where(success, np.minimum(rung[: len(rows)] + 1, len(LADDER) - 1), 0)
+        after[rows] = LADDER[rung]
+    return after
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = before(trials, trials.derived("Memrise intervals", memrise_intervals), index)
+    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+
+
+MODELS = (
+    Model(
+        name="Memrise",
+        family="sm2",
+        inputs="IL, G",
+        parameters=0,
+        source="open-spaced-repetition/SSP-MMC-FSRS src/ssp_mmc_fsrs/policies.py `memrise_policy`",
+        predict=predict,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.01,
+        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
+    ),
+)

@@ -1,0 +1,97 @@
+"""SM-2, the scheduler of SuperMemo 2 (1987), read as a model of memory.
+
+SM-2 schedules and predicts nothing. As srs-benchmark does, its interval is taken to
+aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
+
+    R(t) = 0.9^(t / interval)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from srs_eval.errors import InputError
+from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models._steps import before, card_steps
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+MAXIMUM_INTERVAL = 36_500.0  # days
+
+# EF' = EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)), q = 2 ... 5 for Again ... Easy.
+_EASE_CHANGE = np.array(
+    [0.0] + [0.1 - (5 - q) * (0.08 + (5 - q) * 0.02) for q in range(2, 6)]
+)  # by rating
+
+
+def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float) -> FloatArray:
+    """R after `delta_t` days of a scheduler that reaches `target` after `interval` days.
+
+    Shapes (n,). Raises InputError for a target outside 0 ... 1.
+    """
+    if not 0 < target < 1:
+        raise InputError(f"The SM-2 target is {target:g}; give a retention between 0 and 1.")
+    # No figure tells e^-700 from less, and less would underflow.
+    recall: FloatArray = np.exp(np.maximum(math.log(target) * delta_t / interval, -700.0))
+    return recall
+
+
+def sm2_intervals(trials: Trials) -> FloatArray:
+    """The interval in days that SM-2 gives after each history row (m,).
+
+    Starting from EF = 2.5, n = 0, with q = rating + 1:
+
+        success (q > 2): n <- n + 1;  I = 1 if n = 1, 6 if n = 2, else I * EF
+        failure:         n <- 0;      I = 1
+        EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
+        I <- round(I + 0.01), between 1 and 36,500
+
+    The rounding, half to even after adding 0.01, is srs-benchmark's (other.py `sm2`);
+    so is that EF changes after a failure too.
+    """
+    steps = card_steps(trials)
+    after = np.ones(len(trials.history_rating))
+    n = np.zeros(len(steps[0]), np.int64)
+    interval = np.zeros(len(steps[0]))
+    ease = np.full(len(steps[0]), 2.5)
+    for rows in steps:
+        left = len(rows)
+        rating = trials.history_rating[rows]
+        n = np.where(rating > 1, n[:left] + 1, 0)
+        interval = np.where(n == 2, 6.0, np.where(n > 2, interval[:left] * ease[:left], 1.0))
+        ease = np.maximum(1.3, ease[:left] + _EASE_CHANGE[rating])
+        interval = np.clip(np.rint(interval + 0.01), 1.0, MAXIMUM_INTERVAL)
+        after[rows] = interval
+    return after
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = before(trials, trials.derived("SM2 intervals", sm2_intervals), index)
+    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+
+
+MODELS = (
+    Model(
+        name="SM2",
+        family="sm2",
+        inputs="IL, G",
+        parameters=0,
+        source=(
+            "P. A. Wozniak, SuperMemo 2 (1990); "
+            "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
+        ),
+        predict=predict,
+        configurations=("SM2", "SM2-short"),
+        known_decks_only=True,
+        flags=UNTRAINED_FLAGS,
+        seconds_per_10k=0.01,
+        note=(
+            "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
+            "Reviews of missing cards or decks are not judged, as in srs-benchmark."
+        ),
+    ),
+)

@@ -1,0 +1,466 @@
+"""Models without training: equal to the reference, right by hand, and unmoved by hostile data."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from srs_eval import metrics
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, memrise, sm2
+from srs_eval.models._steps import card_steps
+from srs_eval.protocol import Protocol, Trials, prepare_trials
+from srs_eval.reviews import Cards, Deck, FloatArray, ImportReceipt, ReviewLog, Rows
+from tests.conftest import shared_or_skip
+
+CONTEXT = Context()
+UNTRAINED = ("AVG", "90%", "MOVING-AVG", "RMSE-BINS-EXPLOIT", "SM2", "Anki", "Memrise", "Ebisu-v2")
+GOLDEN = {
+    "AVG": Protocol(),
+    "90%": Protocol(),
+    "RMSE-BINS-EXPLOIT": Protocol(),
+    "SM2": Protocol(known_decks_only=True),
+    "SM2-short": Protocol(known_decks_only=True, short=True),
+    "Anki-dry-run": Protocol(),
+    "Ebisu-v2": Protocol(known_decks_only=True),
+}
+USERS = [user for user in range(101, 113) if user != 109]
+
+
+def predictions(model: Model, trials: Trials, context: Context = CONTEXT) -> FloatArray:
+    """What the engine does with an untrained model; any numpy warning is an error."""
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if model.online is not None:
+            return model.online(trials, context)
+        assert model.predict is not None
+        parameters = model.default(context)
+        return np.concatenate(
+            [model.predict(trials, parameters, fold.test, context) for fold in trials.folds]
+        )
+
+
+def configuration_of(name: str) -> Configuration:
+    """The configuration of that canonical name ("SM2" is a group's name too)."""
+    return next(found for found in resolve(name) if found.name == name)
+
+
+def make_log(cards: Sequence[Sequence[tuple[float, int]]]) -> ReviewLog:
+    """Cards as lists of (days since the review before, rating); cards one after another.
+
+    Fractions of a day reach `--secs` only; elapsed_days is the whole part.
+    """
+    rows = [
+        (number, rating, -1 if place == 0 else int(gap), -1 if place == 0 else int(gap * 86_400))
+        for number, card in enumerate(cards)
+        for place, (gap, rating) in enumerate(card)
+    ]
+    card_id, rating, days, seconds = (
+        np.array(column, np.int64) for column in zip(*rows, strict=True)
+    )
+    nothing = np.zeros(len(rows), np.int64)
+    ids = np.arange(len(cards))
+    return ReviewLog(
+        ImportReceipt("made", "made", len(rows)),
+        rows=Rows(card_id, nothing, rating, nothing, nothing + 1000, days, seconds),
+        cards=Cards(ids, ids, np.ones(len(ids), np.int64), np.zeros(len(ids), np.bool_)),
+        decks={1: Deck(1, "One", 1)},
+    )
+
+
+def trials_of(log: ReviewLog, protocol: Protocol) -> Trials:
+    assert log.rows is not None
+    return prepare_trials(log, log.rows, protocol)
+
+
+def one_card(history: Sequence[tuple[float, int]]) -> Trials:
+    """Trials of one card, nothing filtered; history row k is the card's review k."""
+    return trials_of(make_log([history]), Protocol(rows="anki"))
+
+
+# Equal to srs-benchmark
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_equal_to_golden(name: str) -> None:
+    expected = shared_or_skip("golden", "expected", f"{name}.jsonl")
+    lines = [json.loads(line) for line in expected.read_text().splitlines()]
+    assert [line["user"] for line in lines] == USERS
+    dataset = open_dataset(shared_or_skip("golden", "dataset"))
+    configuration = configuration_of(name)
+    assert configuration.protocol == GOLDEN[name]
+    model = configuration.model
+    # Upstream's Anki predicts in float32, where other predictions are tied than in float64;
+    # with torch's float32 functions in place of ours AUC is equal to 5e-7 too.
+    auc_tolerance = 1e-4 if name == "Anki-dry-run" else 1e-6
+    for line in lines:
+        trials = trials_of(dataset.load(line["user"]), configuration.protocol)
+        p = predictions(model, trials)
+        judged = trials.test_index
+        y = trials.y[judged]
+        figures, user = line["metrics"], line["user"]
+        assert len(p) == line["size"], user
+        assert_allclose(metrics.log_loss(y, p), figures["LogLoss"], rtol=0, atol=2e-6)
+        assert_allclose(metrics.rmse(y, p), figures["RMSE"], rtol=0, atol=1e-6)
+        bins = metrics.rmse_bin_ids(
+            trials.bin_delta_t[judged], trials.bin_i[judged], trials.bin_lapses[judged]
+        )
+        assert_allclose(metrics.rmse_bins(y, p, bins), figures["RMSE(bins)"], rtol=0, atol=1e-6)
+        auc = metrics.auc(y, p)
+        if auc is None:
+            assert figures["AUC"] is None or math.isnan(figures["AUC"])
+        else:
+            assert_allclose(auc, figures["AUC"], rtol=0, atol=auc_tolerance)
+        if "parameters" in line:
+            assert line["parameters"] == {"0": model.default(CONTEXT)}
+        else:
+            assert model.default(CONTEXT) == []
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_predictions_equal_golden_to_four_decimals(name: str) -> None:
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(shared_or_skip("golden", "predictions", f"{name}.parquet"))
+    golden_user, golden_p = table["user_id"].to_numpy(), table["p"].to_numpy()
+    dataset = open_dataset(shared_or_skip("golden", "dataset"))
+    configuration = configuration_of(name)
+    for user in USERS:
+        p = predictions(configuration.model, trials_of(dataset.load(user), configuration.protocol))
+        assert_allclose(p, golden_p[golden_user == user], rtol=0, atol=5.1e-5)
+
+
+def test_user_109_has_too_little_data() -> None:
+    log = open_dataset(shared_or_skip("golden", "dataset")).load(109)
+    for protocol in GOLDEN.values():
+        with pytest.raises(NotEnoughData):
+            trials_of(log, protocol)
+
+
+# By hand
+
+
+def test_steps_are_all_cards_first_review_then_all_second_ones() -> None:
+    trials = trials_of(
+        make_log([[(0, 3), (1, 3)], [(0, 3), (1, 3), (2, 3), (3, 3)], [(0, 3), (1, 3), (2, 3)]]),
+        Protocol(rows="anki"),
+    )
+    steps = [rows.tolist() for rows in card_steps(trials)]
+    # Rows 0-1, 2-5 and 6-8 are the cards; a card's last row is in nobody's history.
+    assert [sorted(rows) for rows in steps] == [[0, 2, 6], [3, 7], [4]]
+    assert [row - 1 for row in steps[1]] == steps[0][:2]
+
+
+def test_sm2_by_hand() -> None:
+    def intervals(*ratings: int) -> list[float]:
+        trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
+        return sm2.sm2_intervals(trials)[: len(ratings)].tolist()
+
+    # EF 2.5; Again makes it 2.18: 6 * 2.18 = 13.08, 13 * 2.18 = 28.34.
+    assert intervals(3, 3, 3, 1, 3, 3, 3, 4) == [1, 6, 15, 1, 1, 6, 13, 28]
+    # Hard takes 0.14 each: 6 * 2.22 = 13.32. A first Again takes 0.32, then 6 * 2.18 after two.
+    assert intervals(2, 2, 2) == [1, 6, 13]
+    assert intervals(1, 3, 3, 3) == [1, 1, 6, 13]
+    # Easy adds 0.1: 6 * 2.7 = 16.2, 16 * 2.8 = 44.8.
+    assert intervals(4, 4, 4, 4) == [1, 6, 16, 45]
+    # EF never falls below 1.3: 6 * 1.3 = 7.8.
+    assert intervals(1, 1, 1, 1, 1, 3, 3, 3) == [1, 1, 1, 1, 1, 1, 6, 8]
+    # 5 * 2.5 would be a tie; 0.01 is added first: 6, 15, 37.5 + 0.01 -> 38, 95 + 0.01 -> 95.
+    assert intervals(3, 3, 3, 3, 3) == [1, 6, 15, 38, 95]
+    assert intervals(*[4] * 30)[-1] == 36_500
+
+
+def test_memrise_by_hand() -> None:
+    def intervals(*ratings: int) -> list[float]:
+        trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
+        return memrise.memrise_intervals(trials)[: len(ratings)].tolist()
+
+    assert intervals(3, 3, 3, 1, 2, 4, 3) == [1, 6, 12, 1, 6, 12, 48]
+    assert intervals(1, 3, 1, 1, 3, 3) == [1, 6, 1, 1, 6, 12]
+    assert intervals(*[3] * 9) == [1, 6, 12, 48, 96, 180, 180, 180, 180]
+    # Two days after the second success in a row: 0.9^(2 / 6).
+    trials = one_card([(0, 3), (1, 3), (2, 3), *[(1, 3)] * 6])
+    p = memrise.predict(trials, [], np.array([1]), CONTEXT)
+    assert_allclose(p, 0.9 ** (2 / 6), rtol=1e-15)
+
+
+def test_anki_by_hand() -> None:
+    history = [
+        (0, 3),  # new: 1 day, ease 2.5
+        (1, 3),  # on time, Good has Easy's bonus: 1 * 2.5 * 1.3
+        (5, 4),  # 1.75 days late, Easy has Good's half: (3.25 + 0.875) * 2.5; ease 2.65
+        (10, 2),  # early: max(10 * 1.2, 10.3125 * 0.6); ease 2.5
+        (4, 3),  # early: max(4 * 2.5, 12) * (1.3 - 0.15)
+        (20, 1),  # new interval 0, softened to 1 - 0.01; ease 2.3
+        (1, 2),  # on time: 0.99 * 1.2; ease 2.15
+        (1, 4),  # early: max(1 * 2.15, 1.188); ease 2.3
+        (1, 3),  # early: max(1 * 2.3, 2.15) * 1.15
+        (1, 3),
+    ]
+    expected = [1, 3.25, 10.3125, 12, 13.8, 0.99, 1.188, 2.15, 2.645]
+    trials = one_card(history)
+    assert_allclose(anki_sm2.anki_intervals(trials, anki_sm2.DEFAULTS)[:9], expected, rtol=1e-12)
+    easy = one_card([(0, 4), *[(1, 3)] * 9])
+    assert anki_sm2.anki_intervals(easy, anki_sm2.DEFAULTS)[0] == 4
+    # A new interval of 0.5 and a multiplier of 0.9 apply to failures and successes alone.
+    w = [1, 4, 2.5, 1.3, 1.2, 0.5, 0.9]
+    intervals = anki_sm2.anki_intervals(trials, w)
+    assert_allclose(intervals[1], 3.25 * 0.9, rtol=1e-12)
+    assert_allclose(intervals[5], intervals[4] * 0.5, rtol=1e-12)
+
+
+def test_moving_average_by_hand() -> None:
+    # 12 reviews: folds of two, the first two are not judged but followed.
+    log = make_log([[(0, 3), *[(1, rating) for rating in [3, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1]]]])
+    p = predictions(all_models()["MOVING-AVG"], trials_of(log, Protocol(rows="anki")))
+    x = 1.2 + 0.3 * (1 - 0.7685247834990175)  # 1.2694426
+    x -= 0.3 / (1 + math.exp(-x))  # the failure
+    assert_allclose(x, 1.2694426 - 0.3 * 0.7806473, atol=1e-7)
+    assert_allclose(p[0], 1 / (1 + math.exp(-x)), atol=1e-7)
+    x += 0.3 * (1 - p[0])
+    assert_allclose(p[1], 1 / (1 + math.exp(-x)), atol=1e-7)
+    assert len(p) == 10
+
+
+def test_average_is_that_of_each_folds_past() -> None:
+    ratings = [3, 1, 3, 1, 1, 1, 3, 3, 3, 3, 3, 3]
+    log = make_log([[(0, 3), *[(1, rating) for rating in ratings]]])
+    p = predictions(all_models()["AVG"], trials_of(log, Protocol(rows="anki")))
+    assert_allclose(p, np.repeat([1 / 2, 2 / 4, 2 / 6, 4 / 8, 6 / 10], 2))
+
+
+def test_average_of_nothing_is_a_reason() -> None:
+    trials = one_card([(1, 3)] * 12)
+    no_past = tuple(replace(fold, train=fold.train[:0]) for fold in trials.folds)
+    with pytest.raises(NotEnoughData, match="no reviews to average"):
+        floor.average(replace(trials, folds=no_past), CONTEXT)
+
+
+def test_rmse_bins_exploit_by_hand() -> None:
+    # Twelve cards reviewed twice: one bin. Judged are the last ten.
+    ratings = [3, 3, 3, 1, 3, 1, 3, 3, 3, 3, 3, 3]
+    log = make_log([[(0, 3), (1, rating)] for rating in ratings])
+    trials = trials_of(log, Protocol(rows="anki"))
+    p = predictions(all_models()["RMSE-BINS-EXPLOIT"], trials)
+    # Sum of y + share of successes - sum of p; the first 0.5 is not in the sum of p.
+    assert_allclose(
+        p[:6],
+        [0.5, 1, 1 + 1 / 2 - 1, 1, 2 + 2 / 4 - 2.5, 1],
+    )
+    # Another bin (interval) starts anew.
+    other = make_log(
+        [[(0, 3), (1, rating)] for rating in ratings[:8]] + [[(0, 3), (40, 3)] for _ in range(4)]
+    )
+    p = predictions(all_models()["RMSE-BINS-EXPLOIT"], trials_of(other, Protocol(rows="anki")))
+    assert_allclose(p[6], 4 / 6)
+
+
+# Ebisu against its author's package
+
+
+def test_gamma_ratio_and_its_derivative() -> None:
+    from scipy.special import digamma, gammaln
+
+    rng = np.random.default_rng(1)
+    a, b = 10 ** rng.uniform(-6, 4, 500), 10 ** rng.uniform(-3, 4, 500)
+    terms = np.abs(gammaln(a)) + np.abs(gammaln(a + b))
+    error = np.abs(ebisu.log_gamma_ratio(a, b) - (gammaln(a) - gammaln(a + b)))
+    assert (error <= 1e-14 * np.maximum(terms, 1)).all()
+    terms = np.abs(digamma(a)) + np.abs(digamma(a + b))
+    error = np.abs(ebisu.digamma_difference(a, b) - (digamma(a + b) - digamma(a)))
+    assert (error <= 2e-14 * np.maximum(terms, 1)).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ebisu_updates_equal_the_package(seed: int) -> None:
+    package = pytest.importorskip("ebisu")
+    rng = np.random.default_rng(seed)
+    length = 30
+    days = [
+        rng.integers(1, 100, length).astype(float),
+        10 ** rng.uniform(-2, 4, length),
+        np.full(length, 10 ** rng.uniform(-2, 4)),
+        np.cumsum(rng.integers(1, 9, length)).astype(float),
+    ][seed % 4]
+    days[0] = 0.001
+    success = rng.random(length) < [0.0, 0.5, 0.85, 1.0, 0.9][seed % 5]
+    oracle = package.defaultModel(512, 0.2, 0.2)
+    alpha, halflife = np.array([0.2]), np.array([512.0])
+    for k in range(length):
+        oracle = package.updateRecall(oracle, int(success[k]), 1, days[k])
+        alpha, halflife = ebisu.update(alpha, halflife, success[k : k + 1], days[k : k + 1])
+        assert_allclose([alpha[0], alpha[0], halflife[0]], oracle, rtol=1e-5)
+
+
+def test_ebisu_updates_where_the_package_loses_digits() -> None:
+    # Computed with 60 digits (mpmath) from the moments in the docstring of `update`.
+    cases = [
+        # alpha, half-life, success, days, new alpha, new half-life
+        (0.2, 512.0, False, 0.001, 1.79293559090886, 44.5931577341243),
+        (16.0, 2000.0, False, 0.0015, 16.9587725187165, 1875.2673638965),
+        (5.0, 100000.0, False, 0.001, 5.96293937036949, 81745.1340119571),
+        (0.2, 512.0, True, 0.001, 0.199999233205733, 512.010981579657),
+        (300.0, 50.0, True, 200.0, 300.225698829108, 50.4812941795199),
+        (300.0, 50.0, False, 60.0, 300.929494640348, 49.8890113630019),
+        (20.0, 3.0, True, 3650.0, 20.7835751666147, 131.835143014324),
+        (5.0, 1.0, False, 10000.0, 5.00000000000001, 1.0),
+    ]
+    alpha, halflife, success, days, new_alpha, new_halflife = (
+        np.array(column) for column in zip(*cases, strict=True)
+    )
+    got_alpha, got_halflife = ebisu.update(alpha, halflife, success, days)
+    assert_allclose(got_alpha, new_alpha, rtol=1e-9)
+    assert_allclose(got_halflife, new_halflife, rtol=1e-10)
+
+
+def test_ebisu_predictions_equal_the_package_card_by_card() -> None:
+    package = pytest.importorskip("ebisu")
+    rng = np.random.default_rng(3)
+    cards = [
+        [(int(rng.integers(1, 4)) ** 3, int(rng.integers(1, 5))) for _ in range(rng.integers(2, 9))]
+        for _ in range(30)
+    ]
+    trials = trials_of(make_log(cards), Protocol(rows="anki"))
+    p = ebisu.predict(trials, [], np.arange(len(trials)), CONTEXT)
+    for k in range(len(trials)):
+        belief = package.defaultModel(512, 0.2, 0.2)
+        for row in range(trials.history_start[k], trials.history_end[k]):
+            belief = package.updateRecall(
+                belief,
+                int(trials.history_rating[row] > 1),
+                1,
+                max(trials.history_delta_t[row], 0.001),
+            )
+        expected = package.predictRecall(belief, trials.delta_t[k], exact=True)
+        assert_allclose(p[k], expected, rtol=1e-7)
+
+
+# Targets and names
+
+
+@pytest.mark.parametrize("name", ["SM2", "Anki", "Memrise"])
+def test_target_moves_the_curve(name: str) -> None:
+    trials = one_card([(3, 3)] * 12)
+    model = all_models()[name]
+    published = predictions(model, trials)
+    lower = predictions(model, trials, Context(sm2_target=0.8))
+    assert_allclose(np.log(lower) / np.log(published), math.log(0.8) / math.log(0.9), rtol=1e-9)
+    for target in (0.0, 1.0, 90.0, math.nan):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            predictions(model, trials, Context(sm2_target=target))
+
+
+def test_names() -> None:
+    assert resolve("anki-sm-2")[0].name == "Anki-dry-run"
+    assert all(configuration_of(name).parameters == 0 for name in GOLDEN)
+    groups = {name: all_models()[name].family for name in UNTRAINED}
+    assert groups["Memrise"] == "sm2"
+    assert groups["MOVING-AVG"] == "floor"
+
+
+def test_import_nothing_heavy() -> None:
+    modules = "srs_eval.models." + ", srs_eval.models.".join(
+        ["floor", "sm2", "anki_sm2", "memrise", "ebisu"]
+    )
+    heavy = '{"numba", "scipy", "torch", "pandas", "sklearn", "pyarrow", "ebisu"}'
+    program = f"import sys, {modules}; print({heavy} & set(sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "set()"
+
+
+# Hostile data: a figure or a reason, never NaN and never a warning
+
+TEN_YEARS = 3_652
+HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
+    "one card": [[(0, 3), *[(k % 9 + 1, 1 + k % 4) for k in range(40)]]],
+    "all passes": [[(1, 3)] * 30, [(2, 4)] * 30],
+    "all failures": [[(1, 1)] * 30, [(7, 1)] * 30],
+    "gaps of ten years": [[(TEN_YEARS, 1 + k // 2 % 4) for k in range(60)]],
+    "ten years and a day in turn": [[((TEN_YEARS, 1)[k % 2], (1, 3)[k % 2]) for k in range(120)]],
+    "failures after a day, successes after ten years": [
+        [((TEN_YEARS, 1)[k % 2], (3, 1)[k % 2]) for k in range(120)]
+    ],
+    "a long card": [[(1, 3)] * 1_000],
+    "a long card of failures": [[(1, 1)] * 1_000],
+    "identical reviews": [[(0, 3), (1, 3)]] * 25_000,
+    "same-day reviews": [[(1, 3), *[(0.001, 3)] * 5, (1, 1), *[(0.001, 1)] * 5]] * 20,
+    "zero seconds": [[(0, 3), *[(0, 1 + k % 4) for k in range(5)], (1, 3)] for _ in range(20)],
+}
+PROTOCOLS = {
+    "benchmark": Protocol(),
+    "anki": Protocol(rows="anki"),
+    "short": Protocol(rows="anki", short=True),
+    "secs": Protocol(rows="anki", short=True, secs=True),
+    "equalized": Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True),
+    "later days": Protocol(rows="anki", short=True, secs=True, no_test_same_day=True),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE)
+def test_hostile_data(data: str) -> None:
+    log = make_log(HOSTILE[data])
+    judged = 0
+    for protocol in PROTOCOLS.values():
+        try:
+            trials = trials_of(log, protocol)
+        except NotEnoughData:
+            continue
+        judged += 1
+        for name in UNTRAINED:
+            p = predictions(all_models()[name], trials)
+            assert p.shape == trials.test_index.shape, (name, protocol)
+            assert p.dtype == np.float64
+            assert ((p >= 0) & (p <= 1)).all(), (name, protocol)  # false for NaN
+    assert judged
+
+
+def test_only_same_day_reviews_and_one_review_per_card_are_too_little() -> None:
+    too_little: list[list[list[tuple[float, int]]]] = [
+        [[(1, 3), *[(0.01, 3)] * 5]] * 20,
+        [[(0, 3)]] * 100,
+    ]
+    for cards in too_little:
+        with pytest.raises(NotEnoughData):
+            trials_of(make_log(cards), Protocol(rows="anki"))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(
+                st.one_of(st.integers(0, 40_000), st.floats(0, 3, allow_nan=False)),
+                st.integers(1, 4),
+            ),
+            min_size=1,
+            max_size=12,
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from(sorted(PROTOCOLS)),
+)
+def test_any_data(cards: list[list[tuple[float, int]]], protocol: str) -> None:
+    try:
+        trials = trials_of(make_log(cards), PROTOCOLS[protocol])
+    except NotEnoughData:
+        return
+    for name in UNTRAINED:
+        p = predictions(all_models()[name], trials)
+        assert p.shape == trials.test_index.shape
+        assert ((p >= 0) & (p <= 1)).all()
