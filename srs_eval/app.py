@@ -1,0 +1,505 @@
+"""The terminal app: open a collection, see what counts, watch models being judged, compare.
+
+The app holds what the screens share; the screens show it. Reading a file and the
+evaluation run in threads (the engine's own work in processes), so the screen never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.theme import Theme
+
+from srs_eval import state as remembered
+from srs_eval.engine import Event, Finished
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Context
+from srs_eval.protocol import Protocol
+from srs_eval.results import Result
+from srs_eval.reviews import ReviewLog
+from srs_eval.screens.actions import EVERYWHERE, Action, bindings
+from srs_eval.screens.progress import Background, EvaluateFunction, Evaluation
+from srs_eval.screens.room import Room
+
+if TYPE_CHECKING:
+    from srs_eval.inspection import Inspection
+    from srs_eval.metrics import CalibrationGraph
+
+LoadFunction = Callable[..., ReviewLog]
+"""Called like `anki_import.load_log`: (path, *, timezone, rollover)."""
+
+BIN_CHOICES = (10, 20, 40)
+_PATIENCE = 5.0  # seconds that workers have to end after the app was left
+
+DARK_THEME = Theme(
+    name=remembered.DARK,
+    primary="#7FD1C0",
+    secondary="#E0B972",
+    accent="#E0B972",
+    warning="#E8B15A",
+    error="#F08A8A",
+    success="#8FD694",
+    foreground="#DCE3E8",
+    background="#11171C",
+    surface="#161E25",
+    panel="#202B34",
+    dark=True,
+    variables={
+        "footer-key-foreground": "#7FD1C0",
+        "block-cursor-background": "#2C5A57",
+        "block-cursor-foreground": "#F2F7F7",
+        "block-cursor-blurred-background": "#24383D",
+        "block-cursor-blurred-foreground": "#DCE3E8",
+    },
+)
+LIGHT_THEME = Theme(
+    name=remembered.LIGHT,
+    primary="#0B6B60",
+    secondary="#8A5A00",
+    accent="#8A5A00",
+    warning="#8A5A00",
+    error="#A8262F",
+    success="#1D6B2A",
+    foreground="#1E262B",
+    background="#F6F4EE",
+    surface="#FDFCF8",
+    panel="#E6E3D8",
+    dark=False,
+    variables={
+        "footer-key-foreground": "#0B6B60",
+        "block-cursor-background": "#BFE0D9",
+        "block-cursor-foreground": "#10211F",
+        "block-cursor-blurred-background": "#DCE9E5",
+        "block-cursor-blurred-foreground": "#1E262B",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the app was started."""
+
+    models: str = "all"
+    jobs: int | None = None
+    protocol: Protocol = field(default_factory=Protocol)
+    timezone: str | None = None
+    rollover: int | None = None
+    context: Context = field(default_factory=Context)
+
+
+class SrsEvalApp(App[int]):
+    """See the module's docstring. The keyword arguments after `options` are for tests."""
+
+    TITLE = "srs-eval"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[Any]] = [
+        *bindings(EVERYWHERE),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+    ]
+    CSS_PATH = "screens/app.tcss"
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        options: Options | None = None,
+        *,
+        evaluate: EvaluateFunction | None = None,
+        load: LoadFunction | None = None,
+        profiles: Callable[[], Sequence[Any]] | None = None,
+        state_folder: Path | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.options = options or Options()
+        self.path = path
+        self.models = self.options.models
+        self.protocol = self.options.protocol
+        self.log_: ReviewLog | None = None
+        self.receipt: Inspection | None = None
+        self.file_name = ""
+        self.evaluation = Evaluation()
+        self.run_number = 0
+        self.backgrounds: list[Background] = []
+        self.monotonic, self.now = monotonic, now
+        self._evaluate, self._load, self._profiles = evaluate, load, profiles
+        self._state_folder = state_folder
+        self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
+        self._reading = 0
+        self._prepared: dict[Protocol, tuple[int, int]] = {}
+        self._demo: tempfile.TemporaryDirectory[str] | None = None
+        self.state = remembered.load_state(state_folder)
+        self.register_theme(DARK_THEME)
+        self.register_theme(LIGHT_THEME)
+        if self.state.theme in self.available_themes:
+            self.theme = self.state.theme
+        else:
+            self.theme = remembered.DARK
+
+    # --- start and end
+
+    def get_default_screen(self) -> Screen[Any]:
+        from srs_eval.screens.open import OpenScreen
+
+        return OpenScreen()
+
+    def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, self._theme_changed)
+        self._leave_on_signals()
+        if self.path is not None:
+            self.call_after_refresh(self.open_file, self.path)
+
+    def _leave_on_signals(self) -> None:
+        """A closed window or `kill` leaves as q does, so that no worker stays behind."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+            number = getattr(signal, name, None)
+            if number is not None:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.add_signal_handler(number, self.exit, 130 if name == "SIGINT" else 0)
+
+    async def action_quit(self) -> None:
+        for background in self.backgrounds:
+            background.cancel.set()
+        self.exit(0)
+
+    def leave_nothing_behind(self) -> None:
+        """End every worker. Called when the screen is already given back."""
+        for background in self.backgrounds:
+            background.cancel.set()
+        until = time.monotonic() + _PATIENCE
+        for background in self.backgrounds:
+            background.stop(max(0.0, until - time.monotonic()))
+        if any(background.alive for background in self.backgrounds):
+            import multiprocessing
+
+            for process in multiprocessing.active_children():
+                process.terminate()
+        if self._demo is not None:
+            self._demo.cleanup()
+            self._demo = None
+
+    # --- what is remembered
+
+    def remember(self, state: remembered.State) -> None:
+        if state != self.state:
+            self.state = state
+            remembered.save_state(state, self._state_folder)
+
+    def _theme_changed(self, theme: Theme) -> None:
+        state = replace(self.state, theme=theme.name)
+        if theme.dark:
+            self.remember(replace(state, dark_theme=theme.name))
+        else:
+            self.remember(replace(state, light_theme=theme.name))
+
+    def action_switch_light(self) -> None:
+        other = self.state.light_theme if self.current_theme.dark else self.state.dark_theme
+        usual = remembered.LIGHT if self.current_theme.dark else remembered.DARK
+        self.theme = other if other in self.available_themes else usual
+
+    def next_bins(self) -> None:
+        """Calibration graphs with the next number of bins."""
+        larger = [bins for bins in BIN_CHOICES if bins > self.state.bins]
+        self.remember(replace(self.state, bins=larger[0] if larger else BIN_CHOICES[0]))
+
+    # --- the command palette
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        actions: tuple[Action, ...] = screen.actions if isinstance(screen, Room) else ()
+        for action in (*actions, *EVERYWHERE):
+            if action.name == "app.command_palette":
+                continue
+            if screen.check_action(action.name, ()) is False:
+                continue
+            yield SystemCommand(
+                action.label,
+                f"{action.help} ({action.key_words})",
+                self._runner(screen, action.name),
+            )
+        for command in super().get_system_commands(screen):
+            if command.title not in ("Quit", "Keys"):
+                yield command
+
+    def _runner(self, screen: Screen[Any], action: str) -> Callable[[], Any]:
+        return lambda: self.call_later(screen.run_action, action)
+
+    # --- opening a file
+
+    def find_profiles(self) -> list[tuple[str, Path]]:
+        """Names and collections of the Anki profiles found here; called in a thread."""
+        if self._profiles is not None:
+            found = self._profiles()
+        else:
+            from srs_eval.anki_import import find_profiles
+
+            found = find_profiles()
+        return [(profile.name, profile.path) for profile in found]
+
+    def model_choices(self) -> list[str]:
+        """What the receipt offers to evaluate: what was asked for, and the groups."""
+        from srs_eval.configurations import GROUPS
+
+        return list(dict.fromkeys([self.options.models, *GROUPS]))
+
+    def open_file(self, path: Path, name: str | None = None) -> None:
+        """Read a file in a thread; the receipt or a refusal follows."""
+        self._reading += 1
+        number, shown = self._reading, name or path.name or str(path)
+        self._say(f"Reading {shown} …")
+
+        def read() -> None:
+            try:
+                log = self._read(path)
+                from srs_eval.inspection import inspect_log
+
+                outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
+            except Exception as error:
+                outcome = error
+            with contextlib.suppress(RuntimeError):  # the app has ended meanwhile
+                self.call_from_thread(self._opened, number, path, shown, outcome)
+
+        threading.Thread(target=read, daemon=True, name="import").start()
+
+    def _read(self, path: Path) -> ReviewLog:
+        load = self._load
+        if load is None:
+            from srs_eval.anki_import import load_log
+
+            load = load_log
+        return load(path, timezone=self.options.timezone, rollover=self.options.rollover)
+
+    def _opened(
+        self,
+        number: int,
+        path: Path,
+        shown: str,
+        outcome: tuple[ReviewLog, Inspection] | Exception,
+    ) -> None:
+        if number != self._reading:
+            return  # another file was chosen meanwhile
+        self._say("")
+        if isinstance(outcome, Exception):
+            if self.state.recent and not path.exists():
+                self.remember(self.state.forgotten(str(path.absolute())))
+            self._refuse("Can't read this file", outcome)
+            return
+        self.log_, self.receipt = outcome
+        self.file_name = shown
+        self._prepared = {}
+        self._graphs = {}
+        if self._demo is None or not path.is_relative_to(self._demo.name):
+            self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
+        from srs_eval.screens.receipt import ReceiptScreen
+
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        self.push_screen(ReceiptScreen())
+
+    def close_file(self) -> None:
+        """Back to the first screen."""
+        self.cancel_evaluation()
+        self.log_ = self.receipt = None
+        self.pop_screen()
+
+    def open_demo(self) -> None:
+        """Make the simulated learner's collection in a temporary folder and open it."""
+        self._reading += 1
+        number = self._reading
+        self._say("Making up a learner …")
+
+        def make() -> None:
+            from srs_eval.demo import make_demo_collection
+
+            if self._demo is None:
+                self._demo = tempfile.TemporaryDirectory(prefix="srs-eval-demo-")
+            path = Path(self._demo.name) / "collection.anki2"
+            error: Exception | None = None
+            try:
+                if not path.exists():
+                    path = make_demo_collection(path.parent)
+            except Exception as failure:
+                error = failure
+            with contextlib.suppress(RuntimeError):
+                self.call_from_thread(made, path, error)
+
+        def made(path: Path, error: Exception | None) -> None:
+            if number != self._reading:
+                return
+            self._say("")
+            if error is not None:
+                self._refuse("Can't make the demo", error)
+            else:
+                self.open_file(path, "demo: a simulated learner")
+
+        threading.Thread(target=make, daemon=True, name="demo").start()
+
+    def _say(self, text: str) -> None:
+        from srs_eval.screens.open import OpenScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, OpenScreen) and screen.is_mounted:
+                screen.reading(text)
+
+    def _refuse(self, title: str, error: Exception) -> None:
+        from srs_eval.screens.refusal import Refusal
+
+        if isinstance(error, InputError | NotEnoughData):
+            sentence = str(error)
+        elif isinstance(error, MemoryError):
+            sentence = "There is not enough memory for this."
+        else:
+            sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
+        self.push_screen(Refusal(title, sentence))
+
+    # --- evaluating
+
+    def counts(self) -> tuple[int, int] | None:
+        """Rows and judged rows under the protocol, once they are known."""
+        evaluation = self.evaluation
+        if evaluation.reviews is not None and evaluation.judged is not None:
+            self._prepared[self.protocol] = (evaluation.reviews, evaluation.judged)
+        return self._prepared.get(self.protocol)
+
+    def start_evaluation(self, again: bool = False) -> None:
+        """Evaluate the open collection; `again`: only what has no figures yet."""
+        log = self.log_
+        if log is None:
+            return
+        self.cancel_evaluation()
+        self.run_number += 1
+        number = self.run_number
+        before = self.evaluation
+        names: str | list[str] = self.models
+        self.evaluation = Evaluation(started=self.monotonic())
+        if again:
+            names = [name for name, model in before.models.items() if model.result is None]
+            self.evaluation.models = before.models
+            self.evaluation.reviews, self.evaluation.judged = before.reviews, before.judged
+            if not names:
+                self.evaluation = before
+                self.notify("Every model has its figures.", timeout=3)
+                return
+        from srs_eval.screens.run import EngineEnded, EngineEvent, RunScreen
+
+        if again and isinstance(self.screen, RunScreen):
+            screen = self.screen
+        else:
+            screen = RunScreen()
+            self.push_screen(screen)
+
+        def events(cancel: threading.Event) -> Iterator[Event]:
+            evaluate = self._evaluate
+            if evaluate is None:
+                from srs_eval.engine import evaluate as engine_evaluate
+
+                evaluate = engine_evaluate
+            return evaluate(
+                log,
+                names,
+                self.protocol,
+                jobs=self._jobs(),
+                context=self.options.context,
+                cancel=cancel,
+            )
+
+        def deliver(event: Event) -> None:
+            if isinstance(event, Finished):
+                # Drawn from the thread's result, so that moving the cursor costs nothing.
+                self.graph(event.result)
+            screen.post_message(EngineEvent(number, event))
+
+        def ended(error: Exception | None) -> None:
+            screen.post_message(EngineEnded(number, error))
+
+        self.backgrounds = [each for each in self.backgrounds if each.alive]
+        background = Background(events, deliver, ended)
+        self.backgrounds.append(background)
+        background.start()
+
+    def _jobs(self) -> int:
+        if self.options.jobs is not None:
+            return self.options.jobs
+        from srs_eval.processes import cores
+
+        return max(1, cores())
+
+    def cancel_evaluation(self) -> None:
+        """Ask the engine to stop; it says when it has."""
+        if self.evaluation.running and self.evaluation.started:
+            self.evaluation.cancelled = True
+        for background in self.backgrounds:
+            background.cancel.set()
+
+    def evaluation_failed(self, error: Exception) -> None:
+        from srs_eval.screens.run import RunScreen
+
+        if isinstance(self.screen, RunScreen) and not self.evaluation.results():
+            self.pop_screen()
+        self._refuse("Can't evaluate this", error)
+
+    def graph(self, result: Result) -> CalibrationGraph:
+        """The calibration graph of a result with the chosen number of bins, kept."""
+        from srs_eval.metrics import calibration_graph
+
+        key = (id(result), self.state.bins)
+        found = self._graphs.get(key)
+        if found is None or found[0] is not result:
+            found = (result, calibration_graph(result.y, result.p, self.state.bins))
+            self._graphs[key] = found
+        return found[1]
+
+
+def run_app(
+    path: Path | None = None,
+    *,
+    models: str = "all",
+    jobs: int | None = None,
+    protocol: Protocol | None = None,
+    timezone: str | None = None,
+    rollover: int | None = None,
+    context: Context | None = None,
+) -> int:
+    """Run the app until it is left; returns the exit code (0, 130 after an interrupt).
+
+    `path` is opened at once; without one the first screen offers files. The other options
+    are those of `srs-eval run`. Raises InputError for names of models that do not exist.
+    """
+    from srs_eval.configurations import resolve
+
+    resolve(models, protocol)  # refuse unknown names before the screen is taken
+    app = SrsEvalApp(
+        path,
+        Options(
+            models=models,
+            jobs=jobs,
+            protocol=protocol or Protocol(),
+            timezone=timezone,
+            rollover=rollover,
+            context=context or Context(),
+        ),
+    )
+    try:
+        code = app.run()
+    finally:
+        app.leave_nothing_behind()
+    return code if code is not None else (app.return_code or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(run_app(Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -1,0 +1,98 @@
+"""Every action of the app with its key: bindings, footer, command palette and help read this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something a person can do on a screen."""
+
+    name: str  # what Textual runs, e.g. "evaluate" for `action_evaluate`
+    key: str
+    label: str  # in the footer and the palette
+    help: str  # one sentence
+    footer: bool = True
+    shown_key: str = ""  # where Textual's own word for the key is not clear
+
+    @property
+    def key_words(self) -> str:
+        """The key as help shows it."""
+        words = {"question_mark": "?", "escape": "Esc", "space": "Space", "enter": "Enter"}
+        return self.shown_key or " ".join(
+            words.get(key, key.replace("ctrl+", "Ctrl-").replace("_", " "))
+            for key in self.key.split(",")
+        )
+
+
+HELP = Action("help", "question_mark,f1", "Help", "What this screen shows and its keys", True, "?")
+QUIT = Action("app.quit", "q", "Quit", "Stop everything and leave", shown_key="q  Ctrl-C")
+SWITCH_LIGHT = Action(
+    "app.switch_light", "ctrl+t", "Dark or light", "Switch between dark and light", False
+)
+PALETTE = Action(
+    "app.command_palette", "ctrl+p", "All commands", "Search everything you can do here", False
+)
+EVERYWHERE = (HELP, SWITCH_LIGHT, PALETTE, QUIT)
+
+BACK = Action("back", "escape", "Back", "Go back to the screen before")
+TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
+BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
+
+OPEN = (
+    Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
+    Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
+)
+RECEIPT = (
+    Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
+    Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
+    BACK,
+)
+RUN = (
+    Action("cancel", "c", "Cancel", "Stop the models that are still running; finished ones stay"),
+    Action("again", "r", "Run again", "Evaluate what was cancelled or has failed", False),
+    Action("details", "d,enter", "Details", "Everything about the selected model", True, "d Enter"),
+    Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
+    Action("compare", "2", "Compare", "Two models side by side: the marked ones, or the best"),
+    TABLE,
+    replace(BINS, footer=False),
+    BACK,
+)
+DETAILS = (
+    TABLE,
+    BINS,
+    Action(
+        "previous", "left_square_bracket,p", "Previous", "The model ranked before", shown_key="p"
+    ),
+    Action("next", "right_square_bracket,n", "Next", "The model ranked after", shown_key="n"),
+    Action("compare", "2", "Compare", "Compare this model with the best other one"),
+    BACK,
+)
+COMPARE = (
+    TABLE,
+    BINS,
+    Action("swap", "s", "Swap", "Exchange left and right"),
+    Action("left_model", "l", "Left model", "Choose the model on the left"),
+    Action("right_model", "r", "Right model", "Choose the model on the right"),
+    BACK,
+)
+
+
+def bindings(actions: Iterable[Action]) -> list[Any]:
+    """Textual's bindings for the actions."""
+    return [
+        Binding(
+            action.key,
+            action.name,
+            action.label,
+            show=action.footer,
+            tooltip=action.help,
+            key_display="?" if action is HELP else None,
+        )
+        for action in actions
+    ]

@@ -1,0 +1,149 @@
+"""Two models side by side."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Select, Static
+
+from srs_eval.comparison import log_loss_difference, log_loss_interval
+from srs_eval.results import Result
+from srs_eval.screens.actions import COMPARE, bindings
+from srs_eval.screens.progress import label
+from srs_eval.screens.room import Room
+from srs_eval.widgets import words
+from srs_eval.widgets.calibration import CalibrationChart, axis_limits
+
+
+class CompareScreen(Room):
+    """Two calibration graphs on the same axes, figures between two columns."""
+
+    actions = COMPARE
+    BINDINGS = bindings(COMPARE)
+    about = """
+Both models on the same axes and, where possible, on the same reviews. The difference \
+in log loss is paired: both predicted the same reviews, so what makes a review hard for \
+both cancels out, and the interval is narrower than the two ± suggest. Where the \
+interval holds zero, the two can't be told apart. The interval takes reviews as \
+independent; those of one day are not quite, so small differences deserve doubt.
+
+l and r choose the models, s exchanges them, ◀ marks the better figure.
+"""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__()
+        self.pair = [left, right]
+
+    def content(self) -> ComposeResult:
+        names = [
+            (label(row.configuration), row.configuration) for row in self.house.evaluation.ranking()
+        ]
+        yield Static(id="verdict")
+        with Horizontal(id="pair"):
+            for side, name in zip(("left", "right"), self.pair, strict=True):
+                with Vertical(classes="side", id=side):
+                    yield Select(
+                        names, value=name, allow_blank=False, compact=True, id=f"{side}-model"
+                    )
+                    yield CalibrationChart(id=f"{side}-chart")
+        with VerticalScroll(id="figures"):
+            yield Static(id="table")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.query_one("#figures").focus()
+        self.update_now()
+
+    def update_now(self) -> None:
+        results = self.house.evaluation.results()
+        left, right = (results[name] for name in self.pair)
+        graphs = [self.house.graph(result) for result in (left, right)]
+        limits = axis_limits(graphs)
+        for side, graph in zip(("left", "right"), graphs, strict=True):
+            self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
+            self.query_one(
+                f"#{side}"
+            ).border_subtitle = f"off by {words.percent(graph.mae)} on average"
+        self.query_one("#verdict", Static).update(self._verdict(left, right))
+        self.query_one("#table", Static).update(self._figures(left, right))
+
+    def _verdict(self, left: Result, right: Result) -> Text:
+        difference = log_loss_difference(left, right)
+        names = [label(result.configuration) for result in (left, right)]
+        if difference is None:
+            return Text("Judged on different reviews: their figures can't be compared.", "bold")
+        if difference.high < 0:
+            head = f"{names[0]} predicts better"
+        elif difference.low > 0:
+            head = f"{names[1]} predicts better"
+        elif difference.estimate == 0 and difference.half_width == 0:
+            head = "Both predict the same"
+        else:
+            head = "Can't tell which predicts better"
+        return Text.assemble(
+            (head, "bold"),
+            f": left minus right {words.signed(difference)}, log loss, 95 %",
+            (f" · on the same {words.count(left.size)} reviews", "dim"),
+        )
+
+    def _figures(self, left: Result, right: Result) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
+        table.add_column(no_wrap=True)
+        for _ in range(2):
+            table.add_column(no_wrap=True, justify="right")
+        table.add_column(ratio=1)
+        for field, name, style, meaning in words.METRICS:
+            figures = [getattr(result.metrics, field) for result in (left, right)]
+            shown = [words.metric(result.metrics, field, style) for result in (left, right)]
+            if field == "log_loss":
+                shown = [words.loss(log_loss_interval(result)) for result in (left, right)]
+            better = ["", ""]
+            if None not in figures and figures[0] != figures[1]:
+                lower_left = figures[0] < figures[1]
+                if field in words.LOWER_IS_BETTER:
+                    better[0 if lower_left else 1] = "◀"
+                elif field in words.HIGHER_IS_BETTER:
+                    better[1 if lower_left else 0] = "◀"
+            cells = [
+                Text(f"{text} {mark or ' '}", "bold" if mark else "")
+                for text, mark in zip(shown, better, strict=True)
+            ]
+            table.add_row(Text(name), *cells, Text(meaning, "dim"))
+        return table
+
+    @on(Select.Changed)
+    def _chosen(self, event: Select.Changed) -> None:
+        side = 0 if event.select.id == "left-model" else 1
+        if isinstance(event.value, str) and event.value != self.pair[side]:
+            self.pair[side] = event.value
+            self.update_now()
+
+    def action_swap(self) -> None:
+        self.pair.reverse()
+        for side, name in zip(("left", "right"), self.pair, strict=True):
+            self.query_one(f"#{side}-model", Select).value = name
+        self.update_now()
+
+    def _choose(self, side: str) -> None:
+        select = self.query_one(f"#{side}-model", Select)
+        select.focus()
+        select.action_show_overlay()
+
+    def action_left_model(self) -> None:
+        self._choose("left")
+
+    def action_right_model(self) -> None:
+        self._choose("right")
+
+    def action_table(self) -> None:
+        charts = list(self.query(CalibrationChart))
+        as_table = not charts[0].as_table
+        for chart in charts:
+            chart.as_table = as_table
+
+    def action_bins(self) -> None:
+        self.house.next_bins()
+        self.update_now()

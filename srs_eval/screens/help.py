@@ -1,0 +1,47 @@
+"""Help: what the screen below shows, and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from srs_eval.screens.actions import EVERYWHERE, Action
+from srs_eval.screens.room import Dialog
+
+
+class HelpScreen(Dialog):
+    """Closed by any of the usual keys."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        ("escape,question_mark,f1,enter", "close", "Close"),
+    ]
+
+    def __init__(self, about: str, actions: Sequence[Action]) -> None:
+        super().__init__()
+        self._about, self._actions = about, actions
+
+    def content(self) -> ComposeResult:
+        box = VerticalScroll()
+        box.border_title = "Help"
+        box.border_subtitle = "Esc closes"
+        with box:
+            yield Static(Text(self._about.strip()))
+            yield Static(self._keys())
+
+    def _keys(self) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(ratio=1)
+        table.add_row("", "", "")
+        for action in (*self._actions, *EVERYWHERE):
+            table.add_row(
+                Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim")
+            )
+        return table

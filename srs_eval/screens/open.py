@@ -1,0 +1,264 @@
+"""Open: recent files, the Anki profiles on this machine, or a path."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.suggester import Suggester
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from srs_eval.screens.actions import OPEN, bindings
+from srs_eval.screens.room import Room
+from srs_eval.widgets import words
+
+ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog", ".csv", ".parquet")
+_MOST = 200  # entries shown of one folder
+DEMO = "demo"
+
+
+def candidates(typed: str) -> list[str]:
+    """Folders and readable files that begin as typed; folders first, with a slash at the end."""
+    if not typed:
+        return []
+    folder, _, start = typed.replace("\\", "/" if os.name == "nt" else "\\").rpartition("/")
+    if not folder and not typed.startswith(("/", "~", ".")):
+        folder_path, prefix = Path(), ""
+    else:
+        prefix = f"{folder}/"
+        folder_path = Path(prefix).expanduser()
+    folders, files = [], []
+    try:
+        with os.scandir(folder_path) as entries:
+            for entry in entries:
+                if not entry.name.lower().startswith(start.lower()):
+                    continue
+                if entry.name.startswith(".") and not start.startswith("."):
+                    continue
+                if entry.is_dir():
+                    folders.append(f"{prefix}{entry.name}/")
+                elif entry.name.lower().endswith(ENDINGS):
+                    files.append(f"{prefix}{entry.name}")
+    except (OSError, RuntimeError, ValueError):  # unreadable, unknown ~user, null character
+        return []
+    return [*sorted(folders, key=str.lower), *sorted(files, key=str.lower)][:_MOST]
+
+
+class _PathSuggester(Suggester):
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        for candidate in candidates(value):
+            if candidate.startswith(value) and candidate != value:
+                return candidate
+        return None
+
+
+def _common_start(one: str, other: str) -> str:
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return one[:place]
+    return min(one, other, key=len)
+
+
+class PathInput(Input):
+    """Tab and → take what is suggested; ↓ goes to the list."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("down", "screen.to_list", "List", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(
+            placeholder="a collection.anki2, .colpkg, .apkg, .revlog or .csv",
+            suggester=_PathSuggester(),
+            id="path",
+            select_on_focus=False,
+        )
+
+    def action_complete(self) -> None:
+        found = candidates(self.value)
+        # Equal beginnings, letter by letter: min and max differ first where all differ.
+        common = _common_start(min(found), max(found)) if found else ""
+        if len(common) > len(self.value):
+            self.value = common
+            self.cursor_position = len(common)
+        elif found and self._suggestion and self._suggestion != self.value:
+            self.value = self._suggestion
+            self.cursor_position = len(self.value)
+        else:
+            self.screen.focus_next()
+
+
+class OpenScreen(Room):
+    """The first screen."""
+
+    actions = OPEN
+    BINDINGS = bindings(OPEN)
+    about = """
+Choose a collection. It is only read, never changed, and it may be open in Anki.
+
+Recent files and the Anki profiles on this machine are in the list; ↑ ↓ and Enter \
+or a click open one. Or type a path: Tab completes it, the list shows what fits, \
+Enter opens it. Nothing leaves this machine, and card contents are not read.
+"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._profiles: list[tuple[str, Path]] = []
+        self._reading = False
+
+    def content(self) -> ComposeResult:
+        with Vertical():
+            yield Static(
+                Text.assemble(
+                    ("How well can your forgetting be predicted?\n", "bold"),
+                    ("Memory models are tried on your own reviews. Choose a collection: "
+                     "it is only read, and nothing leaves this machine.", "dim"),
+                ),
+                id="welcome",
+            )  # fmt: skip
+            path = PathInput()
+            path.border_title = "Path"
+            yield path
+            choices = OptionList(id="choices")
+            choices.border_title = "Or choose"
+            yield choices
+            yield Static("", id="reading")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._list()
+        self.query_one("#choices").focus()
+        self._find_profiles()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._list()
+
+    @work(thread=True, exit_on_error=False, group="profiles")
+    def _find_profiles(self) -> None:
+        found = self.house.find_profiles()
+        self.app.call_from_thread(self._profiles_found, found)
+
+    def _profiles_found(self, found: list[tuple[str, Path]]) -> None:
+        self._profiles = found
+        self._list()
+
+    def _list(self) -> None:
+        choices = self.query_one(OptionList)
+        typed = self.query_one(PathInput).value
+        highlighted = choices.highlighted_option.id if choices.highlighted_option else None
+        choices.clear_options()
+        if typed:
+            choices.border_title = "What fits"
+            found = candidates(typed)
+            choices.add_options(
+                Option(Text(candidate), id=f"path:{candidate}") for candidate in found
+            )
+            if not found:
+                choices.add_option(Option(Text("nothing here begins so", "dim"), disabled=True))
+        else:
+            choices.border_title = "Or choose"
+            choices.add_options(self._choices())
+        if highlighted is not None and not typed:
+            for place, option in enumerate(choices.options):
+                if option.id == highlighted:
+                    choices.highlighted = place
+        if choices.highlighted is None:
+            choices.action_first()
+
+    def _choices(self) -> Iterable[Option | None]:
+        width = max(self.size.width - 10, 40)
+        if self.house.state.recent:
+            yield Option(Text("Recent", "bold dim"), disabled=True)
+            for recent in self.house.state.recent:
+                facts = [f"{words.count(recent.entries)} entries"] if recent.entries else []
+                facts.append(_ago(self.house.now() - recent.opened))
+                yield self._option(f"recent:{recent.path}", recent.path, facts, width)
+        if self._profiles:
+            yield Option(Text("Anki profiles on this machine", "bold dim"), disabled=True)
+            for name, path in self._profiles:
+                yield self._option(f"profile:{path}", name, [_home(str(path))], width)
+        yield Option(Text("No collection at hand?", "bold dim"), disabled=True)
+        yield Option(Text("  Try a simulated learner"), id=DEMO)
+
+    def _option(self, key: str, name: str, facts: list[str], width: int) -> Option:
+        note = " · ".join(facts)
+        note = words.shortened(note, max(width // 2, 12))
+        name = words.shortened(_home(name), width - len(note) - 6)
+        return Option(Text.assemble(f"  {name}   ", (note, "dim")), id=key)
+
+    def action_browse(self) -> None:
+        self.query_one(PathInput).focus()
+
+    def action_to_list(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def action_forget(self) -> None:
+        option = self.query_one(OptionList).highlighted_option
+        if option is not None and option.id and option.id.startswith("recent:"):
+            self.house.remember(self.house.state.forgotten(option.id.removeprefix("recent:")))
+            self._list()
+
+    @on(Input.Changed, "#path")
+    def _typed(self) -> None:
+        self._list()
+
+    @on(Input.Submitted, "#path")
+    def _entered(self, event: Input.Submitted) -> None:
+        text = event.value.strip().strip('"').removeprefix("file://")
+        if text:
+            self._open(Path(text).expanduser() if text.startswith("~") else Path(text))
+
+    @on(OptionList.OptionSelected, "#choices")
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        key = event.option_id or ""
+        if key == DEMO:
+            self.house.open_demo()
+            return
+        kind, _, name = key.partition(":")
+        if kind == "path" and name.endswith("/"):
+            path = self.query_one(PathInput)
+            path.value = name
+            path.cursor_position = len(name)
+            path.focus()
+        elif name:
+            self._open(Path(name).expanduser() if name.startswith("~") else Path(name))
+
+    def _open(self, path: Path) -> None:
+        self.house.open_file(path)
+
+    def reading(self, words_: str) -> None:
+        """Say what is being read; "" when done."""
+        self.query_one("#reading", Static).update(Text(words_))
+        self.query_one(OptionList).loading = bool(words_)
+
+
+def _home(path: str) -> str:
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if home != "/" and path.startswith(f"{home}{os.sep}") else path
+
+
+def _ago(seconds: float) -> str:
+    days = int(seconds // 86_400)
+    if days < 1:
+        return "today"
+    if days == 1:
+        return "yesterday"
+    return (
+        f"{days} days ago"
+        if days < 60
+        else time.strftime("%Y-%m-%d", time.localtime(time.time() - seconds))
+    )

@@ -1,0 +1,228 @@
+"""The import receipt: what was read, what counts, what was dropped and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
+
+from srs_eval.inspection import Inspection
+from srs_eval.screens.actions import RECEIPT, bindings
+from srs_eval.screens.room import Room
+from srs_eval.widgets import words
+
+
+class ReceiptScreen(Room):
+    """Shown after a file is read; Enter or the button goes on."""
+
+    actions = RECEIPT
+    BINDINGS = bindings(RECEIPT)
+    about = """
+What was read from the file, and which of its entries count as reviews.
+
+Two rules are on offer. "benchmark" keeps what the public benchmark keeps, so that \
+figures compare with published ones. "anki" keeps what Anki's own optimizer uses: \
+cards that still exist and are not suspended, after the preset's ignore-before date. \
+Judged are reviews on a later day than the card's review before.
+
+Decks and Presets tell where the reviews are. "parameters" names the FSRS version \
+whose parameters a preset holds.
+"""
+
+    def content(self) -> ComposeResult:
+        yield Static(id="facts")
+        with TabbedContent():
+            with TabPane("What counts", id="what"):
+                yield self._table("reasons")
+            with TabPane("Decks", id="per-deck"):
+                yield self._table("decks")
+            with TabPane("Presets", id="per-preset"):
+                yield self._table("presets")
+            with TabPane("Notes", id="remarks"), VerticalScroll(id="notes"):
+                yield Static(id="remarks-text")
+        with Horizontal(id="choice"):
+            yield Static("Models")
+            yield Select(
+                [(group, group) for group in self.house.model_choices()],
+                value=self.house.models,
+                allow_blank=False,
+                compact=True,
+                id="models",
+            )
+            yield Static("Rows")
+            yield Select(
+                [("benchmark", "benchmark"), ("anki", "anki")],
+                value=self.house.protocol.rows,
+                allow_blank=False,
+                compact=True,
+                id="rows",
+            )
+            yield Button("Evaluate", variant="primary", compact=True, id="evaluate")
+
+    def _table(self, name: str) -> DataTable[Any]:
+        return DataTable(id=name, cursor_type="row", zebra_stripes=True)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        receipt = self.house.receipt
+        assert receipt is not None
+        self._show(receipt)
+        self.query_one("#reasons").focus()
+
+    def _show(self, receipt: Inspection) -> None:
+        rule = self.house.protocol.rows
+        kept = receipt.rows[rule]
+        dropped = sum(kept.dropped.values())
+        span = ""
+        if receipt.first_review and receipt.last_review:
+            span = f", {receipt.first_review[:10]} to {receipt.last_review[:10]}"
+        facts = Text.assemble(
+            (f"{words.count(receipt.entries_read)} entries read: ", ""),
+            (f"{words.count(kept.kept)} count as reviews", "bold"),
+            (f" of {words.count(kept.cards)} cards", ""),
+            (f", {words.count(dropped)} are left out.\n" if dropped else ".\n", ""),
+            (f"{receipt.format}{span}\nDays: {receipt.day_boundaries}", "dim"),
+        )
+        self.query_one("#facts", Static).update(facts)
+        self._reasons(receipt)
+        self._decks(receipt)
+        self._presets(receipt)
+        notes = [f"• {note}" for note in receipt.notes]
+        if receipt.deleted_cards:
+            notes.append(
+                f"• {words.count(receipt.deleted_cards)} cards are deleted; their "
+                f"{words.count(receipt.entries_of_deleted_cards)} entries are still in the file."
+            )
+        if receipt.fsrs_enabled is not None:
+            notes.append(f"• FSRS is {'on' if receipt.fsrs_enabled else 'off'}.")
+        if kept.kept < 1000:
+            notes.append("• Fewer than 1,000 reviews: figures will be uncertain.")
+        text = "\n".join(notes) or "Nothing out of the ordinary."
+        self.query_one("#remarks-text", Static).update(Text(text))
+        tabs = self.query_one(TabbedContent)
+        tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
+
+    def _fill(
+        self, name: str, headings: tuple[str, ...], rows: list[tuple[Any, ...]], left: int = 1
+    ) -> None:
+        table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
+        table.clear(columns=True)
+        for place, heading in enumerate(headings):
+            table.add_column(Text(heading, justify="left" if place < left else "right"))
+        for row in rows:
+            cells = []
+            for place, value in enumerate(row):
+                cell = value if isinstance(value, Text) else Text(str(value))
+                cell.justify = "left" if place < left else "right"
+                cells.append(cell)
+            table.add_row(*cells)
+
+    def _reasons(self, receipt: Inspection) -> None:
+        rules = list(receipt.rows)
+        chosen = self.house.protocol.rows
+
+        def cells(values: list[int], style: str = "") -> list[Text]:
+            return [
+                Text(words.count(value), style if rule == chosen else "dim")
+                for rule, value in zip(rules, values, strict=True)
+            ]
+
+        found = [receipt.rows[rule] for rule in rules]
+        rows: list[tuple[Any, ...]] = [
+            (
+                Text("entries that count as reviews", "bold"),
+                *cells([r.kept for r in found], "bold"),
+            ),
+            ("   of them on a later day", *cells([r.later_days for r in found])),
+        ]
+        reasons = dict.fromkeys(reason for one in found for reason in one.dropped)
+        for reason in reasons:
+            rows.append(
+                (f"left out: {reason}", *cells([one.dropped.get(reason, 0) for one in found]))
+            )
+        headings = tuple(f"{'▸ ' if rule == chosen else ''}{rule} rule" for rule in rules)
+        self._fill("reasons", ("", *headings), rows)
+
+    def _decks(self, receipt: Inspection) -> None:
+        anki = self.house.protocol.rows == "anki"
+        rows: list[tuple[Any, ...]] = []
+        for deck in receipt.decks:
+            counts = deck.counts
+            retention = deck.desired_retention
+            rows.append(
+                (
+                    words.shortened(deck.name or f"deck {deck.id}", 36),
+                    "filtered deck" if deck.filtered else deck.preset,
+                    words.count(counts.cards),
+                    words.count(counts.anki_rows if anki else counts.benchmark_rows),
+                    words.percent(retention, 0) if retention else "",
+                )
+            )
+        self._fill("decks", ("deck", "preset", "cards", "reviews", "own retention"), rows, left=2)
+
+    def _presets(self, receipt: Inspection) -> None:
+        anki = self.house.protocol.rows == "anki"
+        rows: list[tuple[Any, ...]] = []
+        for preset in receipt.presets:
+            counts = preset.counts
+            parameters = "defaults"
+            if preset.parameters:
+                version = preset.parameters_version
+                parameters = f"FSRS-{version}" if version else f"{len(preset.parameters)} numbers"
+            retention = preset.desired_retention
+            rows.append(
+                (
+                    words.shortened(preset.name or f"preset {preset.id}", 32),
+                    parameters,
+                    preset.decks,
+                    words.count(counts.cards),
+                    words.count(counts.anki_rows if anki else counts.benchmark_rows),
+                    words.percent(retention, 0) if retention else "",
+                    preset.ignore_before or "",
+                )
+            )
+        headings = (
+            "preset",
+            "parameters",
+            "decks",
+            "cards",
+            "reviews",
+            "retention",
+            "ignores before",
+        )
+        self._fill("presets", headings, rows, left=2)
+
+    @on(Select.Changed, "#rows")
+    def _rows_chosen(self, event: Select.Changed) -> None:
+        rows: Literal["benchmark", "anki"] = "anki" if event.value == "anki" else "benchmark"
+        if rows != self.house.protocol.rows:
+            self.house.protocol = replace(self.house.protocol, rows=rows)
+            receipt = self.house.receipt
+            if receipt is not None:
+                self._show(receipt)
+            self.show_protocol()
+
+    @on(Select.Changed, "#models")
+    def _models_chosen(self, event: Select.Changed) -> None:
+        if isinstance(event.value, str):
+            self.house.models = event.value
+
+    def action_rows(self) -> None:
+        rows = self.query_one("#rows", Select)
+        rows.value = "anki" if rows.value == "benchmark" else "benchmark"
+
+    @on(DataTable.RowSelected)
+    @on(Button.Pressed, "#evaluate")
+    def _go(self) -> None:
+        self.action_evaluate()
+
+    def action_evaluate(self) -> None:
+        self.house.start_evaluation()
+
+    def action_back(self) -> None:
+        self.house.close_file()

@@ -1,0 +1,30 @@
+"""A refusal: what is wrong with a file, in one sentence, and what to do."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, Static
+
+from srs_eval.screens.room import Dialog
+
+
+class Refusal(Dialog):
+    """Dismissed with None; the screen below stays usable."""
+
+    def __init__(self, title: str, sentence: str, button: str = "Choose another") -> None:
+        super().__init__()
+        self._title, self._sentence, self._button = title, sentence, button
+
+    def content(self) -> ComposeResult:
+        box = Vertical()
+        box.border_title = self._title
+        box.border_subtitle = "Esc"
+        with box:
+            yield Static(self._sentence, markup=False)
+            with Horizontal():
+                yield Static("Your file was not changed.", id="unchanged")
+                yield Button(self._button, variant="primary", compact=True)
+
+    def on_button_pressed(self) -> None:
+        self.dismiss(None)

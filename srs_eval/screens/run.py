@@ -1,0 +1,293 @@
+"""The run: a ranking that fills while models finish, and the selected model beside it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import DataTable, Static
+
+from srs_eval.engine import Event
+from srs_eval.screens.actions import RUN, bindings
+from srs_eval.screens.progress import Evaluation, ModelRun, Stage, clock, label
+from srs_eval.screens.room import Room
+from srs_eval.widgets import words
+from srs_eval.widgets.calibration import CalibrationChart
+from srs_eval.widgets.facts import metric_table, parameter_table
+from srs_eval.widgets.ranking import RankingTable
+
+_REFRESH = 1 / 6  # seconds between two looks at what has changed
+
+
+class EngineEvent(Message):
+    """Something happened in the engine; posted from its thread."""
+
+    def __init__(self, run: int, event: Event) -> None:
+        super().__init__()
+        self.run, self.event = run, event
+
+
+class EngineEnded(Message):
+    """The engine's iterator is over."""
+
+    def __init__(self, run: int, error: Exception | None) -> None:
+        super().__init__()
+        self.run, self.error = run, error
+
+
+class RunScreen(Room):
+    """Progress, ranking and results in one; it stays the same screen when all is done."""
+
+    actions = RUN
+    BINDINGS = bindings(RUN)
+    about = """
+Each model predicted every judged review before it could see the answer; the ranking \
+shows how well. Lower log loss is better; ± is its 95 % interval (reviews taken as \
+independent). "vs average" compares with always predicting the average recall: ▼ is \
+better than that, ▲ worse. A done * has remarks, see Details.
+
+The graph beside it: of the reviews for which the model predicted 80 %, were 80 % \
+recalled? Points on the diagonal mean yes. Vertical lines are 95 % intervals, the curve \
+is a smooth average without bins, and the bars at its foot (n) tell how many reviews \
+each bin holds. The axes start where 99 % of the predictions do; t shows every number.
+
+Models under "other reviews" were judged on same-day reviews too and have a ranking of \
+their own. Log loss and RMSE(bins) can disagree; RMSE(bins) can be gamed, as \
+RMSE-BINS-EXPLOIT shows.
+"""
+    ENDED: ClassVar[dict[bool, str]] = {True: "cancelled", False: "finished"}
+
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            with Vertical(id="ranking"):
+                yield RankingTable()
+            with Vertical(id="model"):
+                yield CalibrationChart(id="chart")
+                yield Static(id="figures")
+                with VerticalScroll(id="more"):
+                    yield Static(id="all-metrics")
+                    yield Static(id="parameters")
+                yield Static(id="reason")
+        yield Static(id="status")
+
+    @property
+    def evaluation(self) -> Evaluation:
+        return self.house.evaluation
+
+    @property
+    def table(self) -> RankingTable:
+        return self.query_one(RankingTable)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.query_one("#ranking").border_title = "Models"
+        self.query_one("#more").can_focus = False
+        self._dirty = True
+        self._shown: tuple[str, Stage, int] | None = None
+        self.table.focus()
+        self.set_interval(_REFRESH, self._tick)
+
+    def on_resize(self) -> None:
+        self._dirty = True
+        self.call_after_refresh(self.update_now)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._dirty = True
+
+    def _tick(self) -> None:
+        if self.is_current and (self._dirty or self.evaluation.running):
+            self.update_now()
+
+    def update_now(self) -> None:
+        """Show the evaluation as it is."""
+        self._dirty = False
+        now = self.house.monotonic()
+        self.table.show(self.evaluation, now)
+        self._status(now)
+        self._show_model()
+
+    def on_engine_event(self, message: EngineEvent) -> None:
+        if message.run != self.house.run_number:
+            return
+        self.evaluation.apply(message.event, self.house.monotonic())
+        self._dirty = True
+        if self.evaluation.judged is not None:
+            self.show_protocol()
+
+    def on_engine_ended(self, message: EngineEnded) -> None:
+        if message.run != self.house.run_number:
+            return
+        self.evaluation.end(self.house.monotonic())
+        self._dirty = True
+        self.refresh_bindings()
+        self.update_now()
+        if message.error is not None:
+            self.house.evaluation_failed(message.error)
+
+    def _status(self, now: float) -> None:
+        evaluation = self.evaluation
+        gone = clock(evaluation.seconds_gone(now))
+        total = len(evaluation.models)
+        if evaluation.running:
+            if not total:
+                text = "preparing the reviews …"
+            else:
+                left = evaluation.seconds_left(now)
+                rest = f", about {clock(left)} left" if left is not None else ""
+                text = f"{evaluation.finished} of {total} · {gone} gone{rest}"
+                if evaluation.cancelled:
+                    text = "stopping …"
+        else:
+            done = len(evaluation.results())
+            text = f"{done} of {total} models {self.ENDED[evaluation.cancelled]} in {gone}"
+            if evaluation.cancelled:
+                text = f"Cancelled after {gone}: {done} of {total} models are done"
+            for stage in (Stage.FAILED, Stage.SKIPPED):
+                number = sum(model.stage is stage for model in evaluation.models.values())
+                if number:
+                    text += f" · {number} {stage.value}"
+        if self.table.marked:
+            text += f" · marked: {' and '.join(label(name) for name in self.table.marked)}"
+        self.query_one("#status", Static).update(Text(text))
+
+    def _show_model(self) -> None:
+        chosen = self.table.chosen
+        if chosen is None:
+            ranked = self.evaluation.ranking()
+            order = self.evaluation.in_order()
+            if not order:
+                return
+            chosen = ranked[0].configuration if ranked else order[0][0].configuration
+            if not ranked:
+                # Before anything is finished the cursor goes with the best later on.
+                self._show_details(self.evaluation.models[chosen])
+                return
+            self.table.choose(chosen)
+        model = self.evaluation.models.get(chosen)
+        if model is not None:
+            self._show_details(model)
+
+    def _show_details(self, model: ModelRun) -> None:
+        seen = (model.configuration, model.stage, self.house.state.bins)
+        if seen == self._shown:
+            return
+        self._shown = seen
+        box = self.query_one("#model")
+        box.border_title = label(model.configuration)
+        result = model.result
+        box.set_class(result is None, "-no-result")
+        self.query_one("#more").set_class(result is not None, "-with-result")
+        if result is None:
+            sayings = {
+                Stage.WAITING: "Waiting for its turn.",
+                Stage.RUNNING: "At work. Its graph appears when it has finished.",
+                Stage.CANCELLED: "Cancelled before it had finished; r runs it again.",
+            }
+            text = sayings.get(model.stage, f"{model.stage.value.capitalize()}: {model.reason}")
+            self.query_one("#reason", Static).update(Text(text))
+            self.query_one(CalibrationChart).show(None)
+            return
+        graph = self.house.graph(result)
+        self.query_one(CalibrationChart).show(graph)
+        row = next(
+            row for row in self.evaluation.ranking() if row.configuration == model.configuration
+        )
+        self.query_one("#figures", Static).update(
+            Text.assemble(
+                (f"off by {words.percent(graph.mae)} on average\n", "bold"),
+                ("log loss  ", "dim"), f"{words.loss(row.log_loss)}\n",
+                ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins", "%"), "\n",
+                ("AUC  ", "dim"), words.metric(result.metrics, "auc", "3"),
+            )
+        )  # fmt: skip
+        self.query_one("#all-metrics", Static).update(metric_table([result]))
+        self.query_one("#parameters", Static).update(parameter_table([result], self.house.log_))
+
+    @on(RankingTable.Chosen)
+    def _chosen(self) -> None:
+        self._show_model()
+        self.refresh_bindings()
+
+    @on(DataTable.RowSelected)
+    def _selected(self, event: DataTable.RowSelected) -> None:
+        event.stop()
+        self.action_details()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "cancel":
+            return self.evaluation.running and not self.evaluation.cancelled
+        if action == "again":
+            return not self.evaluation.running
+        return True
+
+    def action_cancel(self) -> None:
+        self.house.cancel_evaluation()
+        self.refresh_bindings()
+        self.update_now()
+
+    def action_again(self) -> None:
+        self.house.start_evaluation(again=True)
+
+    def action_details(self) -> None:
+        chosen = self.table.chosen
+        model = self.evaluation.models.get(chosen) if chosen else None
+        if model is None or model.result is None:
+            self.notify("This model has no figures yet.", timeout=3)
+            return
+        from srs_eval.screens.details import DetailsScreen
+
+        self.app.push_screen(DetailsScreen(model.configuration), self._came_back)
+
+    def _came_back(self, configuration: str | None) -> None:
+        if configuration is not None:
+            self.table.choose(configuration)
+
+    def action_mark(self) -> None:
+        chosen, marked = self.table.chosen, self.table.marked
+        if chosen is None or self.evaluation.models[chosen].result is None:
+            self.notify("This model has no figures yet.", timeout=3)
+            return
+        if chosen in marked:
+            marked.remove(chosen)
+        else:
+            marked.append(chosen)
+            del marked[:-2]
+        self.update_now()
+
+    def action_compare(self) -> None:
+        pair = self._pair()
+        if pair is None:
+            self.notify("Two finished models are needed to compare.", timeout=3)
+            return
+        from srs_eval.screens.compare import CompareScreen
+
+        self.app.push_screen(CompareScreen(*pair))
+
+    def _pair(self) -> tuple[str, str] | None:
+        names = [name for name in self.table.marked if self.evaluation.models[name].result]
+        chosen = self.table.chosen
+        if len(names) < 2 and chosen and self.evaluation.models[chosen].result:
+            names = [*names, chosen] if chosen not in names else names
+        for row in self.evaluation.ranking():
+            if len(names) >= 2:
+                break
+            if row.configuration not in names:
+                names.append(row.configuration)
+        return (names[0], names[1]) if len(names) >= 2 else None
+
+    def action_table(self) -> None:
+        chart = self.query_one(CalibrationChart)
+        chart.as_table = not chart.as_table
+
+    def action_bins(self) -> None:
+        self.house.next_bins()
+        self.update_now()
+
+    def action_back(self) -> None:
+        self.house.cancel_evaluation()
+        self.app.pop_screen()

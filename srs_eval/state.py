@@ -1,0 +1,119 @@
+"""What the app remembers between runs: recent files, theme, last choices.
+
+One small JSON file in the user's state folder. A damaged or foreign file is as good
+as none, and a folder that cannot be written only means that nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from srs_eval.places import state_dir
+
+FILE = "app.json"
+RECENT_FILES = 8
+DARK, LIGHT = "srs-dark", "srs-light"
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A file that was opened."""
+
+    path: str
+    opened: float = 0.0  # Unix seconds
+    entries: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that is remembered; the defaults are those of a first start."""
+
+    recent: tuple[Recent, ...] = ()  # latest first
+    theme: str = DARK
+    dark_theme: str = DARK  # the one to go back to
+    light_theme: str = LIGHT
+    bins: int = 40  # of calibration graphs
+    extra: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Keys of a newer version, kept when the file is written."""
+
+    def opened(self, path: Path, entries: int, now: float | None = None) -> State:
+        """With `path` as the latest file."""
+        name = str(path.absolute())
+        others = [recent for recent in self.recent if recent.path != name]
+        latest = Recent(name, time.time() if now is None else now, entries)
+        return replace(self, recent=(latest, *others[: RECENT_FILES - 1]))
+
+    def forgotten(self, path: str) -> State:
+        """Without `path`."""
+        return replace(self, recent=tuple(recent for recent in self.recent if recent.path != path))
+
+
+def load_state(folder: Path | None = None) -> State:
+    """The state as stored; whatever is damaged has its default."""
+    try:
+        raw = json.loads(((folder or state_dir()) / FILE).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return State()
+    if not isinstance(raw, dict):
+        return State()
+    state = State()
+    recent = raw.pop("recent", None)
+    if isinstance(recent, list):
+        files = [_recent(entry) for entry in recent]
+        state = replace(state, recent=tuple(each for each in files if each)[:RECENT_FILES])
+    checks: dict[str, Callable[[Any], bool]] = {
+        "theme": _is_name,
+        "dark_theme": _is_name,
+        "light_theme": _is_name,
+        "bins": lambda value: type(value) is int and 2 <= value <= 100,
+    }
+    for name, valid in checks.items():
+        value = raw.pop(name, None)
+        if valid(value):
+            state = replace(state, **{name: value})
+    return replace(state, extra={key: value for key, value in raw.items() if key != "extra"})
+
+
+def save_state(state: State, folder: Path | None = None) -> bool:
+    """Write the state whole or not at all; False where it cannot be written."""
+    folder = folder or state_dir()
+    content = asdict(state)
+    content = {**content.pop("extra"), **content}
+    temporary = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{FILE}.", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1, ensure_ascii=False)
+        os.replace(temporary, folder / FILE)
+    except (OSError, ValueError):
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        return False
+    return True
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) < 100
+
+
+def _recent(entry: Any) -> Recent | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return None
+    if not entry["path"] or "\0" in entry["path"]:
+        return None
+    opened, entries = entry.get("opened"), entry.get("entries")
+    return Recent(
+        entry["path"],
+        float(opened) if isinstance(opened, int | float) else 0.0,
+        entries if type(entries) is int else 0,
+    )

@@ -1,0 +1,245 @@
+"""The calibration graph: predicted against actual recall, with counts and a table behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+from textual.app import App, ComposeResult, RenderResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import DataTable
+
+from srs_eval.metrics import CalibrationGraph
+from srs_eval.widgets import words
+
+if TYPE_CHECKING:
+    from textual_plot import PlotWidget
+
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_MARGIN_LEFT = 4  # columns of the vertical axis's labels
+
+
+class CountBars(Widget):
+    """How many reviews each bin holds, below the graph and on its axis."""
+
+    DEFAULT_CSS = """
+    CountBars { height: 1; color: $secondary; }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._graph: CalibrationGraph | None = None
+        self._limits = (0.0, 1.0)
+
+    def show(self, graph: CalibrationGraph | None, limits: tuple[float, float]) -> None:
+        self._graph, self._limits = graph, limits
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        left = _MARGIN_LEFT + 1
+        columns, rows = self.size.width - left - 1, self.size.height
+        if self._graph is None or columns < 4 or rows < 1:
+            return ""
+        low, high = self._limits
+        heights = [0.0] * columns
+        tallest = int(self._graph.count.max())
+        scale = (columns - 1) / (high - low)
+        edges = [round((float(edge) - low) * scale) for edge in self._graph.edges]
+        for first, last, number in zip(edges, edges[1:], self._graph.count, strict=False):
+            for column in range(max(first, 0), min(max(last, first + 1), columns)):
+                heights[column] = max(heights[column], int(number) / tallest)
+        lines = []
+        for row in range(rows):
+            line = ""
+            for height in heights:
+                eighths = height * rows * 8 - (rows - 1 - row) * 8
+                # A bin with few reviews still shows that there are some.
+                least = 1 if height and row == rows - 1 else 0
+                line += _EIGHTHS[int(min(8, max(least, round(eighths))))]
+            name = "n".rjust(_MARGIN_LEFT) if row == rows - 1 else " " * _MARGIN_LEFT
+            lines.append(f"{name} {line}")
+        return Content("\n".join(lines))
+
+
+class CalibrationChart(Vertical):
+    """Graph or table of one model's calibration."""
+
+    DEFAULT_CSS = """
+    CalibrationChart {
+        height: 1fr;
+        & #empty { color: $text-muted; content-align: center middle; height: 1fr; width: 1fr; }
+        & PlotWidget { height: 1fr; }
+        & PlotWidget > .plot--axis { color: $text-disabled; }
+        & PlotWidget > .plot--tick { color: $text-muted; text-style: none; }
+        & PlotWidget > .plot--label { color: $text-muted; text-style: none; }
+        & #plot { background: $surface; }
+        & DataTable { height: 1fr; display: none; background: $surface; }
+        &.-table { PlotWidget, CountBars { display: none; } DataTable { display: block; } }
+        &.-empty { PlotWidget, CountBars { visibility: hidden; } }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None, count_rows: int = 1) -> None:
+        super().__init__(id=id, classes="-empty")
+        self._graph: CalibrationGraph | None = None
+        self._limits: tuple[float, float] | None = None
+        self._count_rows = count_rows
+        self._plot: PlotWidget | None = None
+
+    def compose(self) -> ComposeResult:
+        bars = CountBars()
+        bars.styles.height = self._count_rows
+        yield bars
+        table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=1)
+        yield table
+
+    @property
+    def as_table(self) -> bool:
+        return self.has_class("-table")
+
+    @as_table.setter
+    def as_table(self, value: bool) -> None:
+        self.set_class(value, "-table")
+
+    def show(
+        self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
+    ) -> None:
+        """Draw `graph`; `limits` of both axes, for graphs that are compared."""
+        self._graph = graph
+        self._limits = None if graph is None else limits or axis_limits([graph])
+        self.set_class(graph is None, "-empty")
+        self._fill_table()
+        if graph is not None and self._plot is None:
+            # The chart library is imported when the first chart is shown.
+            from textual_plot import PlotWidget
+
+            self._plot = PlotWidget(allow_pan_and_zoom=False)
+            self._plot.can_focus = False
+            self.mount(self._plot, before=0)
+            self.call_after_refresh(self._draw)
+        else:
+            self._draw()
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _fill_table(self) -> None:
+        table: DataTable[Any] = self.query_one(DataTable)
+        table.clear(columns=True)
+        for heading in ("predicted", "recalled", "95 % interval", "reviews"):
+            table.add_column(Text(heading, justify="right"))
+        if self._graph is None:
+            return
+        graph = self._graph
+        for row in graph.count.nonzero()[0].tolist():
+            cells = (
+                words.percent(graph.predicted[row]),
+                words.percent(graph.observed[row]),
+                f"{100 * graph.low[row]:.1f} – {100 * graph.high[row]:.1f}",
+                words.count(int(graph.count[row])),
+            )
+            table.add_row(*(Text(cell, justify="right") for cell in cells))
+
+    def _draw(self) -> None:
+        graph, plot = self._graph, self._plot
+        if graph is None or plot is None or not plot.is_mounted or self._limits is None:
+            return
+        from textual_plot import HiResMode
+
+        low, high = self._limits
+        primary, secondary, faint = chart_colours(self.app)
+        wide = self.size.width >= 40
+        plot.margin_top = 0
+        plot.margin_left = _MARGIN_LEFT
+        plot.margin_bottom = 2
+        plot.clear()
+        plot.set_xlimits(low, high)
+        plot.set_ylimits(low, high)
+        ticks = _ticks(low, high, 8 if wide else 4)
+        plot.set_x_formatter(_percent_axis())
+        plot.set_y_formatter(_percent_axis())
+        plot.set_xticks(ticks)
+        plot.set_yticks(ticks)
+        plot.set_xlabel("predicted recall, %" if wide else "predicted, %")
+        plot.plot(
+            [low, high],
+            [low, high],
+            line_style=faint,
+            hires_mode=HiResMode.BRAILLE,
+        )
+        for x, bottom, top in zip(graph.predicted, graph.low, graph.high, strict=True):
+            if low <= x <= high and top > low:  # never true of an empty bin's NaN
+                plot.plot(
+                    [x, x],
+                    [max(bottom, low), top],
+                    line_style=faint,
+                    hires_mode=HiResMode.BRAILLE,
+                )
+        drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
+        plot.plot(
+            graph.smooth_p[drawn],
+            graph.smooth_y[drawn],
+            line_style=secondary,
+            hires_mode=HiResMode.BRAILLE,
+        )
+        inside = (graph.observed >= low) & (graph.predicted >= low)
+        plot.scatter(
+            graph.predicted[inside],
+            graph.observed[inside],
+            marker="●" if wide else "•",
+            marker_style=primary,
+        )
+        self.query_one(CountBars).show(graph, self._limits)
+
+
+def chart_colours(app: App[Any]) -> tuple[str, str, str]:
+    """Points, their intervals, and lines that only guide the eye, as #rrggbb."""
+    from textual.color import Color
+
+    colours = app.theme_variables
+    foreground = Color.parse(colours["foreground"])
+    surface = Color.parse(colours["surface"])
+    return (
+        Color.parse(colours["primary"]).hex6,
+        foreground.blend(surface, 0.35).hex6,
+        foreground.blend(surface, 0.65).hex6,
+    )
+
+
+def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
+    """From the tenth below (almost) all predictions to 1, at least the upper 20 %."""
+    import numpy as np
+
+    starts = []
+    for graph in graphs:
+        # One in a hundred reviews may lie left of what is drawn; the table holds all.
+        below = np.cumsum(graph.count) / graph.count.sum()
+        place = int(np.searchsorted(below, 0.01))
+        starts.append(min(float(graph.edges[place]), float(np.nanmin(graph.observed[place:]))))
+    low = np.floor(min(starts) * 10 + 1e-9) / 10
+    return (float(min(max(low, 0.0), 0.8)), 1.0)
+
+
+def _ticks(low: float, high: float, at_most: int) -> list[float]:
+    for step in (0.05, 0.1, 0.2, 0.25, 0.5):
+        number = round((high - low) / step)
+        if number <= at_most:
+            break
+    return [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)][::-1]
+
+
+def _percent_axis() -> Any:
+    from textual_plot import NumericAxisFormatter
+
+    class Percent(NumericAxisFormatter):
+        def get_labels_for_ticks(self, ticks: Any) -> list[str]:
+            return [f"{100 * tick:.0f}" for tick in ticks]
+
+    return Percent()

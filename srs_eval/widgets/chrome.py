@@ -1,0 +1,74 @@
+"""What every screen has around its content."""
+
+from __future__ import annotations
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from srs_eval.widgets import words
+
+MINIMUM = (60, 16)
+
+
+class ProtocolLine(Widget):
+    """The first line: what is looked at, and under which rule."""
+
+    DEFAULT_CSS = """
+    ProtocolLine {
+        dock: top;
+        height: 1;
+        padding: 0 1;
+        background: $panel;
+        color: $foreground;
+    }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._file = ""
+        self._facts: tuple[str, ...] = ()
+
+    def show(self, file: str, *facts: str) -> None:
+        """The file's name, and facts that are left out from the right where room lacks."""
+        self._file, self._facts = file, facts
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        width = self.size.width
+        brand = "srs-eval"
+        facts = list(self._facts)
+        while True:
+            rest = "".join(f"  ·  {fact}" for fact in facts)
+            room = width - len(brand) - len(rest) - (5 if self._file else 0)
+            if room >= min(len(self._file), 12) or not facts:
+                break
+            facts.pop(-2 if len(facts) > 1 else -1)  # the protocol, last, stays longest
+        parts: list[tuple[str, str]] = [(brand, "bold $primary")]
+        if self._file:
+            parts += [("  ·  ", "$text-muted"), (words.shortened(self._file, max(room, 3)), "bold")]
+        for fact in facts:
+            parts += [("  ·  ", "$text-muted"), (fact, "")]
+        return Content.assemble(*parts)
+
+
+class TooSmall(Static):
+    """Stands in for everything where the window is too small to work in."""
+
+    DEFAULT_CSS = """
+    TooSmall {
+        display: none;
+        width: 1fr;
+        height: 1fr;
+        content-align: center middle;
+        text-align: center;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
+            " at least.\n(q leaves)"
+        )

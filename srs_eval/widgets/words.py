@@ -1,0 +1,117 @@
+"""Figures as people read them: a figure with its uncertainty, and what each one means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+
+from srs_eval.comparison import Interval, Ranked
+from srs_eval.metrics import Metrics
+from srs_eval.protocol import Protocol
+
+
+def loss(interval: Interval, places: int = 3) -> str:
+    """ "0.312 ±.011": mean and half width of its 95 % interval."""
+    if math.isnan(interval.half_width):
+        return f"{interval.estimate:.{places}f}"
+    half = f"{interval.half_width:.{places}f}"
+    return f"{interval.estimate:.{places}f} ±{half.removeprefix('0')}"
+
+
+def signed(interval: Interval, places: int = 4) -> str:
+    """ "−0.0021 (−.0034 … −.0008)": a difference with its 95 % interval."""
+    if math.isnan(interval.half_width):
+        return _sign(interval.estimate, places)
+    low, high = (
+        _sign(value, places).replace("0.", ".", 1) for value in (interval.low, interval.high)
+    )
+    return f"{_sign(interval.estimate, places)} ({low} … {high})"
+
+
+def _sign(value: float, places: int) -> str:
+    text = f"{abs(value):.{places}f}"
+    if float(text) == 0:
+        return text
+    return ("−" if value < 0 else "+") + text
+
+
+def against_average(row: Ranked) -> str:
+    """ "▼ 13.6 %": how far below (better) or above the average's log loss."""
+    if row.place is None:
+        return "the floor"
+    if row.against_average is None:
+        return "–"
+    share = 100 * row.against_average
+    arrow = "▼" if share < 0 else "▲"
+    if round(abs(share), 1) == 0:
+        arrow = "="
+    text = f"{abs(share):.1f}" if abs(share) < 99.95 else f"{abs(share):.0f}"
+    return f"{arrow}{text:>5} %"
+
+
+def percent(share: float, places: int = 1) -> str:
+    return f"{100 * share:.{places}f} %"
+
+
+def bar(fraction: float, width: int) -> str:
+    """A progress bar of `width` characters."""
+    full = round(max(0.0, min(1.0, fraction)) * width)
+    return "▓" * full + "░" * (width - full)
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def protocol(chosen: Protocol) -> str:
+    """The rule of rows and every flag that differs from the usual."""
+    usual = Protocol()
+    words: list[str] = [chosen.rows]
+    for field in fields(Protocol):
+        value = getattr(chosen, field.name)
+        if field.name == "rows" or value == getattr(usual, field.name):
+            continue
+        name = field.name.replace("_", " ")
+        words.append(name if value is True else f"{name} {value}")
+    return ", ".join(words)
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut in the middle, so that the end of a file name stays."""
+    if len(text) <= width:
+        return text
+    if width < 3:
+        return text[:width]
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+METRICS: Sequence[tuple[str, str, str, str]] = (
+    # field of Metrics, name, how it is shown, what it says
+    ("log_loss", "log loss", "3", "surprise per review; lower is better"),
+    ("rmse_bins", "RMSE(bins)", "%", "error of average recall in groups of alike reviews; "
+     "lower is better, but it can be gamed"),
+    ("auc", "AUC", "3", "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
+    ("ici", "ICI", "%", "mean distance of its calibration curve from the truth"),
+    ("smece", "smECE", "%", "calibration error without bins"),
+    ("mbe", "bias", "+%", "above zero: it expects more recall than there was"),
+    ("rmse", "RMSE", "3", "error of single predictions; the root of the Brier score"),
+    ("mae", "MAE", "3", "mean absolute error; rewards overconfidence"),
+    ("accuracy", "accuracy", "%", "right more often than not, at a threshold of 50 %"),
+    ("precision_90", "precision@90", "%", "recalled, of the reviews it gave 90 % or more"),
+    ("recall_90", "recall@90", "%", "given 90 % or more, of the reviews recalled"),
+)  # fmt: skip
+LOWER_IS_BETTER = {"log_loss", "rmse_bins", "ici", "smece", "rmse", "mae"}
+HIGHER_IS_BETTER = {"auc", "accuracy"}
+
+
+def metric(metrics: Metrics, field: str, style: str) -> str:
+    value = getattr(metrics, field)
+    if value is None:
+        return "–"
+    if style == "%":
+        return f"{100 * value:.2f} %"
+    if style == "+%":
+        return f"{_sign(100 * value, 2)} %"
+    return f"{value:.{max(int(style), 3)}f}"
