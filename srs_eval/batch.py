@@ -7,15 +7,17 @@ prepared trials. Workers compute; this process alone writes, one unit at a time
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
@@ -80,7 +82,7 @@ def run_batch(
     merge: Sequence[Path] = (),
     context: Context | None = None,
     publish_seconds: float = PUBLISH_SECONDS,
-) -> Iterator[BatchEvent]:
+) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
     Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend
@@ -187,6 +189,33 @@ def select_users(
             f"ids {min(available)} to {max(available)}."
         )
     return sorted(chosen)
+
+
+def summaries(out: Path, configurations: Sequence[str]) -> list[dict[str, Any]]:
+    """Means over users (and of log loss over reviews) of result files, best log loss first."""
+    lines = []
+    for name in configurations:
+        try:
+            with open(out / "result" / f"{name}.jsonl") as file:
+                results = [json.loads(line) for line in file]
+        except FileNotFoundError:
+            continue
+        sizes = [result["size"] for result in results]
+        metrics = [result["metrics"] for result in results]
+        known_auc = [each["AUC"] for each in metrics if each["AUC"] is not None]
+        by_reviews = (size * each["LogLoss"] for size, each in zip(sizes, metrics, strict=True))
+        lines.append(
+            {
+                "configuration": name,
+                "users": len(results),
+                "reviews": sum(sizes),
+                "LogLoss": fmean(each["LogLoss"] for each in metrics),
+                "RMSE(bins)": fmean(each["RMSE(bins)"] for each in metrics),
+                "AUC": fmean(known_auc) if known_auc else None,
+                "LogLoss by reviews": sum(by_reviews) / sum(sizes),
+            }
+        )
+    return sorted(lines, key=lambda line: (line["LogLoss"], line["configuration"]))
 
 
 def make_setup(

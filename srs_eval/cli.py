@@ -1,0 +1,486 @@
+"""The command line. stdout carries data only; progress and words go to stderr.
+
+Exit codes: 0 fine, 1 some model or user failed (the rest is there), 2 bad input or usage,
+130 interrupted. Everything heavy is imported when a command needs it, so that `--help`
+and `--version` answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from srs_eval import __version__
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.options import (
+    OUTPUT_PANEL,
+    ROWS_PANEL,
+    RUN_PANEL,
+    CsvOption,
+    Flags,
+    JobsOption,
+    JsonOption,
+    ModelsOption,
+    NoCacheOption,
+    Source,
+    context_options,
+    normalised,
+    protocol_options,
+    source_options,
+    takes,
+)
+
+if TYPE_CHECKING:
+    from srs_eval.configurations import Configuration
+    from srs_eval.engine import Event
+    from srs_eval.models import Context
+
+FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
+
+app = typer.Typer(
+    name="srs-eval",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="How well do memory models predict your own forgetting?\n\n"
+    "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
+    "`srs-eval run`, whose options it takes.",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code. Never a traceback for what a person did."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show
+    try:
+        command = _with_command(given)
+        code = app(args=command, prog_name="srs-eval", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else FINE
+    except InputError as error:
+        return _refuse(str(error))
+    except NotEnoughData as error:
+        return _refuse(f"Too little data: {error}.")
+    except _Terminated:
+        return TERMINATED
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except OSError as error:
+        where = f' ("{error.filename}")' if error.filename else ""
+        return _refuse(f"{error.strerror or error}{where}.")
+    except Exception as error:
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        return _refuse(f"{message()} See `srs-eval --help`.")
+
+
+def _with_command(given: list[str]) -> list[str]:
+    """The arguments with a command in front: `open` where none is named."""
+    group = typer.main.get_group(app)
+    names = {name for command in group.commands.values() for p in command.params for name in p.opts}
+    arguments = normalised(given, sorted(name for name in names if name.startswith("--")))
+    first = arguments[0] if arguments else ""
+    if first in group.commands or first in ("--help", "-h", "--version"):
+        return arguments
+    return ["open", *arguments]
+
+
+def _refuse(sentence: str) -> int:
+    from srs_eval.console import say
+
+    say(f"srs-eval: {sentence}")
+    return BAD_INPUT
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"srs-eval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
+@app.command(hidden=True, name="open")
+@takes(source=source_options, flags=protocol_options, context=context_options)
+def open_command(
+    source: Source,
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "all",
+    jobs: JobsOption = None,
+    json: JsonOption = None,
+    csv: CsvOption = None,
+    no_cache: NoCacheOption = False,
+) -> int:
+    """The terminal app, or `run` where stdout is no terminal or a file is asked for."""
+    if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
+        return _open_app(source, flags, context, models, jobs, not no_cache)
+    return _run(source, flags, context, models, jobs, json, csv, not no_cache)
+
+
+@app.command()
+@takes(source=source_options, flags=protocol_options, context=context_options)
+def run(
+    source: Source,
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "all",
+    jobs: JobsOption = None,
+    json: JsonOption = None,
+    csv: CsvOption = None,
+    no_cache: NoCacheOption = False,
+) -> int:
+    """Evaluate models on one collection and print their ranking."""
+    return _run(source, flags, context, models, jobs, json, csv, not no_cache)
+
+
+@app.command()
+@takes(flags=protocol_options, context=context_options)
+def batch(
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ],
+    flags: Flags,
+    context: Context,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids and ranges, all if left out.", metavar="1-1000,1005", rich_help_panel=ROWS_PANEL
+        ),
+    ] = None,
+    max_user_id: Annotated[
+        int | None,
+        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    models: ModelsOption = "all",
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
+    ] = Path("results"),
+    jobs: JobsOption = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
+    ] = False,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Take over the results of another batch folder first; may be repeated.",
+            metavar="DIR",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+) -> int:
+    """Evaluate users x configurations of a data set; a re-run does what is missing."""
+    from srs_eval.batch import Ended, Planned, UnitDone, run_batch, select_users, summaries
+    from srs_eval.console import BatchProgress, batch_table, console_for, say
+    from srs_eval.dataset import open_dataset
+
+    opened = open_dataset(dataset)
+    chosen = select_users(opened.users, users, max_user_id)
+    configurations = flags.resolve(models)
+    plan: Planned | None = None
+    finished = failed = 0
+    try:
+        with (
+            _termination_interrupts(),
+            BatchProgress() as progress,
+            closing(
+                run_batch(
+                    opened,
+                    configurations,
+                    out,
+                    users=chosen,
+                    jobs=jobs,
+                    fresh=fresh,
+                    merge=merge or (),
+                    context=context,
+                )
+            ) as events,
+        ):
+            for event in events:
+                progress.show(event)
+                match event:
+                    case Planned():
+                        plan = event
+                    case UnitDone():
+                        finished = event.finished
+                    case Ended():
+                        failed = event.failed
+                        say(
+                            f"{event.done:,} done, {event.skipped:,} skipped, "
+                            f"{event.failed:,} failed; results are in {out / 'result'}"
+                        )
+    except KeyboardInterrupt:
+        if plan is not None:
+            say(
+                f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
+                "the same command goes on from there."
+            )
+        raise
+    if failed:
+        say(f"Reasons are in {out / 'failed'}; the same command tries them again.")
+    console = console_for(sys.stdout)
+    console.print(batch_table(summaries(out, [each.name for each in configurations])))
+    return SOME_FAILED if failed else FINE
+
+
+@app.command()
+@takes(source=source_options)
+def inspect(source: Source, json: JsonOption = None) -> int:
+    """Tell what a file holds and which of its entries count, and change nothing."""
+    from srs_eval.console import console_for
+    from srs_eval.inspection import inspect_log, render_inspection
+
+    inspection = inspect_log(source.load())
+    if json is not None:
+        _write(json, inspection.to_json() + "\n")
+    if json != "-":
+        console_for(sys.stdout).print(render_inspection(inspection))
+    return FINE
+
+
+@app.command()
+def models(json: JsonOption = None) -> int:
+    """List every configuration: inputs, parameters, source, expected time."""
+    from srs_eval.console import console_for, models_table
+    from srs_eval.export import models_document, to_json
+
+    document = models_document()
+    if json is not None:
+        _write(json, to_json(document))
+    if json != "-":
+        console = console_for(sys.stdout)
+        console.print(models_table(document["models"], console.width))
+    return FINE
+
+
+@app.command()
+@takes(flags=protocol_options, context=context_options)
+def demo(
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "fast",
+    jobs: JobsOption = None,
+    json: JsonOption = None,
+    csv: CsvOption = None,
+) -> int:
+    """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
+    import tempfile
+
+    from srs_eval.console import say
+    from srs_eval.demo import make_demo_collection
+
+    with tempfile.TemporaryDirectory(prefix="srs-eval-demo-") as folder:
+        say("Simulating a learner ...")
+        path = make_demo_collection(Path(folder))
+        source = Source(path, None, None, None, None, None)
+        if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
+            return _open_app(source, flags, context, models, jobs, use_cache=True)
+        return _run(source, flags, context, models, jobs, json, csv, use_cache=True)
+
+
+# --- what commands do ----------------------------------------------------------
+
+
+def _run(
+    source: Source,
+    flags: Flags,
+    context: Context,
+    models: str,
+    jobs: int | None,
+    json: str | None,
+    csv: str | None,
+    use_cache: bool,
+) -> int:
+    if json == "-" and csv == "-":
+        raise InputError("stdout can carry --json or --csv, not both: give one a file.")
+    from srs_eval import engine
+    from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
+    from srs_eval.export import Outcome, run_csv, run_document, to_json
+
+    configurations = flags.resolve(models)
+    log = source.load()
+    asked = {each.name for each in configurations}
+    evaluated = _with_averages(configurations)
+    outcome = Outcome(evaluated)
+    if jobs is None:
+        jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
+    interrupted = None
+    try:
+        with (
+            _termination_interrupts(),
+            RunProgress() as progress,
+            _closed_at_end(
+                engine.evaluate(
+                    log, evaluated, flags.protocol, jobs=jobs, context=context, use_cache=use_cache
+                )
+            ) as events,
+        ):
+            for event in events:
+                outcome.add(event)
+                progress.show(event)
+    except KeyboardInterrupt as interruption:
+        interrupted = interruption
+        missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
+        say(f"Interrupted: {missing} configurations are not finished.")
+    document = run_document(
+        log,
+        outcome,
+        flags.protocol,
+        hidden={each.name for each in evaluated} - asked,
+        deck=source.deck,
+        preset=source.preset,
+    )
+    if json is not None:
+        _write(json, to_json(document))
+    if csv is not None:
+        _write(csv, run_csv(document, configurations))
+    if "-" in (json, csv):
+        show_missing(outcome)
+    else:
+        show_run(outcome, console_for(sys.stdout))
+    if interrupted is not None:
+        raise interrupted
+    return SOME_FAILED if outcome.failed else FINE
+
+
+def _with_averages(configurations: list[Configuration]) -> list[Configuration]:
+    """The configurations, and AVG on the same rows wherever it is missing."""
+    from srs_eval.configurations import resolve
+
+    wanted = {each.table: each.protocol for each in configurations}
+    for each in configurations:
+        if each.model.name == "AVG":
+            wanted.pop(each.table, None)
+    averages: list[Configuration] = []
+    for table, protocol in wanted.items():
+        try:
+            found = resolve("AVG", _rows_only(protocol))
+        except InputError:
+            continue
+        averages += [each for each in found if each.table == table]
+    return [*averages, *configurations]
+
+
+def _rows_only(protocol: Any) -> Any:
+    """The flags that decide which rows are judged."""
+    from srs_eval.protocol import Protocol
+
+    return Protocol(
+        rows=protocol.rows,
+        secs=protocol.secs and not protocol.equalize_test_with_non_secs,
+        no_test_same_day=protocol.no_test_same_day,
+        n_splits=protocol.n_splits,
+        max_seq_len=protocol.max_seq_len,
+    )
+
+
+def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
+    from srs_eval.processes import cores
+
+    seconds = sum(each.expected_seconds_per_10k for each in configurations) * entries / 10_000
+    return 0 if seconds < QUICK_SECONDS else cores()
+
+
+def _open_app(
+    source: Source,
+    flags: Flags,
+    context: Context,
+    models: str,
+    jobs: int | None,
+    use_cache: bool,
+) -> int:
+    from srs_eval.app import run_app
+    from srs_eval.console import say
+
+    # A wrong name is told before the screen is taken.
+    names = ",".join(each.name for each in flags.resolve(models))
+    if source.user is not None or source.deck is not None or source.preset is not None:
+        say("The app opens whole collections: evaluating here (the same as `srs-eval run`).")
+        return _run(source, flags, context, models, jobs, None, None, use_cache)
+    return run_app(
+        source.path,
+        models=models if flags.fit == "trained" else names,
+        jobs=jobs,
+        protocol=flags.protocol,
+        timezone=source.timezone,
+        rollover=source.rollover,
+        context=context,
+    )
+
+
+@contextmanager
+def _closed_at_end(events: Iterator[Event]) -> Iterator[Iterator[Event]]:
+    """Close a generator, and with it the workers behind it, however the block ends."""
+    try:
+        yield events
+    finally:
+        close = getattr(events, "close", None)
+        if close is not None:
+            close()
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: ends as an interruption does, with its own exit code."""
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    def interrupt(*_: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _write(target: str, text: str) -> None:
+    """To a file, in one step, or to stdout for `-`."""
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    from srs_eval.store import write_atomically
+
+    path = Path(target).expanduser()
+    if path.is_dir():
+        raise InputError(f'"{path}" is a folder: name a file in it.')
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text)  # a pipe or a device
+        else:
+            write_atomically(path, text.encode())
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None

@@ -1,0 +1,363 @@
+"""What the command line shows: rich tables on stdout, live progress on stderr.
+
+Without a terminal there are no control codes and no progress, and widths are fixed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress, TaskID
+
+    from srs_eval.batch import BatchEvent, Planned
+    from srs_eval.engine import Event
+    from srs_eval.export import Outcome, Ranked
+
+PLAIN_WIDTH = 120
+PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
+
+
+def console_for(stream: IO[str]) -> Console:
+    """A console for stdout or stderr; plain text of fixed width where it is no terminal."""
+    from rich.console import Console
+
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    return Console(
+        file=stream,
+        highlight=False,
+        width=PLAIN_WIDTH,
+        force_terminal=False,
+        color_system=None,
+        legacy_windows=False,
+    )
+
+
+def say(text: str) -> None:
+    """A line for the person, on stderr; control characters of file names are made harmless."""
+    print(harmless(text), file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def clock(seconds: float) -> str:
+    """0:41, 12:05 or 3:04:05."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# --- run -----------------------------------------------------------------------
+
+
+class RunProgress:
+    """Follows the engine's events on stderr: one bar for all, one for each model at work."""
+
+    def __init__(self) -> None:
+        self.console = console_for(sys.stderr)
+        self.live = self.console.is_terminal
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._all: TaskID | None = None
+
+    def __enter__(self) -> RunProgress:
+        if self.live:
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeElapsedColumn,
+            )
+
+            self._progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=None),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                console=self.console,
+                transient=True,
+                expand=True,
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, event: Event) -> None:
+        from srs_eval.engine import Failed, Finished, Prepared, Progress, Skipped, Started
+
+        if isinstance(event, Prepared) and not self.live:
+            words = f"{event.reviews:,} reviews, {event.judged:,} judged; "
+            say(f"{words}{len(event.configurations)} configurations")
+        if self._progress is None:
+            return
+        match event:
+            case Prepared():
+                self._all = self._progress.add_task(
+                    f"{event.judged:,} reviews judged", total=len(event.configurations)
+                )
+            case Started():
+                self._tasks[event.configuration] = self._progress.add_task(
+                    event.configuration, total=1.0
+                )
+            case Progress():
+                self._progress.update(self._tasks[event.configuration], completed=event.fraction)
+            case Finished() | Failed() | Skipped():
+                if event.configuration in self._tasks:
+                    self._progress.remove_task(self._tasks.pop(event.configuration))
+                if self._all is not None:
+                    self._progress.advance(self._all)
+
+
+TABLE_TITLES = {
+    "days": "Judged on reviews of later days",
+    "secs": "Judged on all reviews, same-day ones too (--secs)",
+    "secs, later days": "Judged on reviews of later days, fractional intervals (--secs)",
+}
+
+
+def ranking_tables(tables: Mapping[str, Sequence[Ranked]], width: int) -> list[RenderableType]:
+    """One table for each set of judged rows, best log loss first."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made: list[RenderableType] = []
+    for name, lines in tables.items():
+        reviews = max(line.result.size for line in lines)
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            title=f"{TABLE_TITLES.get(name, name)}: {reviews:,} reviews",
+            title_justify="left",
+            title_style="bold",
+            pad_edge=False,
+        )
+        table.add_column("", justify="right", no_wrap=True)
+        table.add_column("model", overflow="fold", min_width=12)
+        if width >= 64:
+            table.add_column("parameters", justify="right", no_wrap=True)
+        table.add_column("log loss", justify="right", no_wrap=True)
+        table.add_column("RMSE(bins)", justify="right", no_wrap=True)
+        if width >= 56:
+            table.add_column("AUC", justify="right", no_wrap=True)
+        table.add_column("vs AVG", justify="right", no_wrap=True)
+        for line in lines:
+            metrics = line.result.metrics
+            floor = line.configuration.model.family == "floor"
+            mark = "*" if line.result.size != reviews or line.result.notes else ""
+            cells: list[str | Text] = [
+                str(line.rank),
+                Text(line.configuration.name + mark),
+                *([f"{line.configuration.parameters:,}"] if width >= 64 else []),
+                f"{metrics.log_loss:.4f}",
+                f"{metrics.rmse_bins:.4f}",
+                *(["-" if metrics.auc is None else f"{metrics.auc:.4f}"] if width >= 56 else []),
+                "-" if line.against_average is None else f"{line.against_average:+.1f} %",
+            ]
+            table.add_row(*cells, style="dim" if floor else None)
+        made.append(table)
+    return made
+
+
+def ranking_notes(tables: Mapping[str, Sequence[Ranked]]) -> list[str]:
+    """What must stand beside the figures, one sentence each."""
+    notes: list[str] = []
+    for lines in tables.values():
+        reviews = max(line.result.size for line in lines)
+        for line in lines:
+            name = line.configuration.name
+            if line.result.size != reviews:
+                notes.append(f"{name}: judged on {line.result.size:,} reviews only.")
+            notes += [f"{name}: {note}." for note in line.result.notes]
+            if line.configuration.model.note:
+                notes.append(f"{name}: {line.configuration.model.note}")
+    return notes
+
+
+def show_run(outcome: Outcome, console: Console) -> None:
+    """The ranking, with notes, failures and skips on stderr."""
+    from srs_eval.export import ranking
+
+    tables = ranking(outcome)
+    for table in ranking_tables(tables, console.width):
+        console.print(table)
+    for note in ranking_notes(tables):
+        say(f"* {note}")
+    show_missing(outcome)
+
+
+def show_missing(outcome: Outcome) -> None:
+    """Failed and skipped configurations, on stderr; equal reasons are told once."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, failed in outcome.failed.items():
+        groups.setdefault(("failed", failed.reason), []).append(name)
+    for name, skipped in outcome.skipped.items():
+        groups.setdefault(("skipped", skipped.reason), []).append(name)
+    for (what, reason), names in groups.items():
+        listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        say(f"{what}: {listed}: {reason}")
+
+
+# --- batch ---------------------------------------------------------------------
+
+
+class BatchProgress:
+    """Follows a batch on stderr: rate and time left; a line a minute without a terminal."""
+
+    def __init__(self) -> None:
+        self.console = console_for(sys.stderr)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._plan: Planned | None = None
+        self._start = self._told = time.monotonic()
+        self._failed = self._skipped = 0
+
+    def __enter__(self) -> BatchProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, event: BatchEvent) -> None:
+        from srs_eval.batch import Ended, Planned, UnitDone
+
+        match event:
+            case Planned():
+                self._begin(event)
+            case UnitDone():
+                self._failed += event.unit.status == "failed"
+                self._skipped += event.unit.status == "skipped"
+                self._advance(event.finished, event.share)
+            case Ended():
+                if self._progress is not None:
+                    self._progress.stop()
+
+    def _begin(self, plan: Planned) -> None:
+        self._plan = plan
+        self._start = self._told = time.monotonic()
+        before = plan.present + plan.skipped_before
+        words = (
+            f"{plan.users:,} users, {len(plan.configurations)} configurations: "
+            f"{plan.units:,} units to evaluate"
+        )
+        if before or plan.retried:
+            words += f" ({before:,} are there, {plan.retried:,} failed before and are tried again)"
+        if plan.units:
+            words += f", about {clock(plan.expected_seconds)} with {plan.jobs} jobs"
+        say(words)
+        if plan.damaged:
+            say(f"{plan.damaged} damaged lines of the journal are ignored and evaluated again")
+        if not (self.console.is_terminal and plan.units):
+            return
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.fields[words]}", markup=False),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            expand=True,
+            speed_estimate_period=300,
+        )
+        self._task = self._progress.add_task("", total=1.0, words="starting")
+        self._progress.start()
+
+    def _advance(self, finished: int, share: float) -> None:
+        assert self._plan is not None
+        now = time.monotonic()
+        gone = max(now - self._start, 1e-9)
+        words = f"{finished:,}/{self._plan.units:,} units  {finished / gone:,.1f}/s"
+        if self._failed:
+            words += f"  {self._failed:,} failed"
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=share, words=words)
+        elif now - self._told >= PLAIN_SECONDS:
+            self._told = now
+            say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
+
+
+def batch_table(summaries: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Means over users and over reviews, one line a configuration."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("configuration", overflow="fold")
+    for column in ("users", "reviews", "log loss", "RMSE(bins)", "AUC", "log loss, by reviews"):
+        table.add_column(column, justify="right")
+    for line in summaries:
+        table.add_row(
+            Text(line["configuration"]),
+            f"{line['users']:,}",
+            f"{line['reviews']:,}",
+            f"{line['LogLoss']:.4f}",
+            f"{line['RMSE(bins)']:.4f}",
+            "-" if line["AUC"] is None else f"{line['AUC']:.4f}",
+            f"{line['LogLoss by reviews']:.4f}",
+        )
+    return table
+
+
+# --- models --------------------------------------------------------------------
+
+
+def models_table(lines: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
+    """Every configuration of the group `all`."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("configuration", overflow="fold", min_width=12)
+    table.add_column("family", no_wrap=True)
+    table.add_column("inputs", min_width=6)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("trained", no_wrap=True)
+    table.add_column("s per 10k", justify="right", no_wrap=True)
+    if width >= 100:
+        table.add_column("source", overflow="fold", ratio=1)
+    for line in lines:
+        cells = [
+            Text(line["configuration"]),
+            line["family"],
+            line["inputs"],
+            f"{line['parameters']:,}",
+            "yes" if line["trained"] else "no",
+            f"{line['seconds_per_10k']:g}",
+        ]
+        table.add_row(*cells, *([Text(line["source"])] if width >= 100 else []))
+    return table

@@ -1,0 +1,340 @@
+"""Options that several commands share, in groups.
+
+A group is a function: its parameters are the options, its value is what they mean.
+`takes` puts a group in the place of one parameter of a command.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from srs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from srs_eval.configurations import Configuration, Fit
+    from srs_eval.models import Context
+    from srs_eval.protocol import Protocol
+    from srs_eval.reviews import ReviewLog
+
+PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
+ROWS_PANEL = "Which reviews count"
+RUN_PANEL = "How it runs"
+OUTPUT_PANEL = "Output"
+
+# Spellings that are accepted besides the declared ones; dashes may stand for underscores.
+ALIASES = {
+    "--binary": "--two_buttons",
+    "--dry": "--default",
+    "--dry_run": "--default",
+    "--pretrain": "--S0",
+    "--s0": "--S0",
+}
+
+
+def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Replace each named parameter of a command by the options of a group."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        parameters: list[inspect.Parameter] = []
+        owners: dict[str, str] = {}
+        for name, parameter in inspect.signature(command).parameters.items():
+            if name not in groups:
+                parameters.append(_evaluated(parameter, command))
+                continue
+            for option in inspect.signature(groups[name]).parameters.values():
+                owners[option.name] = name
+                parameters.append(_evaluated(option, groups[name]))
+
+        @functools.wraps(command)
+        def with_groups(**values: Any) -> Any:
+            given: dict[str, dict[str, Any]] = {name: {} for name in groups}
+            for option, group in owners.items():
+                given[group][option] = values.pop(option)
+            made = {name: groups[name](**options) for name, options in given.items()}
+            return command(**values, **made)
+
+        ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        with_groups.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
+        return with_groups
+
+    return decorate
+
+
+def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
+    # Options only: the types of groups and results are heavy imports.
+    annotation = eval(parameter.annotation, of.__globals__)
+    return parameter.replace(annotation=annotation)
+
+
+def _flag(name: str, meaning: str) -> Any:
+    return typer.Option(name, help=meaning, rich_help_panel=PROTOCOL_PANEL)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Protocol and fit of the command line, and the models that they go with."""
+
+    protocol: Protocol
+    fit: Fit
+
+    def resolve(self, names: str) -> list[Configuration]:
+        from srs_eval.configurations import resolve
+
+        return resolve(names, self.protocol, self.fit)
+
+
+def protocol_options(
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="benchmark: as for the published figures. anki: as Anki's own optimizer.",
+            metavar="benchmark|anki",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = "benchmark",
+    secs: Annotated[bool, _flag("--secs", "Intervals in fractions of a day.")] = False,
+    short: Annotated[bool, _flag("--short", "Histories hold same-day reviews.")] = False,
+    recency: Annotated[bool, _flag("--recency", "Newer reviews weigh more in training.")] = False,
+    two_buttons: Annotated[
+        bool, _flag("--two_buttons", "Hard and Easy count as Good. Also --binary.")
+    ] = False,
+    default: Annotated[
+        bool, _flag("--default", "Default parameters, nothing is trained. Also --dry.")
+    ] = False,
+    s0: Annotated[
+        bool, _flag("--S0", "Only initial stabilities are fitted. Also --pretrain.")
+    ] = False,
+    partitions: Annotated[
+        str,
+        typer.Option(
+            help="Fit parameters for each of these.",
+            metavar="none|deck|preset",
+            rich_help_panel=PROTOCOL_PANEL,
+        ),
+    ] = "none",
+    train_equals_test: Annotated[
+        bool, _flag("--train_equals_test", "Train on the reviews that are judged.")
+    ] = False,
+    no_test_same_day: Annotated[
+        bool, _flag("--no_test_same_day", "With --secs: same-day reviews are not judged.")
+    ] = False,
+    no_train_same_day: Annotated[
+        bool, _flag("--no_train_same_day", "With --secs: not trained on same-day reviews.")
+    ] = False,
+    equalize_test_with_non_secs: Annotated[
+        bool,
+        _flag("--equalize_test_with_non_secs", "With --secs: judge the reviews judged without."),
+    ] = False,
+    disable_short_term: Annotated[
+        bool, _flag("--disable_short_term", "FSRS-5 without its same-day formulas.")
+    ] = False,
+    duration: Annotated[bool, _flag("--duration", "Answer times are an input.")] = False,
+    n_splits: Annotated[int, _flag("--n_splits", "Number of test folds.")] = 5,
+    batch_size: Annotated[int, _flag("--batch_size", "Reviews in a training batch.")] = 512,
+    max_seq_len: Annotated[
+        int,
+        _flag("--max_seq_len", "Longest history trained on; a card keeps twice as many reviews."),
+    ] = 64,
+    gamma: Annotated[
+        float, _flag("--gamma", "Strength of the pull towards the start (FSRS-5, FSRS-6).")
+    ] = 1.0,
+) -> Flags:
+    """Which reviews are judged, and how models are trained."""
+    from srs_eval.protocol import Protocol
+
+    if default and s0:
+        raise InputError("--default and --S0 exclude each other: leave one out.")
+    protocol = Protocol(
+        rows=one_of("--rows", rows, ("benchmark", "anki")),  # type: ignore[arg-type]
+        short=short,
+        secs=secs,
+        two_buttons=two_buttons,
+        recency=recency,
+        partitions=one_of("--partitions", partitions, ("none", "deck", "preset")),  # type: ignore[arg-type]
+        train_equals_test=train_equals_test,
+        no_test_same_day=no_test_same_day,
+        no_train_same_day=no_train_same_day,
+        equalize_test_with_non_secs=equalize_test_with_non_secs,
+        disable_short_term=disable_short_term,
+        duration=duration,
+        n_splits=n_splits,
+        batch_size=batch_size,
+        max_seq_len=max_seq_len,
+        gamma=gamma,
+    )
+    return Flags(protocol, "default" if default else "S0" if s0 else "trained")
+
+
+def context_options(
+    sm2_target: Annotated[
+        float,
+        typer.Option(
+            "--sm2-target",
+            help="Retention that SM-2's intervals are taken to aim at.",
+            rich_help_panel=PROTOCOL_PANEL,
+        ),
+    ] = 0.9,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of pretrained network weights.", metavar="DIR", rich_help_panel=RUN_PANEL
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where networks run: cpu, cuda, mps.", rich_help_panel=RUN_PANEL)
+    ] = "cpu",
+) -> Context:
+    """Settings of single models."""
+    from srs_eval.models import Context
+
+    if not 0 < sm2_target < 1:
+        raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
+    if weights is not None and not weights.is_dir():
+        raise InputError(f'--weights: there is no folder "{weights}".')
+    return Context(sm2_target=sm2_target, weights=weights, device=device)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A learner's file and how to read it."""
+
+    path: Path | None
+    user: int | None
+    timezone: str | None
+    rollover: int | None
+    deck: str | None
+    preset: str | None
+
+    def load(self) -> ReviewLog:
+        from srs_eval.anki_import import find_profiles, load_log
+        from srs_eval.selection import only_deck, only_preset
+
+        if self.path is None:
+            found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
+            hint = f" Found on this machine: {found}." if found else ""
+            raise InputError(f"Which file? Give the path of a collection or export.{hint}")
+        log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
+        if self.deck is not None:
+            log = only_deck(log, self.deck)
+        return log if self.preset is None else only_preset(log, self.preset)
+
+
+def source_options(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Collection, package, research export, CSV, or a data-set folder (with --user).",
+            show_default=False,
+        ),
+    ] = None,
+    user: Annotated[
+        int | None,
+        typer.Option(help="Which user of a data-set folder.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    deck: Annotated[
+        str | None,
+        typer.Option(help="Only this deck and those below it.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Only decks with this preset.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    rollover: Annotated[
+        int | None,
+        typer.Option(help="Hour at which days begin, 0-23.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+) -> Source:
+    """The learner's file."""
+    return Source(path, user, timezone, rollover, deck, preset)
+
+
+ModelsOption = Annotated[
+    str,
+    typer.Option(
+        "--models",
+        help="Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
+        metavar="A,B|fast|all",
+        rich_help_panel=RUN_PANEL,
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", min=0, help="Worker processes, one a core if left out.", rich_help_panel=RUN_PANEL
+    ),
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        help="Write JSON to a file, or to stdout with -.",
+        metavar="FILE|-",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+CsvOption = Annotated[
+    str | None,
+    typer.Option(
+        "--csv",
+        help="Write CSV to a file, or to stdout with -.",
+        metavar="FILE|-",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+NoCacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Neither use nor keep earlier results.", rich_help_panel=RUN_PANEL
+    ),
+]
+
+
+def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
+    """The value, if it is allowed; raises InputError with the nearest that is."""
+    if value in allowed:
+        return value
+    nearest = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    raise InputError(f'{option} takes {", ".join(allowed)}, not "{value}".{hint}')
+
+
+def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Arguments with every option in its declared spelling.
+
+    Dashes and underscores are the same, aliases become their option, and a `--json` or
+    `--csv` that nothing follows means stdout.
+    """
+    declared = {option.replace("_", "-"): option for option in known}
+    made: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return [*made, argument, *rest]
+        if not argument.startswith("--"):
+            made.append(argument)
+            continue
+        name, equals, value = argument.partition("=")
+        name = ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
+        name = declared.get(f"--{name[2:].replace('_', '-')}", name)
+        made.append(name + equals + value)
+        bare = not equals and (not rest or rest[0].startswith("--"))
+        if name in ("--json", "--csv") and bare:
+            made.append("-")
+    return made

@@ -1,0 +1,76 @@
+"""Narrow a review log to one deck or one preset."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import fields, replace
+from typing import TypeVar
+
+import numpy as np
+
+from srs_eval.errors import InputError
+from srs_eval.reviews import Cards, Entries, ReviewLog, Rows
+
+Columns = TypeVar("Columns", Entries, Rows, Cards)
+
+
+def only_deck(log: ReviewLog, name: str) -> ReviewLog:
+    """The reviews of existing cards whose home deck is `name` or below it.
+
+    Case does not matter; a deck's id does where the source has no names. Raises InputError
+    with the nearest names for an unknown deck, and for one without reviews.
+    """
+    wanted = name.casefold()
+    decks = {
+        deck.id
+        for deck in log.decks.values()
+        if deck.name.casefold() == wanted
+        or deck.name.casefold().startswith(f"{wanted}::")
+        or str(deck.id) == name
+    }
+    if not decks:
+        raise InputError(_unknown("deck", name, ((d.name, d.id) for d in log.decks.values())))
+    return _only(log, decks, f'The deck "{name}"')
+
+
+def only_preset(log: ReviewLog, name: str) -> ReviewLog:
+    """The reviews of existing cards in decks with the preset `name` (or with this id).
+
+    Raises InputError as `only_deck` does.
+    """
+    presets = {
+        preset.id
+        for preset in log.presets.values()
+        if preset.name.casefold() == name.casefold() or str(preset.id) == name
+    }
+    if not presets:
+        raise InputError(_unknown("preset", name, ((p.name, p.id) for p in log.presets.values())))
+    decks = {deck.id for deck in log.decks.values() if deck.preset_id in presets}
+    return _only(log, decks, f'The preset "{name}"')
+
+
+def _only(log: ReviewLog, decks: Collection[int], what: str) -> ReviewLog:
+    in_decks = np.isin(log.cards.deck_id, sorted(decks))
+    cards = _where(log.cards, in_decks)
+
+    def of_cards(part: Columns | None) -> Columns | None:
+        return None if part is None else _where(part, np.isin(part.card_id, cards.card_id))
+
+    entries, rows = of_cards(log.entries), of_cards(log.rows)
+    if not (entries or rows):
+        raise InputError(f"{what} has no reviews.")
+    return replace(log, entries=entries, rows=rows, cards=cards)
+
+
+def _where(part: Columns, keep: np.ndarray) -> Columns:
+    return replace(part, **{each.name: getattr(part, each.name)[keep] for each in fields(part)})
+
+
+def _unknown(what: str, name: str, known: Iterable[tuple[str, int]]) -> str:
+    names = {(label or str(key)).casefold(): label or str(key) for label, key in known}
+    if not names:
+        return f"This file says nothing of {what}s, so --{what} cannot be used with it."
+    nearest = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.3) or sorted(names)
+    shown = ", ".join(f'"{names[each]}"' for each in nearest[:3])
+    return f'There is no {what} "{name}". Did you mean {shown}?'
