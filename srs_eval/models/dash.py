@@ -22,22 +22,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context, Model
 from srs_eval.models import _history_linear as linear
+from srs_eval.models._batches import adam, quicksort_order
 from srs_eval.models._compile import compiled
+from srs_eval.models._history_loss import loss_of, single, slope_of
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
 START_MCM = (0.2783, 0.8131, 0.4252, 1.0056, -0.1527, 0.6455, 0.1409, 0.669, 0.843)
+START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
 
 WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
+LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
 
 def recall_and_slope(z: float, t: float) -> tuple[float, float]:
@@ -115,6 +122,162 @@ def predict_mcm(trials: Trials, parameters: Any, index: IntArray, context: Conte
     return linear.predict("DASH", recall_and_slope, features_mcm(trials), w, trials, index)
 
 
+# DASH[ACT-R]
+
+
+@dataclass(frozen=True, eq=False)
+class Ages:
+    """How long before each trial the reviews of its history were.
+
+    The reviews that count for trial k are `start[k] ... start[k + 1] - 1`; equal ages share a
+    place in `ln_age`, so that their powers are computed once.
+    """
+
+    start: IntArray  # (n + 1,)
+    age: IntArray  # (pairs,) place in ln_age
+    passed: NDArray[np.bool_]  # (pairs,)
+    ln_age: FloatArray  # (distinct ages,) ln of days
+
+
+def review_ages(
+    delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Number of reviews of each trial that count, their ages and their rows."""
+    counts = np.zeros(len(start), np.int64)
+    ages = np.empty(pairs)
+    rows = np.empty(pairs, np.int64)
+    place = 0
+    for trial in range(len(start)):
+        age = 0.0
+        for row in range(end[trial] - 1, start[trial] - 1, -1):
+            age += delta_t[row + 1]
+            if age > LEAST_AGE:
+                ages[place] = age
+                rows[place] = row
+                place += 1
+                counts[trial] += 1
+    return counts, ages[:place], rows[:place]
+
+
+def make_ages(trials: Trials) -> Ages:
+    counts, ages, rows = compiled(review_ages)(
+        trials.history_delta_t,
+        trials.history_start,
+        trials.history_end,
+        int(trials.sequence_length.sum()),
+    )
+    distinct, place = np.unique(ages, return_inverse=True)
+    start = np.concatenate(([0], np.cumsum(counts)))
+    return Ages(start, place, trials.history_rating[rows] > 1, np.log(distinct))
+
+
+def strength(
+    trials: IntArray,
+    start: IntArray,
+    age: IntArray,
+    passed: NDArray[np.bool_],
+    ln_age: FloatArray,
+    w: FloatArray,
+) -> FloatArray:
+    """Sums of age^(-theta_2) over failures and successes, then of -ln(age) times it (n, 4)."""
+    power = np.exp(-w[1] * ln_age)
+    sums = np.zeros((len(trials), 4))
+    for k in range(len(trials)):
+        for pair in range(start[trials[k]], start[trials[k] + 1]):
+            kind = 1 if passed[pair] else 0
+            sums[k, kind] += power[age[pair]]
+            sums[k, 2 + kind] -= ln_age[age[pair]] * power[age[pair]]
+    return sums
+
+
+def act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]:
+    """p, the sum in its logarithm, and z of one trial."""
+    total = w[2] * sums[0] + w[3] * sums[1]
+    z = w[0] * math.log(1 + max(total, 0.0)) + w[4]
+    p, _ = recall_and_slope(z, 0.0)
+    return p, total, z
+
+
+def act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
+    """Weighted sum of the losses of the trials."""
+    loss = 0.0
+    for k in range(len(y)):
+        p, _, _ = act_r_recall(sums[k], w)
+        loss += weight[k] * loss_of(single(p), y[k])
+    return loss
+
+
+def act_r_gradient(
+    sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
+) -> FloatArray:
+    """Gradient of `act_r_loss` in w (5,)."""
+    bar = np.zeros(5)
+    for k in range(len(y)):
+        p, total, _ = act_r_recall(sums[k], w)
+        z_bar = weight[k] * slope_of(single(p), y[k]) * p * (1 - p)
+        bar[0] += z_bar * math.log(1 + max(total, 0.0))
+        bar[4] += z_bar
+        if total >= 0:
+            total_bar = z_bar * w[0] / (1 + total)
+            bar[1] += total_bar * (w[2] * sums[k, 2] + w[3] * sums[k, 3])
+            bar[2] += total_bar * sums[k, 0]
+            bar[3] += total_bar * sums[k, 1]
+    return bar
+
+
+def _strength(ages: Ages, rows: IntArray, w: FloatArray) -> FloatArray:
+    result: FloatArray = compiled(strength)(
+        rows, ages.start, ages.age, ages.passed, ages.ln_age, w
+    )
+    return result
+
+
+def _clip_act_r(w: FloatArray) -> None:
+    np.maximum(w[:2], 0.001, out=w[:2])
+
+
+def fit_act_r(
+    trials: Trials, train: IntArray, weights: FloatArray, context: Context
+) -> list[float]:
+    """Fitted on the trials with at most `max_seq_len` reviews before them."""
+    ages = trials.derived("DASH[ACT-R]", make_ages)
+    length = trials.sequence_length[train]
+    short = length <= trials.protocol.max_seq_len
+    if not short.any():
+        raise NotEnoughData("no history is short enough to train on")
+    order = compiled(quicksort_order)(length[short])
+    rows, weight = train[short][order], weights[short][order]
+    y = trials.y[rows]
+    size = trials.protocol.batch_size
+
+    def gradient(w: FloatArray, batch: int) -> FloatArray:
+        part = slice(batch * size, (batch + 1) * size)
+        sums = _strength(ages, rows[part], w)
+        slope: FloatArray = compiled(act_r_gradient)(sums, y[part], weight[part], w)
+        return slope
+
+    w = adam(
+        np.array(START_ACT_R),
+        gradient,
+        lambda w: float(compiled(act_r_loss)(_strength(ages, rows, w), y, weight, w)),
+        math.ceil(len(rows) / size),
+        n_epoch=5,
+        rate=0.04,
+        clip=_clip_act_r,
+        tick=context.tick,
+    )
+    return [round(x, 4) for x in w.tolist()]
+
+
+def predict_act_r(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    ages = trials.derived("DASH[ACT-R]", make_ages)
+    w = np.array(parameters, np.float64)
+    sums = _strength(ages, index, w)
+    z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
+    p = 1 / (1 + np.exp(-np.clip(z, -700, 700)))
+    return p.astype(np.float32).astype(np.float64)
+
+
 _SOURCE = "Lindsey et al. 2014; srs-benchmark other.py, class DASH"
 
 MODELS = (
@@ -139,5 +302,16 @@ MODELS = (
         fit=fit_mcm,
         predict=predict_mcm,
         seconds_per_10k=0.06,
+    ),
+    Model(
+        name="DASH[ACT-R]",
+        family="history",
+        inputs="IL, G",
+        parameters=5,
+        source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
+        fit=fit_act_r,
+        predict=predict_act_r,
+        default=lambda context: list(START_ACT_R),
+        seconds_per_10k=0.1,
     ),
 )
