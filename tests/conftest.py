@@ -16,6 +16,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from srs_eval.models._compile import source_hash
 from srs_eval.simulation import Learner, simulate_learner, write_collection, write_dataset
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
@@ -24,11 +25,12 @@ hypothesis.settings.load_profile("srs-eval")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
+SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 
-# Compiled kernels are kept between runs and shared by workers; cached results are not, so that no
-# test passes on an older version's figures. Nothing touches a person's own cache. Set before
-# anything of srs_eval is imported, and inherited by subprocesses.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
+# Compiled kernels are kept between runs, by the sources they come from, and shared by workers;
+# cached results are not, so that no test passes on an older version's figures. Nothing touches a
+# person's own cache. Subprocesses inherit all of it.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba" / source_hash()))
 _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
@@ -39,10 +41,32 @@ def shared_or_skip(*parts: str) -> Path:
     path = SHARED.joinpath(*parts)
     if not path.exists():
         message = f"shared data {'/'.join(parts) or 'folder'} is not here"
-        if os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1":
+        if SHARED_REQUIRED:
             pytest.fail(message)
         pytest.skip(message)
     return path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where shared data is required, a skipped test fails the run.
+
+    Only what the machine lacks is an excuse: such reasons begin with "needs".
+    """
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not SHARED_REQUIRED or reporter is None:
+        return
+    skipped = [
+        f"{path}: {reason}"
+        for path, _, reason in (report.longrepr for report in reporter.stats.get("skipped", []))
+        if not reason.removeprefix("Skipped: ").startswith("needs")
+    ]
+    if skipped:
+        reporter.write_line("")
+        reporter.write_line("Skipped although shared data is required:", red=True)
+        for line in sorted(set(skipped)):
+            reporter.write_line(f"  {line}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

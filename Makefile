@@ -1,0 +1,54 @@
+# make demo   a simulated learner, evaluated: app in a terminal, a table elsewhere
+# make test   all tests
+# make lint   style and types
+# make bench  speed against the reference packages
+#
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+# PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	$(BIN)/srs-eval demo
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .cache
+
+$(BIN)/python:
+	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "Setting up $(VENV) with $$candidate"; \
+	    exec $$candidate -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "srs-eval needs Python 3.11 or newer; none was found (name one with make PYTHON=...)." >&2; \
+	exit 1
+
+# The files that decide what is installed; the stamp is newer when the work is done.
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@if [ -n "$(TORCH_INDEX)" ] && [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; \
+	then $(BIN)/python -m pip install --quiet --retries 1 --timeout 30 -c constraints.txt --no-deps \
+	  --index-url $(TORCH_INDEX) torch || echo "PyTorch comes from the usual index instead."; fi
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
