@@ -34,14 +34,16 @@ def start_process(target: Callable[..., None], args: tuple[Any, ...]) -> BasePro
 
     Its libraries use one thread, so that jobs are what uses the cores. It does not react
     to Ctrl-C (what happens then is the parent's decision), prints nothing to stdout and
-    ends when the parent does, however that went.
+    ends when the parent does, however that went. While a terminal app has replaced
+    sys.stderr it prints nothing at all, for it would print over the app's screen.
     """
     # Linux can tie it to the starting thread; only the main one surely outlives the work.
     tied = threading.current_thread() is threading.main_thread()
+    silent = not _has_file(sys.stderr)
     process = multiprocessing.get_context("spawn").Process(
-        target=_begin, args=(target, args, tied), daemon=True, name="srs-eval worker"
+        target=_begin, args=(target, args, tied, silent), daemon=True, name="srs-eval worker"
     )
-    with _one_thread_each(), _interrupts_wait():
+    with _one_thread_each(), _interrupts_wait(), _stderr_with_file(silent):
         process.start()
     return process
 
@@ -80,6 +82,23 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _has_file(stream: Any) -> bool:
+    try:
+        return int(stream.fileno()) >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def _stderr_with_file(silent: bool) -> Iterator[None]:
+    """Spawning hands over sys.stderr's file number; a stand-in's may be none (-1)."""
+    if not silent:
+        yield
+        return
+    with contextlib.redirect_stderr(sys.__stderr__):
+        yield
+
+
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
@@ -92,8 +111,11 @@ def _interrupts_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(target: Callable[..., None], args: tuple[Any, ...], tied: bool) -> None:
+def _begin(target: Callable[..., None], args: tuple[Any, ...], tied: bool, silent: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if silent:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # stdout is for data only
     _end_with_parent(tied)
     target(*args)
