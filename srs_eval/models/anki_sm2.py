@@ -138,7 +138,7 @@ MODELS = (
         configurations=("Anki-dry-run",),
         standard="Anki-dry-run",
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.02,
+        seconds_per_10k=0.005,
         note=(
             "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "
             "at 90 %. As published, Good and Easy are swapped."

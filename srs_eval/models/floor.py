@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.metrics import rmse_bin_ids
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -73,9 +74,11 @@ def rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
     """
     judged = trials.test_index
     outcomes = trials.y[judged].tolist()
-    bins = _bins(trials, judged).tolist()
-    sum_of_y = [0.0] * (max(bins, default=0) + 1)  # by bin
-    sum_of_p = [0.0] * len(sum_of_y)
+    bins = rmse_bin_ids(
+        trials.bin_delta_t[judged], trials.bin_i[judged], trials.bin_lapses[judged]
+    ).tolist()
+    sum_of_y = dict.fromkeys(bins, 0.0)
+    sum_of_p = dict.fromkeys(bins, 0.0)
     predictions = []
     successes = 0.0
     for seen, (place, y) in enumerate(zip(bins, outcomes, strict=True)):
@@ -88,26 +91,6 @@ def rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
         sum_of_y[place] += y
         successes += y
     return np.array(predictions)
-
-
-def _bins(trials: Trials, index: IntArray) -> IntArray:
-    """Number of each trial's bin (shape of `index`), by other.py `get_bin`.
-
-    Borders grow geometrically: lapses 1.73^k (0 apart), delta_t 3.62^k, i 1.89^k.
-    """
-    lapses = trials.bin_lapses[index]
-    lapse = np.where(lapses > 0, np.round(_bin(np.maximum(lapses, 1), 1.65, 1.73)), 0)
-    # Rounding joins bins only where intervals are minutes.
-    interval = np.round(_bin(np.maximum(trials.bin_delta_t[index], 1e-9), 2.48, 3.62), 2)
-    count = np.round(_bin(trials.bin_i[index], 1.99, 1.89))
-    bins: IntArray = np.unique(np.stack([lapse, interval, count]), axis=1, return_inverse=True)[1]
-    return bins.ravel()
-
-
-def _bin(value: IntArray | FloatArray, scale: float, base: float) -> FloatArray:
-    """scale * base^floor(log_base value)."""
-    result: FloatArray = scale * np.power(base, np.floor(np.log(value) / np.log(base)))
-    return result
 
 
 MODELS = (
@@ -144,7 +127,7 @@ MODELS = (
         ),
         online=moving_average,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.005,
+        seconds_per_10k=0.002,
         note="Follows the outcomes of all cards and knows nothing about any of them.",
     ),
     Model(
@@ -155,7 +138,7 @@ MODELS = (
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
         online=rmse_bins_exploit,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.02,
+        seconds_per_10k=0.015,
         note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is judged on.",
     ),
 )

@@ -88,7 +88,7 @@ MODELS = (
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.01,
+        seconds_per_10k=0.003,
         note=(
             "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
             "Reviews of missing cards or decks are not judged, as in srs-benchmark."
