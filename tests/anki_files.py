@@ -86,7 +86,7 @@ def make_collection(
     settings.update(config or {})
     settings = {key: value for key, value in settings.items() if value is not None}
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.create_collation("unicase", lambda a, b: (a.lower() > b.lower()) - (a < b))
+    connection.create_collation("unicase", _compare_folded)
     connection.execute(f"pragma page_size={page_size}")
     if wal:
         connection.execute("pragma journal_mode=wal")
@@ -205,6 +205,11 @@ def make_collection(
     connection.execute("commit")
     connection.close()
     return path
+
+
+def _compare_folded(left: str, right: str) -> int:
+    a, b = left.casefold(), right.casefold()
+    return (a > b) - (a < b)
 
 
 def make_package(path: Path, collection: bytes, version: int | None = 3, **members: bytes) -> Path:
