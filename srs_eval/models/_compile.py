@@ -1,0 +1,156 @@
+"""Compilation on first use, with a cache on disk that is never stale.
+
+Functions stay plain Python in their files; `compiled` turns one into a numba
+dispatcher, `compiled_step` one that works on vectors, `specialised` a template
+that calls a model's steps. numba is imported at the first call of any of them.
+
+The cache is a folder per content of the kernel sources (and numba's and Python's
+version) under the user's cache folder. numba notices a change only in the file of
+the outermost function, so the content's hash is also part of every function's name.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from srs_eval.models import _elementwise
+
+_UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
+
+
+@cache
+def source_hash() -> str:
+    """Hash of the sources that every compiled function may depend on."""
+    folder = Path(__file__).parent
+    return _hash([*sorted(folder.glob("_*.py")), folder.parent / "training.py"])
+
+
+def _hash(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _numba() -> tuple[Any, bool]:
+    """numba, and whether its disk cache can be used."""
+    import numba
+
+    if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR: someone has chosen
+        return numba, True
+    from platformdirs import user_cache_path
+
+    version = f"numba{numba.__version__}-py{sys.version_info[0]}{sys.version_info[1]}"
+    parent = user_cache_path("srs-eval") / "kernels"
+    folder = parent / f"{source_hash()}-{version}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        if not os.access(folder, os.W_OK):
+            return numba, False
+    except OSError:
+        return numba, False
+    _remove_unused(parent)
+    numba.config.CACHE_DIR = str(folder)
+    return numba, True
+
+
+def _remove_unused(parent: Path) -> None:
+    import shutil
+
+    now = time.time()
+    for folder in parent.iterdir():
+        try:
+            if now - folder.stat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(folder)
+        except OSError:
+            pass  # another process was first
+
+
+def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> FunctionType:
+    made = FunctionType(
+        function.__code__, {**function.__globals__, **names}, name, function.__defaults__
+    )
+    made.__qualname__ = f"{name}_{source_hash()}"
+    made.__module__ = function.__module__
+    return made
+
+
+@cache
+def compiled(function: FunctionType) -> Any:
+    """A model-independent kernel, compiled at its first call and kept on disk.
+
+    Python functions of the same kind that it calls are compiled along with it.
+    """
+    numba, disk = _numba()
+    inner = {
+        name: compiled(value) for name, value in _called(function).items() if value is not function
+    }
+    made = _copy(function, function.__name__, inner)
+    return numba.njit(nogil=True, cache=disk, error_model="numpy")(made)
+
+
+@cache
+def compiled_step(function: FunctionType) -> Any:
+    """A step or adjoint that works on vectors of LANES nodes, to be inlined."""
+    from srs_eval.models import _simd
+
+    numba, _ = _numba()
+    names: dict[str, Any] = {}
+    for name, value in _called(function).items():
+        if value.__module__ == _elementwise.__name__ and hasattr(_simd, name):
+            names[name] = getattr(_simd, name)
+        else:
+            names[name] = compiled_step(value)
+    made = _copy(function, function.__name__, names)
+    return numba.njit(nogil=True, forceinline=True, error_model="numpy")(made)
+
+
+def specialised(
+    template: Callable[..., Any],
+    name: str,
+    steps: Mapping[str, Callable[..., Any]],
+    constants: Mapping[str, int],
+) -> Any:
+    """The template compiled with its global names `steps` and `constants` replaced.
+
+    Every `name` must be unique: it is the name in the disk cache.
+    """
+    numba, disk = _numba()
+    assert isinstance(template, FunctionType)
+    files: set[Path] = set()
+    names: dict[str, Any] = dict(constants)
+    for key, step in steps.items():
+        assert isinstance(step, FunctionType)
+        _add_files(step, files)
+        names[key] = compiled_step(step)
+    unique = f"{template.__name__}_{name}_{_hash(sorted(files))}"
+    return numba.njit(nogil=True, cache=disk, error_model="numpy")(_copy(template, unique, names))
+
+
+def _add_files(function: FunctionType, files: set[Path]) -> None:
+    files.add(Path(function.__code__.co_filename))
+    for value in _called(function).values():
+        _add_files(value, files)
+
+
+def _called(function: FunctionType) -> dict[str, FunctionType]:
+    """The Python functions that a function uses by their global names."""
+    names = {
+        instruction.argval
+        for instruction in dis.get_instructions(function)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
+    found = ((name, function.__globals__.get(name)) for name in sorted(names))
+    return {name: value for name, value in found if isinstance(value, FunctionType)}

@@ -1,0 +1,361 @@
+"""Initial stabilities from the first interval of each card (fsrs-optimizer `pretrain`).
+
+For each first rating, the stability whose forgetting curve fits the recall after the
+first interval best. The reference minimises with scipy's L-BFGS-B, whose early stop
+(as many iterations as reviews, tolerances) is part of the result where data are few,
+so the same method is followed here in its one-dimensional form: Byrd, Lu, Nocedal and
+Zhu (1995); line search by Moré and Thuente (1994); forward differences of 1e-8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models._compile import compiled
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+_W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
+_W2 = 0.54  # log S(Good) lies between Hard and Easy
+
+
+@dataclass(frozen=True)
+class InitialStability:
+    """How the initial stabilities of one model are fitted.
+
+    R(t) = (1 + factor t/S)^-decay with factor such that R(S) = 0.9.
+    """
+
+    default: tuple[float, float, float, float]
+    decay: float
+    minimum: float  # days
+    maximum: float = 100.0
+    smoothing: float = 1.0  # reviews of average recall added to each interval
+    pull: float = 1 / 16  # times |S - default|
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstIntervals:
+    """Groups of equal first rating and interval among the trials with i = 2."""
+
+    rating: IntArray  # (g,), sorted
+    delta_t: FloatArray  # (g,), sorted within a rating
+    group: IntArray  # (n,) group of each trial, -1 where i != 2
+
+
+def _first_intervals(trials: Trials) -> _FirstIntervals:
+    second = np.flatnonzero(trials.i == 2)
+    delta_t, place = np.unique(trials.delta_t[second], return_inverse=True)
+    key = trials.first_rating[second] * max(len(delta_t), 1) + place
+    keys, of_second = np.unique(key, return_inverse=True)
+    group = np.full(len(trials), -1)
+    group[second] = of_second
+    rating, place = np.divmod(keys, max(len(delta_t), 1))
+    return _FirstIntervals(rating, delta_t[place], group)
+
+
+def fit_initial_stability(
+    trials: Trials, train: IntArray, settings: InitialStability
+) -> list[float]:
+    """S0 in days for Again, Hard, Good, Easy, fitted on the positions `train`.
+
+    Raises NotEnoughData where no card's second review is among them.
+    """
+    groups = trials.derived("first_intervals", _first_intervals)
+    group = groups.group[train]
+    second = group >= 0
+    size = len(groups.rating)
+    count = np.bincount(group[second], minlength=size).astype(np.float64)
+    recalled = np.bincount(group[second], weights=trials.y[train][second], minlength=size)
+    average = float(trials.y[train].mean()) if len(train) else 0.0
+    there = count > 0
+    if not there.any():
+        raise NotEnoughData("no card has a second review to fit the initial stabilities on")
+    recall = (recalled + average * settings.smoothing) / np.where(
+        there, count + settings.smoothing, 1.0
+    )
+    fitted: dict[int, float] = {}
+    reviews: dict[int, float] = {}
+    for rating in range(1, 5):
+        mine = there & (groups.rating == rating)
+        if not mine.any():
+            continue
+        fitted[rating] = compiled(_minimise)(
+            groups.delta_t[mine],
+            recall[mine],
+            count[mine],
+            settings.default[rating - 1],
+            settings.decay,
+            settings.minimum,
+            settings.maximum,
+            settings.pull,
+        )
+        reviews[rating] = float(count[mine].sum())
+    _order(fitted, reviews)
+    values = _complete(fitted, settings.default)
+    return [max(min(settings.maximum, value), settings.minimum) for value in values]
+
+
+def _order(fitted: dict[int, float], reviews: dict[int, float]) -> None:
+    """Makes a better rating's stability at least as long; the one with more reviews wins."""
+    for small, big in ((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4)):
+        if small in fitted and big in fitted and fitted[small] > fitted[big]:
+            if reviews[small] > reviews[big]:
+                fitted[big] = fitted[small]
+            else:
+                fitted[small] = fitted[big]
+
+
+def _complete(fitted: dict[int, float], default: Sequence[float]) -> list[float]:
+    """Stabilities of ratings never used, from
+    log S2 = w1 log S1 + (1 - w1) log S3 and log S3 = (1 - w2) log S2 + w2 log S4.
+    """
+    if len(fitted) == 1:
+        ((rating, value),) = fitted.items()
+        return [s * value / default[rating - 1] for s in default]
+    s = {rating: math.log(value) for rating, value in fitted.items()}
+    if 2 not in s and 3 not in s:
+        both = _W1 + _W2 - _W1 * _W2
+        s[2] = (_W1 * s[1] + (1 - _W1) * _W2 * s[4]) / both
+    lower = (1, 2, 3)
+    upper = (2, 3, 4)
+    for _ in range(2):
+        for three in (upper, lower) if 3 not in s else (lower, upper):
+            unknown = [rating for rating in three if rating not in s]
+            if len(unknown) == 1:
+                a, b, c = three
+                share = _W1 if three == lower else 1 - _W2
+                # s[b] = share * s[a] + (1 - share) * s[c] for (1, 2, 3);
+                # for (2, 3, 4) the same with 1 - w2 as the share of s[2].
+                if unknown == [a]:
+                    s[a] = (s[b] - (1 - share) * s[c]) / share
+                elif unknown == [b]:
+                    s[b] = share * s[a] + (1 - share) * s[c]
+                else:
+                    s[c] = (s[b] - share * s[a]) / (1 - share)
+    return [fitted[k] if k in fitted else math.exp(s[k]) for k in range(1, 5)]
+
+
+def _loss(
+    s: float,
+    delta_t: FloatArray,
+    recall: FloatArray,
+    count: FloatArray,
+    default: float,
+    decay: float,
+    pull: float,
+) -> float:
+    factor = 0.9 ** (-1.0 / decay) - 1.0
+    loss = 0.0
+    for k in range(len(delta_t)):
+        r = (1.0 + factor * delta_t[k] / s) ** -decay
+        loss -= (recall[k] * math.log(r) + (1.0 - recall[k]) * math.log(1.0 - r)) * count[k]
+    return loss + abs(s - default) * pull
+
+
+def _slope(
+    s: float,
+    value: float,
+    high: float,
+    delta_t: FloatArray,
+    recall: FloatArray,
+    count: FloatArray,
+    default: float,
+    decay: float,
+    pull: float,
+) -> float:
+    h = 1e-8 if s + 1e-8 <= high else -1e-8
+    moved = s + h
+    return (_loss(moved, delta_t, recall, count, default, decay, pull) - value) / (moved - s)
+
+
+def _cubic(
+    a: float, fa: float, ga: float, b: float, fb: float, gb: float
+) -> tuple[float, float, float]:
+    """theta, scale and root of the cubic through two points with slopes."""
+    theta = 3.0 * (fa - fb) / (b - a) + ga + gb
+    scale = max(abs(theta), abs(ga), abs(gb))
+    inner = (theta / scale) ** 2 - (ga / scale) * (gb / scale)
+    return theta, scale, scale * math.sqrt(max(inner, 0.0))
+
+
+def _next_trial(
+    x: float,
+    fx: float,
+    gx: float,
+    y: float,
+    fy: float,
+    gy: float,
+    t: float,
+    ft: float,
+    gt: float,
+    bracketed: bool,
+    low: float,
+    high: float,
+) -> tuple[float, bool]:
+    """Next step of Moré and Thuente's search, and whether a minimum is bracketed.
+
+    x is the best step so far, y the other end of the interval, t the step just tried.
+    """
+    if ft > fx:  # the minimum lies between: cubic, or halfway to the quadratic
+        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        if t < x:
+            root = -root
+        share = ((root - gx) + theta) / (((root - gx) + root) + gt)
+        cubic = x + share * (t - x)
+        quadratic = x + ((gx / ((fx - ft) / (t - x) + gx)) / 2.0) * (t - x)
+        if abs(cubic - x) < abs(quadratic - x):
+            return cubic, True
+        return cubic + (quadratic - cubic) / 2.0, True
+    if gt * math.copysign(1.0, gx) < 0.0:  # slopes of opposite sign: between, too
+        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        if t > x:
+            root = -root
+        share = ((root - gt) + theta) / (((root - gt) + root) + gx)
+        cubic = t + share * (x - t)
+        secant = t + (gt / (gt - gx)) * (x - t)
+        return (cubic if abs(cubic - t) > abs(secant - t) else secant), True
+    if abs(gt) < abs(gx):  # same sign, flatter: the minimum may lie beyond
+        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        if t > x:
+            root = -root
+        share = ((root - gt) + theta) / ((root + (gx - gt)) + root)
+        if share < 0.0 and root != 0.0:
+            cubic = t + share * (x - t)
+        else:
+            cubic = high if t > x else low
+        secant = t + (gt / (gt - gx)) * (x - t)
+        if bracketed:
+            step = cubic if abs(cubic - t) < abs(secant - t) else secant
+            limit = t + 0.66 * (y - t)
+            return (min(limit, step) if t > x else max(limit, step)), True
+        step = cubic if abs(cubic - t) > abs(secant - t) else secant
+        return max(low, min(high, step)), False
+    if bracketed:
+        theta, _, root = _cubic(t, ft, gt, y, fy, gy)
+        theta = 3.0 * (ft - fy) / (y - t) + gy + gt
+        if t > y:
+            root = -root
+        share = ((root - gt) + theta) / (((root - gt) + root) + gy)
+        return t + share * (y - t), True
+    return (high if t > x else low), False
+
+
+def _minimise(
+    delta_t: FloatArray,
+    recall: FloatArray,
+    count: FloatArray,
+    default: float,
+    decay: float,
+    low: float,
+    high: float,
+    pull: float,
+) -> float:
+    """The stability in [low, high] where L-BFGS-B from `default` stops."""
+    s = default
+    f = _loss(s, delta_t, recall, count, default, decay, pull)
+    g = _slope(s, f, high, delta_t, recall, count, default, decay, pull)
+    curvature = 1.0
+    learned = False  # curvature is from a step, not the initial guess
+    iterations = 0
+    most = int(count.sum())
+    if abs(max(min(s - g, high), low) - s) <= 1e-5:
+        return s
+    while True:
+        target = max(min(s - g / curvature, high), low)
+        d = target - s
+        slope = g * d
+        longest = 1.0
+        if iterations > 0 and d != 0.0:
+            room = (high - s) / d if d > 0.0 else (low - s) / d
+            longest = min(1e10, room)
+        failed = slope >= 0.0
+        f_start = f
+        t, ft, gt = 1.0, f, slope
+        s_new, g_new = s, g
+        if not failed:
+            # Moré and Thuente with sufficient decrease 1e-3, curvature 0.9, width 0.1
+            enough = 1e-3 * slope
+            bracketed = False
+            first_stage = True
+            width = longest
+            width_before = 2.0 * width
+            x, fx, gx = 0.0, f, slope
+            y, fy, gy = 0.0, f, slope
+            t_low, t_high = 0.0, t + 4.0 * t
+            tries = 0
+            while True:
+                if tries >= 20:
+                    failed = True
+                    break
+                tries += 1
+                s_new = target if t == 1.0 else s + t * d
+                ft = _loss(s_new, delta_t, recall, count, default, decay, pull)
+                g_new = _slope(s_new, ft, high, delta_t, recall, count, default, decay, pull)
+                gt = g_new * d
+                line = f_start + t * enough
+                if first_stage and ft <= line and gt >= 0.0:
+                    first_stage = False
+                if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
+                    break
+                if t == longest and ft <= line and gt <= enough:
+                    break
+                if t == 0.0 and (ft > line or gt >= enough):
+                    break
+                if ft <= line and abs(gt) <= 0.9 * -slope:
+                    break
+                tilt = enough if first_stage and ft <= fx and ft > line else 0.0
+                step, bracketed = _next_trial(
+                    x,
+                    fx - x * tilt,
+                    gx - tilt,
+                    y,
+                    fy - y * tilt,
+                    gy - tilt,
+                    t,
+                    ft - t * tilt,
+                    gt - tilt,
+                    bracketed,
+                    t_low,
+                    t_high,
+                )
+                if ft - t * tilt > fx - x * tilt:
+                    y, fy, gy = t, ft, gt
+                else:
+                    if (gt - tilt) * math.copysign(1.0, gx - tilt) < 0.0:
+                        y, fy, gy = x, fx, gx
+                    x, fx, gx = t, ft, gt
+                t = step
+                if bracketed:
+                    if abs(y - x) >= 0.66 * width_before:
+                        t = x + 0.5 * (y - x)
+                    width_before = width
+                    width = abs(y - x)
+                    t_low, t_high = min(x, y), max(x, y)
+                else:
+                    t_low, t_high = t + 1.1 * (t - x), t + 4.0 * (t - x)
+                t = max(0.0, min(longest, t))
+                if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
+                    t = x
+        if failed:
+            if not learned:
+                return s
+            curvature, learned = 1.0, False
+            continue
+        iterations += 1
+        moved, turned = s_new - s, g_new - g
+        s, f, g = s_new, ft, g_new
+        if iterations >= most:
+            return s
+        if abs(max(min(s - g, high), low) - s) <= 1e-5:
+            return s
+        if f_start - f <= 2.220446049250313e-09 * max(abs(f_start), abs(f), 1.0):
+            return s
+        # The curvature is kept where the slope did not rise along the step.
+        if turned * moved > 2.2e-16 * -slope * t:
+            curvature, learned = turned / moved, True

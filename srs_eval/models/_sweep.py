@@ -1,0 +1,161 @@
+"""The template of a recurrent model's kernel: forward, loss, gradient, Adam.
+
+`sweep` is compiled once per model with the model's steps in place of the names below
+(`_compile.specialised`). This module imports numba; import it inside functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from srs_eval.models._simd import (
+    LANES,
+    as_tuple,
+    broadcast,
+    gather_state,
+    load,
+    load_state,
+    log,
+    rows_of,
+    scatter_add,
+    store,
+    store_state,
+    total,
+    where,
+)
+
+STATES = 0
+PARAMETERS = 0
+VALUES = 0  # parameters and constants
+HAS_SAME_DAY = 0
+first: Any = None
+first_adjoint: Any = None
+success: Any = None
+success_adjoint: Any = None
+failure: Any = None
+failure_adjoint: Any = None
+same_day: Any = None
+same_day_adjoint: Any = None
+recall: Any = None
+recall_adjoint: Any = None
+
+
+def sweep(order, done, weights, batches, descent, scratch):  # type: ignore[no-untyped-def]
+    """Visits the batches in `order`; returns the sum of their losses.
+
+    done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
+    batch makes one more, which changes `weights` and the state of `descent`.
+    """
+    state, bar, w_bar = scratch.state, scratch.bar, scratch.w_bar
+    sums = rows_of(w_bar)
+    loss = broadcast(0.0)
+    for b in order:
+        w = as_tuple(weights, VALUES)
+        base = batches.first_node[b]
+        segments = batches.first_segment[b], batches.first_segment[b + 1]
+        for segment in range(segments[0], segments[1]):
+            kind = batches.kind[segment]
+            begin, end = batches.start[segment], batches.end[segment]
+            if kind == 0:
+                for i in range(begin, end, LANES):
+                    store_state(state, i - base, first(load(batches.rating, i), w))
+                continue
+            if HAS_SAME_DAY:
+                if kind == 3:
+                    for i in range(begin, end, LANES):
+                        old = gather_state(state, batches.parent, i, STATES)
+                        dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                        store_state(state, i - base, same_day(old, dt, rating, w))
+                    continue
+            if kind == 1:
+                for i in range(begin, end, LANES):
+                    old = gather_state(state, batches.parent, i, STATES)
+                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    store_state(state, i - base, success(old, dt, rating, w))
+            else:
+                for i in range(begin, end, LANES):
+                    old = gather_state(state, batches.parent, i, STATES)
+                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    store_state(state, i - base, failure(old, dt, rating, w))
+
+        if done >= 0:
+            for k in range(STATES):
+                bar[k, : batches.first_node[b + 1] - base] = 0.0
+            w_bar[:] = 0.0
+        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
+            now = gather_state(state, batches.target_node, i, STATES)
+            dt = load(batches.target_delta_t, i)
+            r = recall(dt, now, w)
+            passes, failures = load(batches.passes, i), load(batches.failures, i)
+            if done < 0:
+                # torch holds each logarithm at -100 or above
+                log_r, log_f = log(r), log(1.0 - r)
+                log_r = where(log_r < -100.0, -100.0, log_r)
+                log_f = where(log_f < -100.0, -100.0, log_f)
+                loss -= passes * log_r + failures * log_f
+                store(scratch.recall, i, r)
+            else:
+                # and its gradient divides by 1e-12 or more
+                both = r * (1.0 - r)
+                both = where(both < 1e-12, 1e-12, both)
+                r_bar = (passes * (r - 1.0) + failures * r) / both
+                old_bar = recall_adjoint(dt, now, w, r_bar, sums)
+                scatter_add(bar, batches.target_node, i, old_bar)
+        if done < 0:
+            continue
+
+        for segment in range(segments[1] - 1, segments[0] - 1, -1):
+            kind = batches.kind[segment]
+            begin, end = batches.start[segment], batches.end[segment]
+            if kind == 0:
+                for i in range(begin, end, LANES):
+                    first_adjoint(
+                        load(batches.rating, i), w, load_state(bar, i - base, STATES), sums
+                    )
+                continue
+            if HAS_SAME_DAY:
+                if kind == 3:
+                    for i in range(begin, end, LANES):
+                        old = gather_state(state, batches.parent, i, STATES)
+                        dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                        new_bar = load_state(bar, i - base, STATES)
+                        old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums)
+                        scatter_add(bar, batches.parent, i, old_bar)
+                    continue
+            if kind == 1:
+                for i in range(begin, end, LANES):
+                    old = gather_state(state, batches.parent, i, STATES)
+                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    new_bar = load_state(bar, i - base, STATES)
+                    old_bar = success_adjoint(old, dt, rating, w, new_bar, sums)
+                    scatter_add(bar, batches.parent, i, old_bar)
+            else:
+                for i in range(begin, end, LANES):
+                    old = gather_state(state, batches.parent, i, STATES)
+                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    new_bar = load_state(bar, i - base, STATES)
+                    old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums)
+                    scatter_add(bar, batches.parent, i, old_bar)
+
+        # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
+        rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
+        done += 1
+        bias_mean = 1.0 - 0.9**done
+        bias_square = math.sqrt(1.0 - 0.999**done)
+        for k in range(PARAMETERS):
+            gradient = total(sums[k])
+            gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
+            gradient *= descent.free[k]
+            mean = 0.9 * descent.mean[k] + 0.1 * gradient
+            square = 0.999 * descent.square[k] + 0.001 * gradient * gradient
+            descent.mean[k] = mean
+            descent.square[k] = square
+            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+            weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
+    return total(loss)
+
+
+__all__ = ["np", "sweep"]

@@ -1,0 +1,347 @@
+"""All histories of a learner as one trie, and the parts of it that a batch needs.
+
+A node is a history: its parent plus one review (delta_t, rating). Items of one card
+share nodes, as do cards that began alike. Nodes are numbered by level, then by kind
+of review, so that a (level, kind) segment is one loop without branches, forward in
+order and in reverse for gradients.
+
+A batch is the ancestors of its items (found by marking and scanning, not sorting)
+plus targets: a node, an interval, and the weights of passes and failures there.
+Segments and targets are padded to whole vectors; padding has weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.models._compile import compiled
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+LANES = 8  # as in _simd
+FIRST, SUCCESS, FAILURE, SAME_DAY = range(4)  # kinds of review; same day: delta_t < 1
+
+Int32Array = NDArray[np.int32]
+
+
+class Trie(NamedTuple):
+    """N nodes and the places of n trials in it."""
+
+    parent: Int32Array  # (N,) -1 at level 0
+    delta_t: FloatArray  # (N,) days
+    rating: FloatArray  # (N,)
+    segment_start: IntArray  # (4 * levels + 1,) segment 4 * level + kind
+    node: Int32Array  # (n,) the history before each trial
+    pair: Int32Array  # (n,) number of (node, interval): equal for equal targets
+    pairs: int
+
+
+class Batches(NamedTuple):
+    """Batches one after the other; node numbers are relative to the batch's first."""
+
+    first_node: IntArray  # (b + 1,)
+    first_segment: IntArray  # (b + 1,)
+    first_target: IntArray  # (b + 1,)
+    kind: Int32Array  # per segment
+    start: IntArray  # per segment, of nodes, a multiple of LANES
+    end: IntArray
+    parent: Int32Array  # per node
+    delta_t: FloatArray
+    rating: FloatArray
+    target_node: Int32Array  # per target
+    target_delta_t: FloatArray
+    passes: FloatArray  # weight of the items that were recalled
+    failures: FloatArray
+    target: IntArray  # per item, its target's position
+
+
+def history_trie(trials: Trials) -> Trie:
+    """The trie of all histories of the trials, built once and kept with them."""
+    return trials.derived("trie", _build)
+
+
+def _build(trials: Trials) -> Trie:
+    return Trie(
+        *compiled(_build_trie)(
+            trials.history_start,
+            trials.history_end,
+            trials.history_delta_t,
+            trials.history_rating,
+            trials.delta_t,
+        )
+    )
+
+
+def make_batches(
+    trie: Trie,
+    trials: Trials,
+    batches: Sequence[IntArray],
+    weights: FloatArray | None = None,
+) -> Batches:
+    """The batches with these positions of trials, in this order.
+
+    `weights` (n,) are those of all trials, 1 where None.
+    """
+    sizes = np.array([0, *(len(batch) for batch in batches)])
+    items = np.concatenate(batches) if batches else np.empty(0, np.int64)
+    if weights is None:
+        weights = np.ones(len(trials))
+    return Batches(
+        *compiled(_gather)(
+            trie.parent,
+            trie.delta_t,
+            trie.rating,
+            trie.segment_start,
+            trie.node,
+            trie.pair,
+            trie.pairs,
+            trials.delta_t,
+            trials.y,
+            weights,
+            items.astype(np.int64, copy=False),
+            np.cumsum(sizes),
+        )
+    )
+
+
+def _slot(a: int, b: int, c: int, mask: int) -> int:
+    """Where the search for a key begins in a hash table of mask + 1 slots."""
+    h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h ^= np.uint64(c) * np.uint64(0x165667B19E3779F9)
+    h ^= h >> np.uint64(29)
+    h *= np.uint64(0xBF58476D1CE4E5B9)
+    h ^= h >> np.uint64(32)
+    return np.int64(h & np.uint64(mask))
+
+
+def _build_trie(
+    history_start: IntArray,
+    history_end: IntArray,
+    history_delta_t: FloatArray,
+    history_rating: IntArray,
+    trial_delta_t: FloatArray,
+):  # type: ignore[no-untyped-def]
+    n, m = len(history_start), len(history_rating)
+    card_end = np.zeros(m + 1, np.int64)
+    rows = 0
+    for k in range(n):
+        start = history_start[k]
+        if history_end[k] > card_end[start]:
+            rows += history_end[k] - max(card_end[start], start)
+            card_end[start] = history_end[k]
+
+    # Nodes in order of appearance: parents come before their children.
+    size = 16
+    while size < 2 * max(rows, n):
+        size *= 2
+    table = np.full(size, -1, np.int32)
+    parent = np.empty(rows, np.int32)
+    row = np.empty(rows, np.int64)  # a row that reaches the node
+    level = np.empty(rows, np.int32)
+    node_of_row = np.full(m, -1, np.int32)
+    bits = history_delta_t.view(np.int64)
+    nodes = 0
+    levels = 0
+    for start in range(m):
+        before = -1
+        for k in range(start, card_end[start]):
+            at = _slot(before, bits[k], history_rating[k], size - 1)
+            while True:
+                found = table[at]
+                if found < 0:
+                    table[at] = nodes
+                    parent[nodes] = before
+                    row[nodes] = k
+                    level[nodes] = k - start
+                    levels = max(levels, k - start + 1)
+                    found = nodes
+                    nodes += 1
+                    break
+                same = row[found]
+                if (
+                    parent[found] == before
+                    and bits[same] == bits[k]
+                    and history_rating[same] == history_rating[k]
+                ):
+                    break
+                at = (at + 1) & (size - 1)
+            node_of_row[k] = found
+            before = found
+
+    # Number them by level, then by kind (counting sort, stable).
+    segment = np.empty(nodes, np.int64)
+    segment_start = np.zeros(4 * levels + 1, np.int64)
+    for node in range(nodes):
+        k = row[node]
+        kind = 1
+        if level[node] == 0:
+            kind = 0
+        elif history_delta_t[k] < 1.0:
+            kind = 3
+        elif history_rating[k] == 1:
+            kind = 2
+        segment[node] = 4 * level[node] + kind
+        segment_start[segment[node] + 1] += 1
+    for s in range(4 * levels):
+        segment_start[s + 1] += segment_start[s]
+    free = segment_start.copy()
+    number = np.empty(nodes, np.int32)
+    new_parent = np.empty(nodes, np.int32)
+    delta_t = np.empty(nodes, np.float64)
+    rating = np.empty(nodes, np.float64)
+    for node in range(nodes):
+        to = free[segment[node]]
+        free[segment[node]] += 1
+        number[node] = to
+        new_parent[to] = number[parent[node]] if parent[node] >= 0 else -1
+        delta_t[to] = history_delta_t[row[node]]
+        rating[to] = history_rating[row[node]]
+
+    node_of_trial = np.empty(n, np.int32)
+    pair = np.empty(n, np.int32)
+    trial_bits = trial_delta_t.view(np.int64)
+    table[:] = -1
+    first = np.empty(n, np.int64)  # a trial with this pair
+    pairs = 0
+    for k in range(n):
+        node = number[node_of_row[history_end[k] - 1]]
+        node_of_trial[k] = node
+        at = _slot(node, trial_bits[k], 7, size - 1)
+        while True:
+            found = table[at]
+            if found < 0:
+                table[at] = pairs
+                first[pairs] = k
+                found = pairs
+                pairs += 1
+                break
+            if node_of_trial[first[found]] == node and trial_bits[first[found]] == trial_bits[k]:
+                break
+            at = (at + 1) & (size - 1)
+        pair[k] = found
+    return new_parent, delta_t, rating, segment_start, node_of_trial, pair, pairs
+
+
+def _gather(
+    parent: Int32Array,
+    delta_t: FloatArray,
+    rating: FloatArray,
+    segment_start: IntArray,
+    node_of: Int32Array,
+    pair_of: Int32Array,
+    pairs: int,
+    trial_delta_t: FloatArray,
+    y: FloatArray,
+    weights: FloatArray,
+    items: IntArray,
+    first_item: IntArray,
+):  # type: ignore[no-untyped-def]
+    lanes = 8
+    batches = len(first_item) - 1
+    segments = len(segment_start) - 1
+    mark = np.zeros(len(parent), np.int32)
+    deepest = np.zeros(batches, np.int64)
+
+    # How much room is needed at most.
+    node_room = 0
+    segment_room = 0
+    for b in range(batches):
+        count = 0
+        deep = 0
+        for k in range(first_item[b], first_item[b + 1]):
+            node = node_of[items[k]]
+            deep = max(deep, node)
+            while node >= 0 and mark[node] != b + 1:
+                mark[node] = b + 1
+                count += 1
+                node = parent[node]
+        last = 0
+        while last < segments and segment_start[last] <= deep:
+            last += 1
+        deepest[b] = last
+        node_room += count + (lanes - 1) * min(count, last)
+        segment_room += min(count, last)
+    target_room = len(items) + (lanes - 1) * batches
+
+    first_node = np.zeros(batches + 1, np.int64)
+    first_segment = np.zeros(batches + 1, np.int64)
+    first_target = np.zeros(batches + 1, np.int64)
+    kind = np.empty(segment_room, np.int32)
+    start = np.empty(segment_room, np.int64)
+    end = np.empty(segment_room, np.int64)
+    out_parent = np.zeros(node_room, np.int32)
+    out_delta_t = np.ones(node_room, np.float64)
+    out_rating = np.full(node_room, 3.0)
+    target_node = np.zeros(target_room, np.int32)
+    target_delta_t = np.ones(target_room, np.float64)
+    passes = np.zeros(target_room, np.float64)
+    failures = np.zeros(target_room, np.float64)
+    target = np.empty(len(items), np.int64)
+
+    local = np.empty(len(parent), np.int32)
+    pair_mark = np.full(pairs, -1, np.int64)  # the pair's target in this batch
+    nodes = 0
+    segment = 0
+    targets = 0
+    for b in range(batches):
+        stamp = batches + b + 1
+        for k in range(first_item[b], first_item[b + 1]):
+            node = node_of[items[k]]
+            while node >= 0 and mark[node] != stamp:
+                mark[node] = stamp
+                node = parent[node]
+        base = nodes
+        for s in range(deepest[b]):
+            begin = nodes
+            for node in range(segment_start[s], segment_start[s + 1]):
+                if mark[node] == stamp:
+                    local[node] = nodes - base
+                    if parent[node] >= 0:
+                        out_parent[nodes] = local[parent[node]]
+                    out_delta_t[nodes] = delta_t[node]
+                    out_rating[nodes] = rating[node]
+                    nodes += 1
+            if nodes > begin:
+                nodes = begin + (nodes - begin + lanes - 1) // lanes * lanes
+                kind[segment] = s % 4
+                start[segment] = begin
+                end[segment] = nodes
+                segment += 1
+        first_target_here = targets
+        for k in range(first_item[b], first_item[b + 1]):
+            item = items[k]
+            place = pair_mark[pair_of[item]]
+            if place < first_target_here:
+                place = targets
+                pair_mark[pair_of[item]] = place
+                target_node[place] = local[node_of[item]]
+                target_delta_t[place] = trial_delta_t[item]
+                targets += 1
+            target[k] = place
+            passes[place] += weights[item] * y[item]
+            failures[place] += weights[item] * (1.0 - y[item])
+        targets = first_target_here + (targets - first_target_here + lanes - 1) // lanes * lanes
+        first_node[b + 1] = nodes
+        first_segment[b + 1] = segment
+        first_target[b + 1] = targets
+    return (
+        first_node,
+        first_segment,
+        first_target,
+        kind,
+        start,
+        end,
+        out_parent,
+        out_delta_t,
+        out_rating,
+        target_node,
+        target_delta_t,
+        passes,
+        failures,
+        target,
+    )

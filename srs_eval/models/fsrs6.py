@@ -1,0 +1,338 @@
+"""FSRS-6: stability, difficulty, a power forgetting curve with trained decay.
+
+Formulas, defaults and training: fsrs-optimizer 6.1.3 (fsrs_optimizer.py), run as
+srs-benchmark's script.py does. A state is (s, d): stability in days, difficulty 1-10.
+Parameters are w[0] ... w[20] as there; w[21] is no parameter but the least stability.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._elementwise import (
+    clamp,
+    clamp_bar,
+    exp,
+    log,
+    minimum,
+    power,
+    share_of_first,
+    where,
+)
+from srs_eval.models._initial_stability import InitialStability, fit_initial_stability
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
+
+Value = Any  # float, array or vector
+State = tuple[Value, Value]  # s, d
+
+LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
+S_MAX = 36500.0
+
+
+def forgetting_curve(t: Value, s: Value, w: Any) -> Value:
+    """R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
+    factor = exp(-LOG_09 / w[20]) - 1.0
+    return power(1.0 + factor * t / s, -w[20])
+
+
+def forgetting_curve_adjoint(t: Value, s: Value, w: Any, r_bar: Value, w_bar: Any) -> Value:
+    """Gradient with respect to s."""
+    base = exp(-LOG_09 / w[20])
+    factor = base - 1.0
+    u = 1.0 + factor * t / s
+    r = power(u, -w[20])
+    u_bar = -w[20] * r / u * r_bar
+    factor_bar = base * LOG_09 / (w[20] * w[20])  # d factor / d w[20]
+    w_bar[20] += u_bar * (t / s) * factor_bar - r * log(u) * r_bar
+    return -u_bar * factor * t / (s * s)
+
+
+def recall(t: Value, state: State, w: Any) -> Value:
+    return forgetting_curve(t, state[0], w)
+
+
+def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
+    return forgetting_curve_adjoint(t, state[0], w, r_bar, w_bar), 0.0 * r_bar
+
+
+def init_d(rating: Value, w: Any) -> Value:
+    return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
+
+
+def init_d_adjoint(rating: Value, w: Any, bar: Value, w_bar: Any) -> None:
+    w_bar[4] += bar
+    w_bar[5] += -exp(w[5] * (rating - 1.0)) * (rating - 1.0) * bar
+
+
+def first(rating: Value, w: Any) -> State:
+    """S0 and D0."""
+    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
+    return clamp(s, w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+
+
+def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
+    s_bar, d_bar = bar
+    w_bar[0] += where(rating == 1.0, s_bar, 0.0)  # w[0] ... w[3] never leave the clamp
+    w_bar[1] += where(rating == 2.0, s_bar, 0.0)
+    w_bar[2] += where(rating == 3.0, s_bar, 0.0)
+    w_bar[3] += where(rating == 4.0, s_bar, 0.0)
+    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, d_bar), w_bar)
+
+
+def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
+    """Linear damping towards 10, reversion to the difficulty of a first Easy."""
+    damped = d - w[6] * (rating - 3.0) * (10.0 - d) / 9.0
+    return w[7] * (w[4] - exp(3.0 * w[5]) + 1.0) + (1.0 - w[7]) * damped
+
+
+def next_d(d: Value, rating: Value, w: Any) -> Value:
+    return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
+
+
+def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
+    """Gradient with respect to d."""
+    bar = clamp_bar(raw_next_d(d, rating, w), 1.0, 10.0, bar)
+    easiest = exp(3.0 * w[5])
+    damping = (rating - 3.0) * (10.0 - d) / 9.0
+    w_bar[4] += w[7] * bar
+    w_bar[5] += -3.0 * w[7] * easiest * bar
+    w_bar[7] += (w[4] - easiest + 1.0 - (d - w[6] * damping)) * bar
+    damped_bar = (1.0 - w[7]) * bar
+    w_bar[6] += -damping * damped_bar
+    return damped_bar * (1.0 + w[6] * (rating - 3.0) / 9.0)
+
+
+def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Any) -> Value:
+    hard_penalty = where(rating == 2.0, w[15], 1.0)
+    easy_bonus = where(rating == 4.0, w[16], 1.0)
+    return s * (
+        1.0
+        + exp(w[8])
+        * (11.0 - d)
+        * power(s, -w[9])
+        * (exp((1.0 - r) * w[10]) - 1.0)
+        * hard_penalty
+        * easy_bonus
+    )
+
+
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s, w)
+    new_s = stability_after_success(s, d, r, rating, w)
+    return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s, w)
+    bar_s = clamp_bar(stability_after_success(s, d, r, rating, w), w[21], S_MAX, bar[0])
+    gain = exp((1.0 - r) * w[10])
+    plain = exp(w[8]) * power(s, -w[9])
+    modifier = where(rating == 2.0, w[15], where(rating == 4.0, w[16], 1.0))
+    slope = plain * (11.0 - d) * modifier  # new_s = s (1 + slope (gain - 1))
+    growth = slope * (gain - 1.0)
+    growth_bar = bar_s * s
+    unmodified_bar = plain * (11.0 - d) * (gain - 1.0) * growth_bar
+    w_bar[8] += growth * growth_bar
+    w_bar[9] += -log(s) * growth * growth_bar
+    w_bar[10] += slope * gain * (1.0 - r) * growth_bar
+    w_bar[15] += where(rating == 2.0, unmodified_bar, 0.0)
+    w_bar[16] += where(rating == 4.0, unmodified_bar, 0.0)
+    r_bar = -w[10] * slope * gain * growth_bar
+    s_bar = bar_s * (1.0 + growth - w[9] * growth)
+    s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
+    d_bar = -plain * modifier * (gain - 1.0) * growth_bar
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+def stability_after_failure(s: Value, d: Value, r: Value, w: Any) -> Value:
+    new_s = w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
+    return minimum(new_s, s / exp(w[17] * w[18]))
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s, w)
+    return clamp(stability_after_failure(s, d, r, w), w[21], S_MAX), next_d(d, rating, w)
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s, w)
+    grown = power(s + 1.0, w[13])
+    factor = power(d, -w[12]) * exp((1.0 - r) * w[14])
+    forgotten = w[11] * factor * (grown - 1.0)
+    drop = exp(w[17] * w[18])
+    limit = s / drop
+    bar_s = clamp_bar(minimum(forgotten, limit), w[21], S_MAX, bar[0])
+    share = share_of_first(forgotten, limit)
+    limit_bar = (1.0 - share) * bar_s
+    forgotten_bar = share * bar_s
+    w_bar[17] += -w[18] * limit * limit_bar
+    w_bar[18] += -w[17] * limit * limit_bar
+    w_bar[11] += factor * (grown - 1.0) * forgotten_bar
+    w_bar[12] += -log(d) * forgotten * forgotten_bar
+    w_bar[13] += w[11] * factor * grown * log(s + 1.0) * forgotten_bar
+    w_bar[14] += (1.0 - r) * forgotten * forgotten_bar
+    s_bar = limit_bar / drop + w[11] * factor * w[13] * grown / (s + 1.0) * forgotten_bar
+    r_bar = -w[14] * forgotten * forgotten_bar
+    s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
+    d_bar = -w[12] * forgotten / d * forgotten_bar
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+def short_term_increase(s: Value, rating: Value, w: Any) -> Value:
+    return exp(w[17] * (rating - 3.0 + w[18])) * power(s, -w[19])
+
+
+def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
+    """A review less than a day after the one before; Good and Easy never shorten S."""
+    s, d = state
+    increase = short_term_increase(s, rating, w)
+    held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
+    return clamp(s * held, w[21], S_MAX), next_d(d, rating, w)
+
+
+def same_day_adjoint(
+    state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any
+) -> State:
+    s, d = state
+    increase = short_term_increase(s, rating, w)
+    held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
+    bar_s = clamp_bar(s * held, w[21], S_MAX, bar[0])
+    passed = where(rating >= 3.0, where(increase < 1.0, 0.0, 1.0), 1.0)
+    exponent_bar = increase * passed * s * bar_s
+    w_bar[17] += (rating - 3.0 + w[18]) * exponent_bar
+    w_bar[18] += w[17] * exponent_bar
+    w_bar[19] += -log(s) * exponent_bar
+    s_bar = held * bar_s - w[19] / s * exponent_bar
+    return s_bar, next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+# fmt: off
+DEFAULT = (
+    0.212, 1.2931, 2.3065, 8.2956,  # S0 by first rating
+    6.4133, 0.8334, 3.0194, 0.001,  # difficulty
+    1.8722, 0.1666, 0.796,  # success
+    1.4835, 0.0614, 0.2629, 1.6483,  # failure
+    0.6014, 1.8729,  # Hard, Easy
+    0.5425, 0.0912, 0.0658,  # same day
+    0.1542,  # decay
+)
+DEVIATION = (
+    6.43, 9.66, 17.58, 27.85, 0.57, 0.28, 0.6, 0.12, 0.39, 0.18, 0.33,
+    0.3, 0.09, 0.16, 0.57, 0.25, 1.03, 0.31, 0.32, 0.14, 0.27,
+)
+UPPER = (
+    100, 100, 100, 100, 10, 4, 4, 0.75, 4.5, 0.8, 3.5,
+    5, 0.25, 0.9, 4, 1, 6, 2, 2, 0.8, 0.8,
+)
+# fmt: on
+
+
+def lower_bounds(least_stability: float) -> tuple[float, ...]:
+    # fmt: off
+    return (
+        *4 * (least_stability,), 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
+        0.001, 0.001, 0.001, 0, 0, 1, 0, 0, 0, 0.1,
+    )
+    # fmt: on
+
+
+def least_stability(trials: Trials) -> float:
+    """In days; smaller where intervals are fractions of a day."""
+    return 1e-6 if trials.protocol.secs else 0.001
+
+
+def recurrent(least: float) -> RecurrentModel:
+    return RecurrentModel(
+        name="FSRS_6",
+        states=2,
+        default=DEFAULT,
+        lower=lower_bounds(least),
+        upper=UPPER,
+        first=first,
+        first_adjoint=first_adjoint,
+        success=success,
+        success_adjoint=success_adjoint,
+        failure=failure,
+        failure_adjoint=failure_adjoint,
+        same_day=same_day,
+        same_day_adjoint=same_day_adjoint,
+        recall=recall,
+        recall_adjoint=recall_adjoint,
+        constants=1,
+        deviation=DEVIATION,
+    )
+
+
+def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    """The default parameters with S0 fitted. It does not use the weights, as upstream."""
+    del weights, context
+    secs = trials.protocol.secs
+    settings = InitialStability(
+        default=DEFAULT[:4],
+        decay=DEFAULT[20],
+        minimum=least_stability(trials),
+        smoothing=0.0 if secs else 1.0,
+        pull=0.0 if secs else 1 / 16,
+    )
+    return [*fit_initial_stability(trials, train, settings), *DEFAULT[4:]]
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    """The 21 parameters. Where all histories are too long to train on: S0 only."""
+    start = fit_s0(trials, train, weights, context)
+    least = least_stability(trials)
+    try:
+        return fit_recurrent(
+            recurrent(least), trials, train, weights, start, context, constants=(least,)
+        )
+    except NotEnoughData:
+        return start
+
+
+def predict(
+    trials: Trials, parameters: list[float], index: IntArray, context: Context
+) -> FloatArray:
+    del context
+    least = least_stability(trials)
+    return predict_recurrent(recurrent(least), trials, parameters, index, constants=(least,))
+
+
+MODELS = (
+    Model(
+        name="FSRS-6",
+        family="fsrs",
+        inputs="IL, G, SR",
+        parameters=21,
+        source="fsrs-optimizer 6.1.3, src/fsrs_optimizer/fsrs_optimizer.py",
+        predict=predict,
+        fit=fit,
+        fit_s0=fit_s0,
+        default=lambda context: list(DEFAULT),
+        aliases={
+            "FSRS-6-default": "FSRS-6-dry-run",
+            "FSRS-6-S0": "FSRS-6-pretrain",
+            "FSRS-6-two_buttons": "FSRS-6-binary",
+        },
+        configurations=(
+            "FSRS-6",
+            "FSRS-6-dry-run",
+            "FSRS-6-pretrain",
+            "FSRS-6-binary",
+            "FSRS-6-recency",
+            "FSRS-6-preset",
+            "FSRS-6-deck",
+        ),
+        always_short=True,
+        flags=ANY_FLAG,
+        parameters_with={"pretrain": 4, "two_buttons": 17},
+        seconds_per_10k=0.03,
+    ),
+)

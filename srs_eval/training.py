@@ -1,0 +1,243 @@
+"""Training of recurrent models, as srs-benchmark and fsrs-optimizer train them.
+
+A recurrent model is a state per card, a step per review and a forgetting curve. Its
+file writes each step once, in the notation of its source, with the adjoint beside
+it, from the operations of `srs_eval.models._elementwise`, and describes the rest in
+a `RecurrentModel`; `fit_recurrent` and `predict_recurrent` do everything else.
+
+The signatures, with state and its gradients as tuples of `states` values, `w` the
+parameters followed by the constants, and `w_bar[k] += x` to add to a gradient:
+
+    first(rating, w) -> state
+    first_adjoint(rating, w, bar, w_bar) -> None
+    success(state, delta_t, rating, w) -> state           also failure, same_day
+    success_adjoint(state, delta_t, rating, w, bar, w_bar) -> bar of the old state
+    recall(delta_t, state, w) -> probability
+    recall_adjoint(delta_t, state, w, r_bar, w_bar) -> bar of the state
+
+`bar` is the gradient of the loss with respect to the step's result. Steps are called
+for whole segments of one kind (first review; success, failure; delta_t < 1 day if
+`same_day` is given), so they need no branch between them. Every k in `w[k]` is a
+literal. Padding calls them with ordinary values and a bar of 0: keep them finite.
+
+Reference for the loop: fsrs-optimizer `Trainer`, srs-benchmark other.py `Trainer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import Context
+from srs_eval.models._permutation import permutations
+from srs_eval.models._trie import Batches, history_trie, make_batches
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+SEED = 2023  # of the order of batches
+LANES = 8
+
+Step = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class RecurrentModel:
+    """A recurrent model's functions and its training set-up."""
+
+    name: str  # an identifier, unique among models
+    states: int
+    default: tuple[float, ...]
+    lower: tuple[float, ...]  # parameters are held within these after every step
+    upper: tuple[float, ...]
+    first: Step
+    first_adjoint: Step
+    success: Step
+    success_adjoint: Step
+    failure: Step
+    failure_adjoint: Step
+    recall: Step
+    recall_adjoint: Step
+    same_day: Step | None = None  # None: success and failure serve delta_t < 1 too
+    same_day_adjoint: Step | None = None
+    constants: int = 0  # number of values that follow the parameters in w
+    deviation: tuple[float, ...] | None = None
+    """Standard deviations; the loss has gamma * sum(((w - start) / deviation)^2)."""
+    frozen: tuple[int, ...] = ()  # parameters whose gradient is set to 0
+    learning_rate: float = 4e-2
+    epochs: int = 5
+    decimals: int | None = 4  # of the kept parameters
+    tie_order: Literal["stable", "quicksort"] = "stable"
+    """How training rows of equal history length are ordered before they are cut into
+    batches: fsrs-optimizer 6 sorts stably, 5 (and so other.py) by numpy's quicksort."""
+    trained_on: Callable[[Trials, IntArray], IntArray] | None = None
+    """Which of the positions batches are made of; all count for the best epoch."""
+
+
+class Descent(NamedTuple):
+    """The state of Adam and what it needs to know (arrays of p parameters)."""
+
+    lower: FloatArray
+    upper: FloatArray
+    start: FloatArray
+    pull: FloatArray  # gamma / deviation^2
+    free: FloatArray  # 0.0 where frozen
+    mean: FloatArray  # running mean of the gradient
+    square: FloatArray  # running mean of its square
+    share: FloatArray  # (b,) items of each batch / items in all
+    rate: float
+    steps: int  # in all
+
+
+class Scratch(NamedTuple):
+    state: FloatArray  # (states, nodes)
+    bar: FloatArray  # (states, nodes)
+    w_bar: FloatArray  # (p + constants, LANES)
+    recall: FloatArray  # (targets,) of the batches last visited
+
+
+def fit_recurrent(
+    model: RecurrentModel,
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    start: Sequence[float],
+    context: Context,
+    constants: Sequence[float] = (),
+) -> list[float]:
+    """Parameters with the least training loss among those after each epoch.
+
+    `train` are positions in the trials in review order, `weights` theirs; `start`
+    is where training begins and what the penalty pulls to. Batch size, longest
+    history and gamma are the protocol's. Raises NotEnoughData where all histories
+    are too long.
+    """
+    protocol = trials.protocol
+    short = trials.sequence_length[train] <= protocol.max_seq_len
+    rows = train[short]
+    if not len(rows):
+        raise NotEnoughData("all histories are too long to train on")
+    weight_of = np.ones(len(trials))
+    weight_of[train] = weights
+    batched = rows if model.trained_on is None else model.trained_on(trials, rows)
+    if not len(batched):
+        raise NotEnoughData("no reviews to train on")
+    order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
+    size = protocol.batch_size
+    parts = [order[k : k + size] for k in range(0, len(order), size)]
+    trie = history_trie(trials)
+    batches = make_batches(trie, trials, parts, weight_of)
+    whole = make_batches(trie, trials, [rows], weight_of)
+
+    sweep = _sweep_of(model)
+    p = len(model.default)
+    first = np.array(start, np.float64)
+    w = np.concatenate([first, np.array(constants, np.float64)])
+    pull = np.zeros(p)
+    if model.deviation is not None:
+        pull = protocol.gamma / np.square(np.array(model.deviation))
+    free = np.ones(p)
+    free[list(model.frozen)] = 0.0
+    descent = Descent(
+        lower=np.array(model.lower, np.float64),
+        upper=np.array(model.upper, np.float64),
+        start=first,
+        pull=pull,
+        free=free,
+        mean=np.zeros(p),
+        square=np.zeros(p),
+        share=np.array([len(part) for part in parts]) / len(rows),
+        rate=model.learning_rate,
+        steps=len(parts) * model.epochs,
+    )
+    scratch = _scratch(model, (batches, whole))
+    one = np.zeros(1, np.int64)
+    orders = permutations(len(parts), SEED)
+    best, best_loss = first, np.inf
+    for epoch in range(model.epochs + 1):
+        loss = sweep(one, -1, w, whole, descent, scratch)
+        loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
+        if loss < best_loss:
+            best, best_loss = w[:p].copy(), loss
+        context.tick(epoch / model.epochs)
+        if epoch < model.epochs:
+            sweep(next(orders), epoch * len(parts), w, batches, descent, scratch)
+    kept = best.tolist()
+    if model.decimals is None:
+        return kept
+    return [round(value, model.decimals) for value in kept]
+
+
+def predict_recurrent(
+    model: RecurrentModel,
+    trials: Trials,
+    parameters: Sequence[float],
+    index: IntArray,
+    constants: Sequence[float] = (),
+) -> FloatArray:
+    """Probability of recall at the positions `index` (same shape)."""
+    if not len(index):
+        return np.empty(0)
+    whole = make_batches(history_trie(trials), trials, [index])
+    w = np.concatenate([np.array(parameters, np.float64), np.array(constants, np.float64)])
+    none = np.zeros(0)
+    idle = Descent(none, none, none, none, none, none, none, none, 0.0, 0)
+    scratch = _scratch(model, (whole,))
+    _sweep_of(model)(np.zeros(1, np.int64), -1, w, whole, idle, scratch)
+    return scratch.recall[whole.target]
+
+
+def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
+    if ties == "stable":
+        return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
+    from srs_eval.models._tie_order import quicksort_order
+
+    return quicksort_order(lengths)
+
+
+def _scratch(model: RecurrentModel, several: Sequence[Batches]) -> Scratch:
+    nodes = max(int(np.diff(batches.first_node).max()) for batches in several)
+    targets = max(len(batches.target_node) for batches in several)
+    return Scratch(
+        state=np.empty((model.states, nodes)),
+        bar=np.empty((model.states, nodes)),
+        w_bar=np.empty((len(model.default) + model.constants, LANES)),
+        recall=np.empty(targets),
+    )
+
+
+@cache
+def _sweep_of(model: RecurrentModel) -> Any:
+    """The model's compiled kernel."""
+    import re
+
+    from srs_eval.models._compile import specialised
+    from srs_eval.models._sweep import sweep
+
+    steps = {
+        "first": model.first,
+        "first_adjoint": model.first_adjoint,
+        "success": model.success,
+        "success_adjoint": model.success_adjoint,
+        "failure": model.failure,
+        "failure_adjoint": model.failure_adjoint,
+        "recall": model.recall,
+        "recall_adjoint": model.recall_adjoint,
+    }
+    if model.same_day is not None and model.same_day_adjoint is not None:
+        steps |= {"same_day": model.same_day, "same_day_adjoint": model.same_day_adjoint}
+    return specialised(
+        sweep,
+        re.sub(r"\W", "_", model.name),
+        steps,
+        {
+            "STATES": model.states,
+            "PARAMETERS": len(model.default),
+            "VALUES": len(model.default) + model.constants,
+            "HAS_SAME_DAY": int(model.same_day is not None),
+        },
+    )
