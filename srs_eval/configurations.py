@@ -111,6 +111,8 @@ def listed_names(model: Model) -> tuple[str, ...]:
 
 
 def _group(word: str) -> tuple[str, ...]:
+    if word in all_models():  # "SM2" is the model, "sm2" its group
+        return ()
     word = word.lower()
     if word not in GROUPS:
         return ()

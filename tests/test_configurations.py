@@ -38,7 +38,8 @@ def test_names_and_suffixes() -> None:
     assert names("FSRS-6-recency-preset") == {"FSRS-6-recency-preset"}
     assert names("FSRS-6-preset-recency") == {"FSRS-6-recency-preset"}
     assert names("FSRS-6-short") == {"FSRS-6"}
-    assert names("SM2-short, sm2,SM2") == {"SM2", "SM2-short"}
+    assert names("SM2-short, sm2-short,SM2") == {"SM2", "SM2-short"}
+    assert names("sm2") >= {"SM2", "SM2-short", "Memrise", "Anki-dry-run"}  # the group
 
 
 def test_groups_hold_their_families() -> None:

@@ -55,8 +55,9 @@ def predictions(model: Model, trials: Trials, context: Context = CONTEXT) -> Flo
 
 
 def configuration_of(name: str) -> Configuration:
-    """The configuration of that canonical name ("SM2" is a group's name too)."""
-    return next(found for found in resolve(name) if found.name == name)
+    (configuration,) = resolve(name)
+    assert configuration.name == name
+    return configuration
 
 
 def make_log(cards: Sequence[Sequence[tuple[float, int]]]) -> ReviewLog:
