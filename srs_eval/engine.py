@@ -7,13 +7,11 @@ Views (app, command line, batch) iterate over `evaluate` and show what comes.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -25,6 +23,7 @@ from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.errors import NotEnoughData
 from srs_eval.models import Cancelled, Context, all_models
+from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog, Rows
@@ -393,7 +392,7 @@ def _in_workers(
                     workers.remove(worker)
                     _stop_workers([worker])
                     if lost is not None:
-                        yield Failed(lost, _how_it_died(worker.process))
+                        yield Failed(lost, how_it_died(worker.process))
                         worker = _start_worker(log, settings, use_cache)
                         workers.append(worker)
                         yield from _give_work(worker, waiting)
@@ -427,13 +426,8 @@ def _give_work(worker: _Worker, waiting: deque[Configuration]) -> Iterator[Event
 
 
 def _start_worker(log: ReviewLog, context: Context, use_cache: bool) -> _Worker:
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(
-        target=_work, args=(theirs, log, context, use_cache), daemon=True, name="srs-eval worker"
-    )
-    with _one_thread_each():
-        process.start()
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = start_process(_work, (theirs, log, context, use_cache))
     theirs.close()
     return _Worker(process, ours)
 
@@ -441,56 +435,11 @@ def _start_worker(log: ReviewLog, context: Context, use_cache: bool) -> _Worker:
 def _stop_workers(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.connection.close()
-        worker.process.terminate()
-    for worker in workers:
-        worker.process.join(timeout=1)
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join()
-
-
-def _how_it_died(process: BaseProcess) -> str:
-    code = process.exitcode
-    if code is not None and code < 0:
-        return f"its worker process was killed (signal {-code}); perhaps memory ran out"
-    return f"its worker process ended unexpectedly (exit code {code})"
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Libraries of the workers use one thread, so that jobs are what uses the cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def end_with_parent() -> None:
-    """End this worker as soon as the process that started it is gone, however it went."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="parent watch").start()
+    stop_processes(worker.process for worker in workers)
 
 
 def _work(connection: Connection, log: ReviewLog, context: Context, use_cache: bool) -> None:
     """A worker's main loop: configurations in, events out, until the pipe closes."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    end_with_parent()
     session = Session(log)
     while True:
         try:
