@@ -16,9 +16,10 @@ import numpy as np
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context
-from srs_eval.models._batches import adam, quicksort_order
-from srs_eval.models._compile import compiled, specialised
+from srs_eval.models._history_training import adam
+from srs_eval.models._compile import specialised
 from srs_eval.models._history_loss import loss_of, single, slope_of
+from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -72,14 +73,14 @@ def _recall(x: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
 @cache
 def kernels(name: str, model: FunctionType) -> tuple[Any, Any, Any]:
     """Loss, gradient and recall, compiled for one model's `recall_and_slope`."""
-    names = {
-        "recall_and_slope": compiled(model),
-        "single": compiled(single),
-        "loss_of": compiled(loss_of),
-        "slope_of": compiled(slope_of),
+    steps = {
+        "recall_and_slope": model,
+        "single": single,
+        "loss_of": loss_of,
+        "slope_of": slope_of,
     }
     loss, gradient, recall = (
-        specialised(template, name, names) for template in (_loss, _gradient, _recall)
+        specialised(template, name, steps, {}) for template in (_loss, _gradient, _recall)
     )
     return loss, gradient, recall
 
@@ -102,7 +103,7 @@ def fit(
     if not len(train):
         raise NotEnoughData("no reviews to train on")
     loss, gradient, _ = kernels(name, model)
-    order = compiled(quicksort_order)(np.zeros(len(train), np.int64))
+    order = quicksort_order(np.zeros(len(train), np.int64))
     rows = train[order]
     x, t, y, weight = features[rows], trials.delta_t[rows], trials.y[rows], weights[order]
     size = trials.protocol.batch_size

@@ -37,7 +37,7 @@ def _quicksort(keys: IntArray, order: IntArray) -> None:
         heap = depth < 0
         if heap:
             _heapsort(keys, order, left, right - left + 1)
-        while not heap and right - left > small:
+        while not heap and right - left >= small:
             middle = left + ((right - left) >> 1)
             if keys[order[middle]] < keys[order[left]]:
                 order[middle], order[left] = order[left], order[middle]

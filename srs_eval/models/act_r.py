@@ -23,9 +23,10 @@ import numpy as np
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context, Model
-from srs_eval.models._batches import adam, quicksort_order
 from srs_eval.models._compile import compiled
 from srs_eval.models._history_loss import loss_of, single, slope_of
+from srs_eval.models._history_training import adam
+from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -261,7 +262,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     short = length <= trials.protocol.max_seq_len
     if not short.any():
         raise NotEnoughData("no history is short enough to train on")
-    order = compiled(quicksort_order)(length[short])
+    order = quicksort_order(length[short])
     rows, weights = train[short][order], weights[short][order]
     size = trials.protocol.batch_size
     batches = [
