@@ -10,15 +10,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from srs_eval.errors import InputError
 from srs_eval.importing import files
+from srs_eval.importing.days import StoredClock, day_grid
 from srs_eval.importing.files import printable
-from srs_eval.reviews import Entries, ImportReceipt, ReviewLog
+from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog
+
+if TYPE_CHECKING:
+    from srs_eval.importing.table import Table
 
 _START_BYTES = 1 << 16
 _PARQUET_MAGIC = b"PAR1"
@@ -39,52 +44,65 @@ def load_log(
     computer's zone and 4:00. Raises InputError, one sentence for the person, for anything
     that cannot be read or holds no reviews. The file and its folder stay as they are.
     """
-    path = Path(path).expanduser()
-    if path.is_dir():
-        return _load_folder(path, timezone, rollover, user)
+    path = Path(path)
+    with files.file_errors(path):
+        path = path.expanduser()
+        is_folder = path.is_dir()
+    days = _DayChoice(timezone, rollover)
+    if is_folder:
+        return _load_folder(path, days, user)
     real = files.resolve(path)
     start = files.read_start(real, _START_BYTES)
     if start.startswith(_PARQUET_MAGIC):
         return _load_user_file(path, user)
     if user is not None:
         raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
-    return _load_file(path, real, start, timezone, rollover)
+    return _load_file(path, real, start, days)
 
 
-def _load_file(
-    path: Path, real: Path, start: bytes, timezone: str | None, rollover: int | None
-) -> ReviewLog:
+@dataclass(frozen=True)
+class _DayChoice:
+    """What the person asked for, to override the source."""
+
+    timezone: str | None
+    rollover: int | None
+
+    def grid(self, entries: Entries, clock: StoredClock) -> DayGrid:
+        return day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
+
+
+def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
     from srs_eval.importing import package, research, table
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
-        return _load_collection(path, real, timezone, rollover)
+        return _load_collection(path, days)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
     if start.startswith((package.ZIP_MAGIC, b"PK\x05\x06")):
         with package.unpacked(real) as (database, words):
-            return _from_database(database, path, words, (), timezone, rollover)
+            return _from_database(database, path, words, days)
     if start.startswith(package.ZSTD_MAGIC):
         with package.decompressed(real) as (database, words):
-            return _from_database(database, path, words, (), timezone, rollover)
+            return _from_database(database, path, words, days)
     header = table.header_of(start)
     if header is not None:
         content = files.read_whole(real, table.MAX_BYTES)
-        found = table.read_table(content, *header, name)
-        return _from_table(found, path, timezone, rollover)
-    content = files.read_whole(real, research.MAX_BYTES)
-    export = research.read_research_export(content, name)
-    from srs_eval.importing.days import StoredClock
-
-    return _finish(
-        path,
-        "Anki research export (.revlog)",
-        export.entries,
-        export.unreadable,
-        StoredClock(next_day_at_s=export.next_day_at_s),
-        timezone,
-        rollover,
-        log_parts={"cards": export.cards, "decks": export.decks, "presets": export.presets},
+        return _from_table(table.read_table(content, *header, name), path, days)
+    export = research.read_research_export(files.read_whole(real, research.MAX_BYTES), name)
+    _refuse_empty(export.entries, name)
+    return ReviewLog(
+        receipt=ImportReceipt(
+            path=str(path),
+            format="Anki research export (.revlog)",
+            entries_read=len(export.entries) + export.unreadable,
+            notes=_left_out(export.unreadable),
+        ),
+        entries=export.entries,
+        cards=export.cards,
+        decks=export.decks,
+        presets=export.presets,
+        day_grid=days.grid(export.entries, StoredClock(next_day_at_s=export.next_day_at_s)),
     )
 
 
@@ -94,118 +112,97 @@ def _has_wal(real: Path) -> bool:
     return wal.is_file() and wal.stat().st_size > 0
 
 
-def _load_collection(
-    path: Path, real: Path, timezone: str | None, rollover: int | None
-) -> ReviewLog:
-    notes = []
+def _load_collection(path: Path, days: _DayChoice) -> ReviewLog:
     with files.private_copy(path) as copy:
-        if Path(f"{copy}-wal").exists() and Path(f"{copy}-wal").stat().st_size:
-            notes.append("Reviews that Anki has not yet written back to the file are included.")
-        elif Path(f"{copy}-journal").exists() and Path(f"{copy}-journal").stat().st_size:
-            notes.append("An unfinished change by another program was left out.")
+        wal, journal = (Path(f"{copy}{suffix}") for suffix in ("-wal", "-journal"))
+        notes: tuple[str, ...] = ()
+        if wal.exists() and wal.stat().st_size:
+            notes = ("Reviews that Anki has not yet written back to the file are included.",)
+        elif journal.exists() and journal.stat().st_size:
+            notes = ("An unfinished change by another program was left out.",)
         else:
             files.check_database_length(copy, printable(path))
-        return _from_database(copy, path, "Anki collection", notes, timezone, rollover)
+        return _from_database(copy, path, "Anki collection", days, notes)
 
 
 def _from_database(
-    database: Path,
-    path: Path,
-    words: str,
-    notes: Iterator[str] | list[str] | tuple[str, ...],
-    timezone: str | None,
-    rollover: int | None,
+    database: Path, path: Path, words: str, days: _DayChoice, notes: tuple[str, ...] = ()
 ) -> ReviewLog:
     from srs_eval.importing.collection import read_collection
 
     name = printable(path)
     found = read_collection(database, name)
+    if not len(found.entries) and len(found.cards.card_id):
+        raise InputError(
+            f"{name} holds {len(found.cards.card_id):,} cards but no reviews; if it was "
+            "exported without scheduling, export it again with 'Include scheduling "
+            "information' ticked."
+        )
     if not len(found.entries):
-        if len(found.cards.card_id):
-            raise InputError(
-                f"{name} holds {len(found.cards.card_id):,} cards but no reviews; if it was "
-                "exported without scheduling, export it again with 'Include scheduling "
-                "information' ticked."
-            )
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
-    return _finish(
-        path,
-        f"{words}, schema {found.schema}",
-        found.entries,
-        found.unreadable,
-        found.clock,
-        timezone,
-        rollover,
-        notes=(*notes, *found.notes),
-        fsrs_enabled=found.fsrs_enabled,
-        log_parts={"cards": found.cards, "decks": found.decks, "presets": found.presets},
-    )
-
-
-def _from_table(found: object, path: Path, timezone: str | None, rollover: int | None) -> ReviewLog:
-    from srs_eval.importing.days import StoredClock
-    from srs_eval.importing.table import Table, with_inferred_kinds
-
-    assert isinstance(found, Table)
-    words = "Anki revlog table (CSV)" if found.has_kinds else "review log (CSV)"
-    log = _finish(path, words, found.entries, found.unreadable, StoredClock(), timezone, rollover)
-    if found.has_kinds:
-        return log
-    from dataclasses import replace
-
-    assert log.entries is not None
-    assert log.day_grid is not None
-    note = "Kinds of review are inferred: a card is learned on its first day."
-    return replace(
-        log,
-        entries=with_inferred_kinds(log.entries, log.day_grid.next_day_at_s),
-        receipt=replace(log.receipt, notes=(*log.receipt.notes, note)),
-    )
-
-
-def _finish(
-    path: Path,
-    words: str,
-    entries: Entries,
-    unreadable: int,
-    clock: object,
-    timezone: str | None,
-    rollover: int | None,
-    *,
-    notes: tuple[str, ...] = (),
-    fsrs_enabled: bool | None = None,
-    log_parts: Mapping[str, object] | None = None,
-) -> ReviewLog:
-    from srs_eval.importing.days import StoredClock, day_grid
-
-    assert isinstance(clock, StoredClock)
-    if not len(entries):
-        raise InputError(f"{printable(path)} holds no reviews.")
-    grid = day_grid(int(entries.time_ms[-1]), clock, timezone, rollover)
-    receipt = ImportReceipt(
-        path=str(path),
-        format=words,
-        entries_read=len(entries) + unreadable,
-        notes=notes,
-        fsrs_enabled=fsrs_enabled,
-    )
     return ReviewLog(
-        receipt=receipt,
+        receipt=ImportReceipt(
+            path=str(path),
+            format=f"{words}, schema {found.schema}",
+            entries_read=len(found.entries) + found.unreadable,
+            notes=(*notes, *_left_out(found.unreadable), *found.notes),
+            fsrs_enabled=found.fsrs_enabled,
+        ),
+        entries=found.entries,
+        cards=found.cards,
+        decks=found.decks,
+        presets=found.presets,
+        day_grid=days.grid(found.entries, found.clock),
+    )
+
+
+def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
+    from srs_eval.importing.table import with_inferred_kinds
+
+    entries = found.entries
+    _refuse_empty(entries, printable(path))
+    grid = days.grid(entries, StoredClock())
+    notes = _left_out(found.unreadable)
+    words = "Anki revlog table (CSV)"
+    if not found.has_kinds:
+        entries = with_inferred_kinds(entries, grid.next_day_at_s)
+        words = "review log (CSV)"
+        notes += ("Kinds of review are inferred: a card is learned on its first day.",)
+    return ReviewLog(
+        receipt=ImportReceipt(
+            path=str(path),
+            format=words,
+            entries_read=len(entries) + found.unreadable,
+            notes=notes,
+        ),
         entries=entries,
         day_grid=grid,
-        **(log_parts or {}),  # type: ignore[arg-type]
     )
+
+
+def _refuse_empty(entries: Entries, name: str) -> None:
+    if not len(entries):
+        raise InputError(f"{name} holds no reviews; choose another file.")
+
+
+def _left_out(unreadable: int) -> tuple[str, ...]:
+    if not unreadable:
+        return ()
+    return (f"{unreadable:,} entries with an impossible time were left out.",)
 
 
 # Folders
 
 
-def _load_folder(
-    folder: Path, timezone: str | None, rollover: int | None, user: int | None
-) -> ReviewLog:
+def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     name = printable(folder)
     if (folder / "collection.anki2").is_file():
-        return load_log(folder / "collection.anki2", timezone=timezone, rollover=rollover)
+        return load_log(
+            folder / "collection.anki2",
+            timezone=days.timezone,
+            rollover=days.rollover,
+            user=user,
+        )
     if (folder / "revlogs").is_dir():
         from srs_eval.dataset import open_dataset
 

@@ -103,8 +103,11 @@ def open_dataset(folder: str | Path) -> Dataset:
 
     Raises InputError if there is none.
     """
-    path = Path(folder).expanduser()
-    if not path.exists() and re.fullmatch(r"[\w.+-]+", str(folder)):
+    path = Path(folder)
+    with file_errors(path):
+        path = path.expanduser()
+        exists = path.exists()
+    if not exists and re.fullmatch(r"[\w.+-]+", str(folder)):
         path = datasets_folder() / str(folder)
         if not path.is_dir():
             raise InputError(

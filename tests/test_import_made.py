@@ -375,7 +375,8 @@ def test_no_such_thing(tmp_path: Path) -> None:
     refused(tmp_path, match="neither an Anki collection nor")
     refused(tmp_path / "empty", b"", match="0 bytes")
     refused(tmp_path / "text", b"just words\n" * 50, match="no collection")
-    refused(Path("a\0b"), match="cannot be read")
+    for strange in ("a\0b", "a" * 5000, "~no-such-user-here/collection.anki2"):
+        refused(Path(strange), match="cannot be read")
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", match="not a file")
     loop = tmp_path / "loop"

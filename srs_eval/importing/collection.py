@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -105,8 +105,6 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
     entries, unreadable = read_entries(connection)
-    if unreadable:
-        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
     cards = _cards(connection)
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
@@ -405,8 +403,6 @@ def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
 
 def with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
     """Fill `parent_id` in: Anki finds parents by name."""
-    from dataclasses import replace
-
     by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
     return {
         key: replace(deck, parent_id=by_name.get(deck.name.rpartition("::")[0].casefold()))
