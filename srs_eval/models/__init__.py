@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-Family = Literal["floor", "sm2", "history", "fsrs", "neural"]
+Family = Literal["floor", "sm2", "history", "other", "fsrs", "neural"]
 
 ANY_FLAG = frozenset(
     {
@@ -117,5 +117,5 @@ def all_models() -> Mapping[str, Model]:
             if model.name in found:
                 raise RuntimeError(f"two models are called {model.name}")
             found[model.name] = model
-    families = ("floor", "sm2", "history", "fsrs", "neural")
+    families = get_args(Family)
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))

@@ -221,7 +221,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
 MODELS = (
     Model(
         name="Ebisu-v2",
-        family="history",
+        family="other",
         inputs="IL, G",
         parameters=0,
         source="fasiha/ebisu 2.2.0; open-spaced-repetition/srs-benchmark other.py `ebisu_v2`",

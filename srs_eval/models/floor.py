@@ -132,7 +132,7 @@ MODELS = (
     ),
     Model(
         name="RMSE-BINS-EXPLOIT",
-        family="floor",
+        family="other",
         inputs="IL, G",
         parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
