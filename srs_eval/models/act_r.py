@@ -89,9 +89,7 @@ def make_paths(trials: Trials) -> Paths:
     return Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
 
 
-def ln_age(
-    time: FloatArray, ln_days: FloatArray, ln_scale: float, now: int, row: int
-) -> float:
+def ln_age(time: FloatArray, ln_days: FloatArray, ln_scale: float, now: int, row: int) -> float:
     """ln of 86400 h (t_now - t_row)."""
     age = time[now] - time[row]
     if len(ln_days):

@@ -227,9 +227,7 @@ def act_r_gradient(
 
 
 def _strength(ages: Ages, rows: IntArray, w: FloatArray) -> FloatArray:
-    result: FloatArray = compiled(strength)(
-        rows, ages.start, ages.age, ages.passed, ages.ln_age, w
-    )
+    result: FloatArray = compiled(strength)(rows, ages.start, ages.age, ages.passed, ages.ln_age, w)
     return result
 
 
