@@ -45,7 +45,9 @@ def _hash(paths: Iterable[Path]) -> str:
 @cache
 def _numba() -> tuple[Any, bool]:
     """numba, and whether its disk cache can be used."""
-    import numba
+    import importlib
+
+    numba = importlib.import_module("numba")
 
     if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR: someone has chosen
         return numba, True

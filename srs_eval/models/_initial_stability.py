@@ -174,14 +174,12 @@ def _slope(
     return (_loss(moved, delta_t, recall, count, default, decay, pull) - value) / (moved - s)
 
 
-def _cubic(
-    a: float, fa: float, ga: float, b: float, fb: float, gb: float
-) -> tuple[float, float, float]:
-    """theta, scale and root of the cubic through two points with slopes."""
+def _cubic(a: float, fa: float, ga: float, b: float, fb: float, gb: float) -> tuple[float, float]:
+    """theta and root of the cubic through two points with slopes."""
     theta = 3.0 * (fa - fb) / (b - a) + ga + gb
     scale = max(abs(theta), abs(ga), abs(gb))
     inner = (theta / scale) ** 2 - (ga / scale) * (gb / scale)
-    return theta, scale, scale * math.sqrt(max(inner, 0.0))
+    return theta, scale * math.sqrt(max(inner, 0.0))
 
 
 def _next_trial(
@@ -203,7 +201,7 @@ def _next_trial(
     x is the best step so far, y the other end of the interval, t the step just tried.
     """
     if ft > fx:  # the minimum lies between: cubic, or halfway to the quadratic
-        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(x, fx, gx, t, ft, gt)
         if t < x:
             root = -root
         share = ((root - gx) + theta) / (((root - gx) + root) + gt)
@@ -213,7 +211,7 @@ def _next_trial(
             return cubic, True
         return cubic + (quadratic - cubic) / 2.0, True
     if gt * math.copysign(1.0, gx) < 0.0:  # slopes of opposite sign: between, too
-        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(x, fx, gx, t, ft, gt)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / (((root - gt) + root) + gx)
@@ -221,14 +219,12 @@ def _next_trial(
         secant = t + (gt / (gt - gx)) * (x - t)
         return (cubic if abs(cubic - t) > abs(secant - t) else secant), True
     if abs(gt) < abs(gx):  # same sign, flatter: the minimum may lie beyond
-        theta, _, root = _cubic(x, fx, gx, t, ft, gt)
+        theta, root = _cubic(x, fx, gx, t, ft, gt)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / ((root + (gx - gt)) + root)
-        if share < 0.0 and root != 0.0:
-            cubic = t + share * (x - t)
-        else:
-            cubic = high if t > x else low
+        beyond = high if t > x else low
+        cubic = t + share * (x - t) if share < 0.0 and root != 0.0 else beyond
         secant = t + (gt / (gt - gx)) * (x - t)
         if bracketed:
             step = cubic if abs(cubic - t) < abs(secant - t) else secant
@@ -237,8 +233,7 @@ def _next_trial(
         step = cubic if abs(cubic - t) > abs(secant - t) else secant
         return max(low, min(high, step)), False
     if bracketed:
-        theta, _, root = _cubic(t, ft, gt, y, fy, gy)
-        theta = 3.0 * (ft - fy) / (y - t) + gy + gt
+        theta, root = _cubic(t, ft, gt, y, fy, gy)
         if t > y:
             root = -root
         share = ((root - gt) + theta) / (((root - gt) + root) + gy)

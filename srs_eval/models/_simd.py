@@ -188,7 +188,7 @@ def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
 
 
 @intrinsic
-def rows_of(typing_context, array):  # type: ignore[no-untyped-def]
+def rows_of(typing_context, array):
     """The rows of a C-contiguous float64 array of shape (k, LANES)."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -198,7 +198,7 @@ def rows_of(typing_context, array):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def load(typing_context, array, index):  # type: ignore[no-untyped-def]
+def load(typing_context, array, index):
     """array[index : index + LANES] of a contiguous float64 array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -208,7 +208,7 @@ def load(typing_context, array, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def store(typing_context, array, index, value):  # type: ignore[no-untyped-def]
+def store(typing_context, array, index, value):
     """array[index : index + LANES] = value."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -236,7 +236,7 @@ def _state_type(count: Any) -> Any:
 
 
 @intrinsic
-def load_state(typing_context, array, index, count):  # type: ignore[no-untyped-def]
+def load_state(typing_context, array, index, count):
     """The vectors array[k, index : index + LANES] for k < count (a literal)."""
     result = _state_type(count)
 
@@ -249,7 +249,7 @@ def load_state(typing_context, array, index, count):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def store_state(typing_context, array, index, state):  # type: ignore[no-untyped-def]
+def store_state(typing_context, array, index, state):
     """array[k, index : index + LANES] = state[k] for all k."""
     if not isinstance(state, types.UniTuple) or state.dtype != vector:
         raise TypingError("a step returns a tuple of vectors")
@@ -274,7 +274,7 @@ def _lane_indices(context: Any, builder: Any, array_type: Any, value: Any, index
 
 
 @intrinsic
-def gather_state(typing_context, array, where, index, count):  # type: ignore[no-untyped-def]
+def gather_state(typing_context, array, where, index, count):
     """The vectors array[k, where[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
 
@@ -294,7 +294,7 @@ def gather_state(typing_context, array, where, index, count):  # type: ignore[no
 
 
 @intrinsic
-def scatter_add(typing_context, array, where, index, state):  # type: ignore[no-untyped-def]
+def scatter_add(typing_context, array, where, index, state):
     """array[k, where[index + lane]] += state[k][lane], lane after lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -393,7 +393,7 @@ def _emit_log(builder: Any, x: Any) -> Any:
 
 
 @intrinsic
-def exp(typing_context, x):  # type: ignore[no-untyped-def]
+def exp(typing_context, x):
     """e^x; x is held within [-708, 709]."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -408,7 +408,7 @@ def exp(typing_context, x):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def log(typing_context, x):  # type: ignore[no-untyped-def]
+def log(typing_context, x):
     """Natural logarithm for normal numbers > 0; about -709 at 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -422,7 +422,7 @@ def log(typing_context, x):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def where(typing_context, condition, a, b):  # type: ignore[no-untyped-def]
+def where(typing_context, condition, a, b):
     """a where the condition holds, else b, lane by lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -438,7 +438,7 @@ def where(typing_context, condition, a, b):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def total(typing_context, x):  # type: ignore[no-untyped-def]
+def total(typing_context, x):
     """Sum of the lanes, first to last."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -451,7 +451,7 @@ def total(typing_context, x):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def broadcast(typing_context, x):  # type: ignore[no-untyped-def]
+def broadcast(typing_context, x):
     """The number in every lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -461,7 +461,7 @@ def broadcast(typing_context, x):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def as_tuple(typing_context, array, count):  # type: ignore[no-untyped-def]
+def as_tuple(typing_context, array, count):
     """The first `count` (a literal) elements of a float64 array as values.
 
     Values instead of memory let the compiler take out of the loops what depends on

@@ -9,23 +9,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
+from srs_eval.models import _simd
 
-from srs_eval.models._simd import (
-    LANES,
-    as_tuple,
-    broadcast,
-    gather_state,
-    load,
-    load_state,
-    log,
-    rows_of,
-    scatter_add,
-    store,
-    store_state,
-    total,
-    where,
-)
+LANES = _simd.LANES
+# numba's intrinsics have no signatures that a type checker could follow.
+as_tuple: Any = _simd.as_tuple
+broadcast: Any = _simd.broadcast
+gather_state: Any = _simd.gather_state
+load: Any = _simd.load
+load_state: Any = _simd.load_state
+log: Any = _simd.log
+rows_of: Any = _simd.rows_of
+scatter_add: Any = _simd.scatter_add
+store: Any = _simd.store
+store_state: Any = _simd.store_state
+total: Any = _simd.total
+where: Any = _simd.where
 
 STATES = 0
 PARAMETERS = 0
@@ -43,7 +42,7 @@ recall: Any = None
 recall_adjoint: Any = None
 
 
-def sweep(order, done, weights, batches, descent, scratch):  # type: ignore[no-untyped-def]
+def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scratch: Any) -> float:
     """Visits the batches in `order`; returns the sum of their losses.
 
     done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
@@ -63,7 +62,7 @@ def sweep(order, done, weights, batches, descent, scratch):  # type: ignore[no-u
                 for i in range(begin, end, LANES):
                     store_state(state, i - base, first(load(batches.rating, i), w))
                 continue
-            if HAS_SAME_DAY:
+            if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == 3:
                     for i in range(begin, end, LANES):
                         old = gather_state(state, batches.parent, i, STATES)
@@ -116,7 +115,7 @@ def sweep(order, done, weights, batches, descent, scratch):  # type: ignore[no-u
                         load(batches.rating, i), w, load_state(bar, i - base, STATES), sums
                     )
                 continue
-            if HAS_SAME_DAY:
+            if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == 3:
                     for i in range(begin, end, LANES):
                         old = gather_state(state, batches.parent, i, STATES)
@@ -156,6 +155,3 @@ def sweep(order, done, weights, batches, descent, scratch):  # type: ignore[no-u
             step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
             weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
     return total(loss)
-
-
-__all__ = ["np", "sweep"]

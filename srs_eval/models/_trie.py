@@ -13,7 +13,7 @@ Segments and targets are padded to whole vectors; padding has weight 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ def _slot(a: int, b: int, c: int, mask: int) -> int:
     h ^= h >> np.uint64(29)
     h *= np.uint64(0xBF58476D1CE4E5B9)
     h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(mask))
+    return np.int64(h & np.uint64(mask))  # type: ignore[return-value]  # signed, for numba
 
 
 def _build_trie(
@@ -125,7 +125,7 @@ def _build_trie(
     history_delta_t: FloatArray,
     history_rating: IntArray,
     trial_delta_t: FloatArray,
-):  # type: ignore[no-untyped-def]
+) -> tuple[Any, ...]:
     n, m = len(history_start), len(history_rating)
     card_end = np.zeros(m + 1, np.int64)
     rows = 0
@@ -240,7 +240,7 @@ def _gather(
     weights: FloatArray,
     items: IntArray,
     first_item: IntArray,
-):  # type: ignore[no-untyped-def]
+) -> tuple[Any, ...]:
     lanes = 8
     batches = len(first_item) - 1
     segments = len(segment_start) - 1
