@@ -343,7 +343,7 @@ class SrsEvalApp(App[int]):
                 return
             self._say("")
             if error is not None:
-                self._refuse("Can't make the demo", error)
+                self._refuse("Can't make the demo", error, "Back", "")
             else:
                 self.open_file(path, "demo: a simulated learner")
 
@@ -356,7 +356,7 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, OpenScreen) and screen.is_mounted:
                 screen.reading(text)
 
-    def _refuse(self, title: str, error: Exception) -> None:
+    def _refuse(self, title: str, error: Exception, *button_and_comfort: str) -> None:
         from srs_eval.screens.refusal import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
@@ -365,7 +365,7 @@ class SrsEvalApp(App[int]):
             sentence = "There is not enough memory for this."
         else:
             sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
-        self.push_screen(Refusal(title, sentence))
+        self.push_screen(Refusal(title, sentence, *button_and_comfort))
 
     # --- evaluating
 
@@ -451,7 +451,7 @@ class SrsEvalApp(App[int]):
 
         if isinstance(self.screen, RunScreen) and not self.evaluation.results():
             self.pop_screen()
-        self._refuse("Can't evaluate this", error)
+        self._refuse("Can't evaluate this", error, "Back", "")
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen number of bins, kept."""

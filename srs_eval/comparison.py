@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -81,6 +82,26 @@ def log_loss_difference(result: Result, other: Result) -> Interval | None:
     if not same_reviews(result, other):
         return None
     return mean_interval(losses(result) - losses(other))
+
+
+EQUIVALENT = 0.002
+"""Differences in log loss within this are too small to matter."""
+FEWEST_REVIEWS = 300  # below this nothing is concluded
+
+
+def verdict(
+    difference: Interval, reviews: int
+) -> Literal["better", "worse", "as good", "can't tell yet"]:
+    """What a paired difference in log loss over so many reviews says about the first model."""
+    if reviews < FEWEST_REVIEWS or math.isnan(difference.half_width):
+        return "can't tell yet"
+    if difference.high < 0:
+        return "better"
+    if difference.low > 0:
+        return "worse"
+    if difference.low >= -EQUIVALENT and difference.high <= EQUIVALENT:
+        return "as good"
+    return "can't tell yet"
 
 
 def same_reviews(result: Result, other: Result) -> bool:

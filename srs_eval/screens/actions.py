@@ -67,9 +67,9 @@ DETAILS = (
     TABLE,
     BINS,
     Action(
-        "previous", "left_square_bracket,p", "Previous", "The model ranked before", shown_key="p"
+        "previous", "p,left_square_bracket", "Previous", "The model ranked before", shown_key="p"
     ),
-    Action("next", "right_square_bracket,n", "Next", "The model ranked after", shown_key="n"),
+    Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
     BACK,
 )

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
-from srs_eval.comparison import log_loss_difference, log_loss_interval
+from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.progress import label
@@ -26,9 +26,10 @@ class CompareScreen(Room):
     about = """
 Both models on the same axes and, where possible, on the same reviews. The difference \
 in log loss is paired: both predicted the same reviews, so what makes a review hard for \
-both cancels out, and the interval is narrower than the two ± suggest. Where the \
-interval holds zero, the two can't be told apart. The interval takes reviews as \
-independent; those of one day are not quite, so small differences deserve doubt.
+both cancels out, and the interval is narrower than the two ± suggest. An \
+interval that leaves out zero shows which is better; one within ±0.002 that both are \
+as good; else, and below 300 reviews, nothing can be told yet. The interval takes \
+reviews as independent; those of one day are not quite, so doubt small differences.
 
 l and r choose the models, s exchanges them, ◀ marks the better figure.
 """
@@ -53,9 +54,12 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
             yield Static(id="table")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.query_one("#figures").focus()
         self.update_now()
+
+    def on_resize(self) -> None:
+        if self.is_mounted:
+            self.update_now()
 
     def update_now(self) -> None:
         results = self.house.evaluation.results()
@@ -75,26 +79,27 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         names = [label(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Judged on different reviews: their figures can't be compared.", "bold")
-        if difference.high < 0:
-            head = f"{names[0]} predicts better"
-        elif difference.low > 0:
-            head = f"{names[1]} predicts better"
-        elif difference.estimate == 0 and difference.half_width == 0:
-            head = "Both predict the same"
-        else:
-            head = "Can't tell which predicts better"
+        says = verdict(difference, left.size)
+        head = {
+            "better": f"{names[0]} predicts better",
+            "worse": f"{names[1]} predicts better",
+            "as good": "Each is as good as the other",
+            "can't tell yet": "Can't tell yet which predicts better",
+        }[says]
         return Text.assemble(
-            (head, "bold"),
-            f": left minus right {words.signed(difference)}, log loss, 95 %",
-            (f" · on the same {words.count(left.size)} reviews", "dim"),
+            (f"{head}\n", "bold"),
+            f"log loss, left minus right: {words.signed(difference)}",
+            (f" on {words.count(left.size)} reviews", "dim"),
         )
 
     def _figures(self, left: Result, right: Result) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)
         for _ in range(2):
             table.add_column(no_wrap=True, justify="right")
-        table.add_column(ratio=1)
+        explained = self.size.width >= 110
+        if explained:
+            table.add_column(ratio=1)
         for field, name, style, meaning in words.METRICS:
             figures = [getattr(result.metrics, field) for result in (left, right)]
             shown = [words.metric(result.metrics, field, style) for result in (left, right)]
@@ -111,7 +116,9 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
                 Text(f"{text} {mark or ' '}", "bold" if mark else "")
                 for text, mark in zip(shown, better, strict=True)
             ]
-            table.add_row(Text(name), *cells, Text(meaning, "dim"))
+            if explained:
+                cells.append(Text(meaning, "dim"))
+            table.add_row(Text(name), *cells)
         return table
 
     @on(Select.Changed)

@@ -138,13 +138,11 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             yield Static("", id="reading")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._list()
         self.query_one("#choices").focus()
         self._find_profiles()
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         self._list()
 
     @work(thread=True, exit_on_error=False, group="profiles")

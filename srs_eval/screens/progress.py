@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from srs_eval.comparison import Ranked, ranking
-from srs_eval.configurations import SUFFIXES
+from srs_eval.configurations import SUFFIX_ALIASES, SUFFIXES
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.results import Result
 
@@ -201,7 +201,7 @@ class Background:
 _SUFFIX_WORDS = {
     "dry-run": "defaults",
     "pretrain": "S0 only",
-    "binary": "two buttons",
+    "binary": "2 buttons",
     "preset": "per preset",
     "deck": "per deck",
     "no_test_same_day": "later days",
@@ -219,7 +219,9 @@ def label(configuration: str) -> str:
 
     for model in all_models().values():
         for alias, name in model.aliases.items():
-            if name == configuration and len(alias) < len(name):
+            # Aliases that only spell a suffix in another way are no shorter names.
+            spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))
+            if name == configuration and len(alias) < len(name) and not spelled:
                 return alias
     words: list[str] = []
     rest = configuration

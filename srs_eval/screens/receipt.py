@@ -68,7 +68,6 @@ whose parameters a preset holds.
         return DataTable(id=name, cursor_type="row", zebra_stripes=True)
 
     def on_mount(self) -> None:
-        super().on_mount()
         receipt = self.house.receipt
         assert receipt is not None
         self._show(receipt)
@@ -82,10 +81,9 @@ whose parameters a preset holds.
         if receipt.first_review and receipt.last_review:
             span = f", {receipt.first_review[:10]} to {receipt.last_review[:10]}"
         facts = Text.assemble(
-            (f"{words.count(receipt.entries_read)} entries read: ", ""),
-            (f"{words.count(kept.kept)} count as reviews", "bold"),
-            (f" of {words.count(kept.cards)} cards", ""),
-            (f", {words.count(dropped)} are left out.\n" if dropped else ".\n", ""),
+            (f"{words.count(kept.kept)} of {words.count(receipt.entries_read)} entries", "bold"),
+            f" count as reviews ({words.count(kept.cards)} cards)",
+            f"; {words.count(dropped)} are left out\n" if dropped else "\n",
             (f"{receipt.format}{span}\nDays: {receipt.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
@@ -134,19 +132,16 @@ whose parameters a preset holds.
 
         found = [receipt.rows[rule] for rule in rules]
         rows: list[tuple[Any, ...]] = [
-            (
-                Text("entries that count as reviews", "bold"),
-                *cells([r.kept for r in found], "bold"),
-            ),
-            ("   of them on a later day", *cells([r.later_days for r in found])),
+            (Text("count as reviews", "bold"), *cells([one.kept for one in found], "bold")),
+            ("  of them on a later day", *cells([one.later_days for one in found])),
         ]
         reasons = dict.fromkeys(reason for one in found for reason in one.dropped)
+        if reasons:
+            rows.append((Text("are left out", "bold"), "", ""))
         for reason in reasons:
-            rows.append(
-                (f"left out: {reason}", *cells([one.dropped.get(reason, 0) for one in found]))
-            )
-        headings = tuple(f"{'▸ ' if rule == chosen else ''}{rule} rule" for rule in rules)
-        self._fill("reasons", ("", *headings), rows)
+            rows.append((f"  {reason}", *cells([one.dropped.get(reason, 0) for one in found])))
+        headings = tuple(f"{'▸' if rule == chosen else ''}{rule}" for rule in rules)
+        self._fill("reasons", ("entries that", *headings), rows)
 
     def _decks(self, receipt: Inspection) -> None:
         anki = self.house.protocol.rows == "anki"

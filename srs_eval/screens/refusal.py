@@ -12,9 +12,16 @@ from srs_eval.screens.room import Dialog
 class Refusal(Dialog):
     """Dismissed with None; the screen below stays usable."""
 
-    def __init__(self, title: str, sentence: str, button: str = "Choose another") -> None:
+    def __init__(
+        self,
+        title: str,
+        sentence: str,
+        button: str = "Choose another",
+        comfort: str = "Your file was not changed.",
+    ) -> None:
         super().__init__()
-        self._title, self._sentence, self._button = title, sentence, button
+        self._title, self._sentence = title, sentence
+        self._button, self._comfort = button, comfort
 
     def content(self) -> ComposeResult:
         box = Vertical()
@@ -23,7 +30,7 @@ class Refusal(Dialog):
         with box:
             yield Static(self._sentence, markup=False)
             with Horizontal():
-                yield Static("Your file was not changed.", id="unchanged")
+                yield Static(self._comfort, id="unchanged")
                 yield Button(self._button, variant="primary", compact=True)
 
     def on_button_pressed(self) -> None:

@@ -49,8 +49,11 @@ class Room(Screen[Any]):
         self.show_protocol()
 
     def show_protocol(self) -> None:
-        line = self.query_one(ProtocolLine)
         app = self.house
+        lines = self.query(ProtocolLine)
+        if not lines:
+            return
+        line = lines.first()
         if app.log_ is None or app.receipt is None:
             line.show("")
             return

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import DataTable, Static
 
-from srs_eval.engine import Event
+from srs_eval.engine import Event, Prepared
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.progress import Evaluation, ModelRun, Stage, clock, label
 from srs_eval.screens.room import Room
@@ -53,7 +53,8 @@ better than that, ▲ worse. A done * has remarks, see Details.
 The graph beside it: of the reviews for which the model predicted 80 %, were 80 % \
 recalled? Points on the diagonal mean yes. Vertical lines are 95 % intervals, the curve \
 is a smooth average without bins, and the bars at its foot (n) tell how many reviews \
-each bin holds. The axes start where 99 % of the predictions do; t shows every number.
+each bin holds. Faint points are bins with less than 1 % of the reviews. The axes leave \
+out the lowest 2.5 % of the predictions; t shows every number.
 
 Models under "other reviews" were judged on same-day reviews too and have a ranking of \
 their own. Log loss and RMSE(bins) can disagree; RMSE(bins) can be gamed, as \
@@ -66,10 +67,11 @@ RMSE-BINS-EXPLOIT shows.
             with Vertical(id="ranking"):
                 yield RankingTable()
             with Vertical(id="model"):
-                yield CalibrationChart(id="chart")
+                yield CalibrationChart(id="chart", count_rows=2)
                 yield Static(id="figures")
                 with VerticalScroll(id="more"):
                     yield Static(id="all-metrics")
+                    yield Static("Parameters", classes="heading")
                     yield Static(id="parameters")
                 yield Static(id="reason")
         yield Static(id="status")
@@ -82,21 +84,22 @@ RMSE-BINS-EXPLOIT shows.
     def table(self) -> RankingTable:
         return self.query_one(RankingTable)
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.query_one("#ranking").border_title = "Models"
-        self.query_one("#more").can_focus = False
+    def __init__(self) -> None:
+        super().__init__()
         self._dirty = True
         self._shown: tuple[str, Stage, int] | None = None
+
+    def on_mount(self) -> None:
+        self.query_one("#ranking").border_title = "Models"
+        self.query_one("#more").can_focus = False
         self.table.focus()
         self.set_interval(_REFRESH, self._tick)
 
     def on_resize(self) -> None:
-        self._dirty = True
+        self._shown = None
         self.call_after_refresh(self.update_now)
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
         self._dirty = True
 
     def _tick(self) -> None:
@@ -105,6 +108,8 @@ RMSE-BINS-EXPLOIT shows.
 
     def update_now(self) -> None:
         """Show the evaluation as it is."""
+        if not self.query(RankingTable):
+            return  # events may come before there are widgets
         self._dirty = False
         now = self.house.monotonic()
         self.table.show(self.evaluation, now)
@@ -116,7 +121,7 @@ RMSE-BINS-EXPLOIT shows.
             return
         self.evaluation.apply(message.event, self.house.monotonic())
         self._dirty = True
-        if self.evaluation.judged is not None:
+        if isinstance(message.event, Prepared):
             self.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
@@ -156,19 +161,7 @@ RMSE-BINS-EXPLOIT shows.
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
-        chosen = self.table.chosen
-        if chosen is None:
-            ranked = self.evaluation.ranking()
-            order = self.evaluation.in_order()
-            if not order:
-                return
-            chosen = ranked[0].configuration if ranked else order[0][0].configuration
-            if not ranked:
-                # Before anything is finished the cursor goes with the best later on.
-                self._show_details(self.evaluation.models[chosen])
-                return
-            self.table.choose(chosen)
-        model = self.evaluation.models.get(chosen)
+        model = self.evaluation.models.get(self.table.chosen or "")
         if model is not None:
             self._show_details(model)
 
@@ -199,14 +192,16 @@ RMSE-BINS-EXPLOIT shows.
         )
         self.query_one("#figures", Static).update(
             Text.assemble(
-                (f"off by {words.percent(graph.mae)} on average\n", "bold"),
-                ("log loss  ", "dim"), f"{words.loss(row.log_loss)}\n",
+                (f"{words.percent(graph.mae)} off on average\n", "bold"),
+                ("log loss ", "dim"), f"{words.loss(row.log_loss)}\n",
                 ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins", "%"), "\n",
-                ("AUC  ", "dim"), words.metric(result.metrics, "auc", "3"),
+                ("AUC ", "dim"), words.metric(result.metrics, "auc", "3"),
             )
         )  # fmt: skip
-        self.query_one("#all-metrics", Static).update(metric_table([result]))
-        self.query_one("#parameters", Static).update(parameter_table([result], self.house.log_))
+        width = self.query_one("#more").size.width - 2
+        self.query_one("#all-metrics", Static).update(metric_table(result, width))
+        parameters = parameter_table(result, self.house.log_, width)
+        self.query_one("#parameters", Static).update(parameters)
 
     @on(RankingTable.Chosen)
     def _chosen(self) -> None:

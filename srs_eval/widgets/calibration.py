@@ -26,7 +26,7 @@ class CountBars(Widget):
     """How many reviews each bin holds, below the graph and on its axis."""
 
     DEFAULT_CSS = """
-    CountBars { height: 1; color: $secondary; }
+    CountBars { height: 1; color: $primary 70%; }
     """
     ALLOW_SELECT = False
 
@@ -119,10 +119,13 @@ class CalibrationChart(Vertical):
 
             self._plot = PlotWidget(allow_pan_and_zoom=False)
             self._plot.can_focus = False
-            self.mount(self._plot, before=0)
-            self.call_after_refresh(self._draw)
+            self.run_worker(self._mount(self._plot))
         else:
             self._draw()
+
+    async def _mount(self, plot: PlotWidget) -> None:
+        await self.mount(plot, before=0)
+        self._draw()
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
@@ -151,6 +154,7 @@ class CalibrationChart(Vertical):
         graph, plot = self._graph, self._plot
         if graph is None or plot is None or not plot.is_mounted or self._limits is None:
             return
+        import numpy as np
         from textual_plot import HiResMode
 
         low, high = self._limits
@@ -174,11 +178,14 @@ class CalibrationChart(Vertical):
             line_style=faint,
             hires_mode=HiResMode.BRAILLE,
         )
-        for x, bottom, top in zip(graph.predicted, graph.low, graph.high, strict=True):
-            if low <= x <= high and top > low:  # never true of an empty bin's NaN
+        large = graph.count >= 0.01 * graph.count.sum()
+        inside = (graph.observed >= low) & (graph.predicted >= low)  # NaN where empty: False
+        for place in np.flatnonzero((graph.predicted >= low) & (graph.high > low)):
+            if large[place] or wide:
+                x = graph.predicted[place]
                 plot.plot(
                     [x, x],
-                    [max(bottom, low), top],
+                    [max(graph.low[place], low), graph.high[place]],
                     line_style=faint,
                     hires_mode=HiResMode.BRAILLE,
                 )
@@ -189,18 +196,18 @@ class CalibrationChart(Vertical):
             line_style=secondary,
             hires_mode=HiResMode.BRAILLE,
         )
-        inside = (graph.observed >= low) & (graph.predicted >= low)
-        plot.scatter(
-            graph.predicted[inside],
-            graph.observed[inside],
-            marker="●" if wide else "•",
-            marker_style=primary,
-        )
+        for bins, marker, style in (
+            (inside & ~large, "∘", faint),
+            (inside & large, "●" if wide else "•", primary),
+        ):
+            plot.scatter(
+                graph.predicted[bins], graph.observed[bins], marker=marker, marker_style=style
+            )
         self.query_one(CountBars).show(graph, self._limits)
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:
-    """Points, their intervals, and lines that only guide the eye, as #rrggbb."""
+    """Points, the smooth curve, and lines that only guide the eye, as #rrggbb."""
     from textual.color import Color
 
     colours = app.theme_variables
@@ -208,21 +215,23 @@ def chart_colours(app: App[Any]) -> tuple[str, str, str]:
     surface = Color.parse(colours["surface"])
     return (
         Color.parse(colours["primary"]).hex6,
-        foreground.blend(surface, 0.35).hex6,
+        Color.parse(colours["secondary"]).hex6,
         foreground.blend(surface, 0.65).hex6,
     )
 
 
 def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
-    """From the tenth below (almost) all predictions to 1, at least the upper 20 %."""
+    """From the tenth below almost all predictions and large bins to 1; at least 0.8 to 1."""
     import numpy as np
 
     starts = []
     for graph in graphs:
-        # One in a hundred reviews may lie left of what is drawn; the table holds all.
+        # One in forty reviews may lie left of what is drawn; the table holds all.
         below = np.cumsum(graph.count) / graph.count.sum()
-        place = int(np.searchsorted(below, 0.01))
-        starts.append(min(float(graph.edges[place]), float(np.nanmin(graph.observed[place:]))))
+        place = int(np.searchsorted(below, 0.025))
+        large = graph.count[place:] >= 0.01 * graph.count.sum()
+        starts.append(float(graph.edges[place]))
+        starts.extend(graph.observed[place:][large].tolist())
     low = np.floor(min(starts) * 10 + 1e-9) / 10
     return (float(min(max(low, 0.0), 0.8)), 1.0)
 

@@ -38,19 +38,25 @@ class ProtocolLine(Widget):
 
     def render(self) -> RenderResult:
         width = self.size.width
-        brand = "srs-eval"
         facts = list(self._facts)
+        gap = "  ·  "
         while True:
-            rest = "".join(f"  ·  {fact}" for fact in facts)
-            room = width - len(brand) - len(rest) - (5 if self._file else 0)
-            if room >= min(len(self._file), 12) or not facts:
+            rest = sum(len(gap) + len(fact) for fact in facts)
+            room = width - len("srs-eval") - rest - (len(gap) if self._file else 0)
+            if room >= min(len(self._file), 16) or not facts:
                 break
-            facts.pop(-2 if len(facts) > 1 else -1)  # the protocol, last, stays longest
-        parts: list[tuple[str, str]] = [(brand, "bold $primary")]
+            if len(gap) > 3:
+                gap = " · "
+            elif ": " in facts[-1]:
+                facts[-1] = facts[-1].partition(": ")[2]
+            else:
+                facts.pop(0)
+        parts: list[tuple[str, str]] = [("srs-eval", "bold $primary")]
         if self._file:
-            parts += [("  ·  ", "$text-muted"), (words.shortened(self._file, max(room, 3)), "bold")]
+            file = words.shortened(self._file, max(room, 3))
+            parts += [(gap, "$text-muted"), (file, "bold")]
         for fact in facts:
-            parts += [("  ·  ", "$text-muted"), (fact, "")]
+            parts += [(gap, "$text-muted"), (fact, "")]
         return Content.assemble(*parts)
 
 

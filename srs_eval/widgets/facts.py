@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.table import Table
 from rich.text import Text
 
@@ -12,30 +10,30 @@ from srs_eval.reviews import ReviewLog
 from srs_eval.widgets import words
 
 
-def metric_table(results: Sequence[Result], explained: bool = True) -> Table:
-    """One column of figures per result, and what each figure says."""
+def metric_table(result: Result, width: int) -> Table:
+    """Each figure and what it says, beside it or, where room lacks, below it."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
     table.add_column(no_wrap=True)
-    for _ in results:
+    beside = width >= 60
+    if beside:
         table.add_column(no_wrap=True, justify="right")
-    if explained:
-        table.add_column(ratio=1)
+    table.add_column(ratio=1)
     for field, name, style, meaning in words.METRICS:
-        figures = [words.metric(result.metrics, field, style) for result in results]
-        cells = [Text(name), *(Text(figure, "bold") for figure in figures)]
-        if explained:
-            cells.append(Text(meaning, "dim"))
-        table.add_row(*cells)
+        figure = Text(words.metric(result.metrics, field, style), "bold")
+        if beside:
+            table.add_row(Text(name), figure, Text(meaning, "dim"))
+        else:
+            table.add_row(Text(name), Text.assemble(figure, "\n", (meaning, "dim")))
     return table
 
 
-def parameter_table(results: Sequence[Result], log: ReviewLog | None) -> Table | Text:
+def parameter_table(result: Result, log: ReviewLog | None, width: int) -> Table | Text:
     """The parameters fitted for the last fold, numbered as w0, w1 ... per partition."""
-    result = results[0]
     if not result.parameters:
         return Text("This model has no parameters that could be listed.", "dim")
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title_justify="left")
-    for _ in range(4):
+    columns = max(1, min(7, width // 13))
+    for _ in range(columns):
         table.add_column(no_wrap=True, justify="right")
     for partition, values in result.parameters.items():
         if len(result.parameters) > 1:
@@ -44,8 +42,8 @@ def parameter_table(results: Sequence[Result], log: ReviewLog | None) -> Table |
             Text.assemble((f"w{number} ", "dim"), f"{value:.4f}")
             for number, value in enumerate(values)
         ]
-        for start in range(0, len(cells), 4):
-            table.add_row(*cells[start : start + 4])
+        for start in range(0, len(cells), columns):
+            table.add_row(*cells[start : start + columns])
     return table
 
 

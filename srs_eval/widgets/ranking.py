@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from rich.text import Text
@@ -39,6 +40,7 @@ class RankingTable(DataTable[Any]):
     def __init__(self) -> None:
         super().__init__(cursor_type="row", cell_padding=0)
         self.chosen: str | None = None
+        self.follows_best = True  # until a person moves the cursor
         self.marked: list[str] = []
         self._shown: dict[str, tuple[Text, ...]] = {}
         self._columns_for = 0
@@ -80,35 +82,35 @@ class RankingTable(DataTable[Any]):
         self._shown = rows
 
     def _back_to_chosen(self, rows: dict[str, tuple[Text, ...]]) -> None:
-        if self.chosen in rows:
+        if self.chosen in rows and not self.follows_best:
             self.move_cursor(row=self.get_row_index(self.chosen), animate=False, scroll=False)
         else:
             first = next((key for key in rows if not key.startswith(_SEPARATOR)), None)
             if first is not None:
                 self.move_cursor(row=self.get_row_index(first), animate=False, scroll=False)
+                self.chosen = first
 
     def choose(self, configuration: str) -> None:
-        """Put the cursor on a model."""
-        try:
+        """Put the cursor on a model, as if a person had done it."""
+        with contextlib.suppress(RowDoesNotExist):
+            self.follows_best = False
             self.move_cursor(row=self.get_row_index(configuration), animate=False)
-        except RowDoesNotExist:
-            return
-        self.chosen = configuration
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         event.stop()
         key = event.row_key.value
         if key is None or key.startswith(_SEPARATOR) or key == self.chosen:
             return
+        self.follows_best = False
         self.chosen = key
         self.post_message(self.Chosen(key))
 
     def _columns(self, width: int) -> list[tuple[Text, int]]:
-        columns = [("", 4), ("model", 0), ("log loss", 13), ("vs average", 11), ("state", 10)]
+        columns = [("", 3), ("model", 0), ("log loss", 12), ("vs average", 10), (" state", 10)]
         if width >= WIDE:
-            columns[4:4] = [("RMSE(bins)", 11), ("AUC", 7)]
+            columns[4:4] = [(" RMSE(bins)", 12), ("AUC", 6)]
         if width >= WIDE + 12:
-            columns[-1:-1] = [("params", 8)]
+            columns[-1:-1] = [("params", 7)]
         room = width - 1 - sum(size for _, size in columns)
         return [(Text(heading), size or max(room, 8)) for heading, size in columns]
 
@@ -117,7 +119,7 @@ class RankingTable(DataTable[Any]):
     ) -> tuple[Text, ...]:
         sizes = [size for _, size in self._columns(width)]
         mark = "●" if model.configuration in self.marked else " "
-        name = Text(words.shortened(label(model.configuration), sizes[1] - 1))
+        name = Text(words.cut(label(model.configuration), sizes[1] - 1))
         extra = len(sizes) - 5
         if ranked is not None and model.result is not None:
             floor = ranked.place is None
@@ -128,38 +130,38 @@ class RankingTable(DataTable[Any]):
                 name.stylize("bold")
             metrics = model.result.metrics
             cells = [
-                Text(f"{mark}{place:>2} "),
+                Text(f"{place:>2}{mark}"),
                 name,
                 Text(words.loss(ranked.log_loss)),
                 Text(against, style=style),
-                Text(words.metric(metrics, "rmse_bins", "%")),
+                Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
                 Text(words.metric(metrics, "auc", "3")),
                 Text(parameter_count(model.configuration)),
             ]
-            return (*cells[: 4 + extra], Text("done" if not model.result.notes else "done *"))
+            return (*cells[: 4 + extra], Text(" done" if not model.result.notes else " done *"))
         blank = [Text("")] * extra
         if model.stage is Stage.RUNNING:
             left = model.seconds_left(now)
             fold = f"fold {min(model.fold + 1, model.folds)}/{model.folds}" if model.folds else ""
             return (
-                Text(f"{mark}   "),
+                Text(f"  {mark}"),
                 name,
-                Text(words.bar(model.fraction, 12)),
+                Text(words.bar(model.fraction, 11)),
                 Text(fold),
                 *blank,
-                Text(f"{clock(left)} left" if left is not None else "running"),
+                Text(f" {clock(left)} left" if left is not None else " running"),
             )
         name.stylize("dim")
         style = {Stage.FAILED: "bold", Stage.SKIPPED: "", Stage.CANCELLED: ""}.get(
             model.stage, "dim"
         )
         return (
-            Text(f"{mark}   "),
+            Text(f"  {mark}"),
             name,
             Text(""),
             Text(""),
             *blank,
-            Text(model.stage.value, style),
+            Text(f" {model.stage.value}", style),
         )
 
 

@@ -77,6 +77,11 @@ def protocol(chosen: Protocol) -> str:
     return ", ".join(words)
 
 
+def cut(text: str, width: int) -> str:
+    """Cut at the end."""
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
+
+
 def shortened(text: str, width: int) -> str:
     """Cut in the middle, so that the end of a file name stays."""
     if len(text) <= width:
