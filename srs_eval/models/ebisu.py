@@ -231,7 +231,7 @@ MODELS = (
         seconds_per_10k=0.06,
         note=(
             "Starts from a half-life of 512 days as in srs-benchmark. "
-            "Reviews of missing cards or decks are not judged, as there."
+            "On data sets, reviews of missing cards or decks are not judged, as there."
         ),
     ),
 )
