@@ -129,7 +129,7 @@ def fit_recurrent(
     order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
     size = protocol.batch_size
     parts = [order[k : k + size] for k in range(0, len(order), size)]
-    trie = history_trie(trials)
+    trie = history_trie(trials, model.same_day is not None)
     batches = make_batches(trie, trials, parts, weight_of)
     whole = make_batches(trie, trials, [rows], weight_of)
 
@@ -182,7 +182,8 @@ def predict_recurrent(
     """Probability of recall at the positions `index` (same shape)."""
     if not len(index):
         return np.empty(0)
-    whole = make_batches(history_trie(trials), trials, [index])
+    trie = history_trie(trials, model.same_day is not None)
+    whole = make_batches(trie, trials, [index])
     w = np.concatenate([np.array(parameters, np.float64), np.array(constants, np.float64)])
     none = np.zeros(0)
     idle = Descent(none, none, none, none, none, none, none, none, 0.0, 0)

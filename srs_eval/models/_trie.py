@@ -59,12 +59,17 @@ class Batches(NamedTuple):
     target: IntArray  # per item, its target's position
 
 
-def history_trie(trials: Trials) -> Trie:
-    """The trie of all histories of the trials, built once and kept with them."""
-    return trials.derived("trie", _build)
+def history_trie(trials: Trials, same_day: bool = True) -> Trie:
+    """The trie of all histories of the trials, built once and kept with them.
+
+    Without `same_day`, reviews of the same day are of the kind success or failure.
+    """
+    if same_day:
+        return trials.derived("trie", lambda trials: _build(trials, 1.0))
+    return trials.derived("trie without same day", lambda trials: _build(trials, 0.0))
 
 
-def _build(trials: Trials) -> Trie:
+def _build(trials: Trials, same_day_below: float) -> Trie:
     return Trie(
         *compiled(_build_trie)(
             trials.history_start,
@@ -72,6 +77,7 @@ def _build(trials: Trials) -> Trie:
             trials.history_delta_t,
             trials.history_rating,
             trials.delta_t,
+            same_day_below,
         )
     )
 
@@ -125,6 +131,7 @@ def _build_trie(
     history_delta_t: FloatArray,
     history_rating: IntArray,
     trial_delta_t: FloatArray,
+    same_day_below: float,
 ) -> tuple[Any, ...]:
     n, m = len(history_start), len(history_rating)
     card_end = np.zeros(m + 1, np.int64)
@@ -181,7 +188,7 @@ def _build_trie(
         kind = 1
         if level[node] == 0:
             kind = 0
-        elif history_delta_t[k] < 1.0:
+        elif history_delta_t[k] < same_day_below:
             kind = 3
         elif history_rating[k] == 1:
             kind = 2
