@@ -116,12 +116,13 @@ def run_batch(
             tasks = [_Task(user, tuple(names)) for user, names in missing.items() if names]
             # The longest first, so that no worker is left with one at the end.
             tasks.sort(key=lambda task: (-expected(task.user, task.names), task.user))
+            units = sum(len(task.names) for task in tasks)
             work = sum(expected(task.user, task.names) for task in tasks)
             jobs = min(jobs, max(1, len(tasks)))
             yield Planned(
                 users=len(wanted),
                 configurations=tuple(each.name for each in configurations),
-                units=sum(len(task.names) for task in tasks),
+                units=units,
                 present=before["done"],
                 skipped_before=before["skipped"],
                 retried=before["failed"],
@@ -146,7 +147,7 @@ def run_batch(
                         unit,
                         finished=sum(counts.values()),
                         users_finished=sum(not count for count in left.values()),
-                        share=min(1.0, finished_work / work) if work else 1.0,
+                        share=finished_work / work if sum(counts.values()) < units else 1.0,
                     )
             finally:
                 for unit in pool.close():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -75,9 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return TERMINATED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        if not isinstance(end, BrokenPipeError) and not isinstance(
+            end.__context__,
+            BrokenPipeError,  # as typer and rich end after a closed pipe
+        ):
+            raise
         # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FINE
     except OSError as error:
         where = f' ("{error.filename}")' if error.filename else ""
@@ -86,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        return _refuse(f"{message()} See `srs-eval --help`.")
+        sentence = str(message()).rstrip(".")
+        return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
 
 
 def _with_command(given: list[str]) -> list[str]:
@@ -175,7 +182,9 @@ def batch(
     users: Annotated[
         str | None,
         typer.Option(
-            help="Ids and ranges, all if left out.", metavar="1-1000,1005", rich_help_panel=ROWS_PANEL
+            help="Ids and ranges, all if left out.",
+            metavar="1-1000,1005",
+            rich_help_panel=ROWS_PANEL,
         ),
     ] = None,
     max_user_id: Annotated[
@@ -210,6 +219,7 @@ def batch(
     configurations = flags.resolve(models)
     plan: Planned | None = None
     finished = failed = 0
+    reasons: Counter[str] = Counter()
     try:
         with (
             _termination_interrupts(),
@@ -234,21 +244,25 @@ def batch(
                         plan = event
                     case UnitDone():
                         finished = event.finished
+                        if event.unit.status == "failed":
+                            reasons[event.unit.reason] += 1
                     case Ended():
                         failed = event.failed
                         say(
                             f"{event.done:,} done, {event.skipped:,} skipped, "
                             f"{event.failed:,} failed; results are in {out / 'result'}"
                         )
-    except KeyboardInterrupt:
+    except INTERRUPTIONS:
         if plan is not None:
             say(
                 f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
                 "the same command goes on from there."
             )
         raise
+    for reason, count in reasons.most_common(3):
+        say(f"failed: {count:,} x {reason}")
     if failed:
-        say(f"Reasons are in {out / 'failed'}; the same command tries them again.")
+        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
     console.print(batch_table(summaries(out, [each.name for each in configurations])))
     return SOME_FAILED if failed else FINE
@@ -335,7 +349,7 @@ def _run(
     outcome = Outcome(evaluated)
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
-    interrupted = None
+    interrupted: BaseException | None = None
     try:
         with (
             _termination_interrupts(),
@@ -349,7 +363,7 @@ def _run(
             for event in events:
                 outcome.add(event)
                 progress.show(event)
-    except KeyboardInterrupt as interruption:
+    except INTERRUPTIONS as interruption:
         interrupted = interruption
         missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
         say(f"Interrupted: {missing} configurations are not finished.")
@@ -450,8 +464,11 @@ def _closed_at_end(events: Iterator[Event]) -> Iterator[Iterator[Event]]:
             close()
 
 
-class _Terminated(KeyboardInterrupt):
+class _Terminated(BaseException):
     """SIGTERM: ends as an interruption does, with its own exit code."""
+
+
+INTERRUPTIONS = (KeyboardInterrupt, _Terminated)
 
 
 @contextmanager
@@ -477,6 +494,8 @@ def _write(target: str, text: str) -> None:
     path = Path(target).expanduser()
     if path.is_dir():
         raise InputError(f'"{path}" is a folder: name a file in it.')
+    if not path.parent.is_dir():
+        raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
     try:
         if path.exists() and not path.is_file():
             path.write_text(text)  # a pipe or a device

@@ -178,17 +178,18 @@ def ranking_tables(tables: Mapping[str, Sequence[Ranked]], width: int) -> list[R
 
 def ranking_notes(tables: Mapping[str, Sequence[Ranked]]) -> list[str]:
     """What must stand beside the figures, one sentence each."""
-    notes: list[str] = []
+    names: dict[str, list[str]] = {}
     for lines in tables.values():
         reviews = max(line.result.size for line in lines)
         for line in lines:
-            name = line.configuration.name
+            notes = [f"{note}." for note in line.result.notes]
             if line.result.size != reviews:
-                notes.append(f"{name}: judged on {line.result.size:,} reviews only.")
-            notes += [f"{name}: {note}." for note in line.result.notes]
+                notes.insert(0, f"Judged on {line.result.size:,} reviews only.")
             if line.configuration.model.note:
-                notes.append(f"{name}: {line.configuration.model.note}")
-    return notes
+                notes.append(line.configuration.model.note)
+            for note in notes:
+                names.setdefault(note, []).append(line.configuration.name)
+    return [f"{', '.join(models)}: {note}" for note, models in names.items()]
 
 
 def show_run(outcome: Outcome, console: Console) -> None:
@@ -310,24 +311,24 @@ class BatchProgress:
 
 
 def batch_table(summaries: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Means over users and over reviews, one line a configuration."""
+    """Means over users (of log loss also over reviews), one line a configuration."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("configuration", overflow="fold")
-    for column in ("users", "reviews", "log loss", "RMSE(bins)", "AUC", "log loss, by reviews"):
-        table.add_column(column, justify="right")
+    table.add_column("configuration", overflow="fold", min_width=12)
+    for column in ("users", "reviews", "log loss", "by reviews", "RMSE(bins)", "AUC"):
+        table.add_column(column, justify="right", no_wrap=True)
     for line in summaries:
         table.add_row(
             Text(line["configuration"]),
             f"{line['users']:,}",
             f"{line['reviews']:,}",
             f"{line['LogLoss']:.4f}",
+            f"{line['LogLoss by reviews']:.4f}",
             f"{line['RMSE(bins)']:.4f}",
             "-" if line["AUC"] is None else f"{line['AUC']:.4f}",
-            f"{line['LogLoss by reviews']:.4f}",
         )
     return table
 

@@ -1,0 +1,45 @@
+"""`srs-eval` with models that misbehave, for tests; worker processes import this file too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from srs_eval import models
+from srs_eval.cli import main
+from srs_eval.models import Context, Model
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+MISBEHAVES = os.environ.get("TEST_MISBEHAVE") == "1"
+
+
+def _killed(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    if MISBEHAVES and context.user == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return np.full(len(index), 0.8)
+
+
+def _raising(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    if MISBEHAVES and context.user == 3:
+        raise ValueError("no such memory")
+    return np.full(len(index), 0.7)
+
+
+def _stuck(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    print("this must not reach stdout", flush=True)
+    time.sleep(600)
+    return np.full(len(index), 0.6)
+
+
+for _name, _predict in (("KILLED", _killed), ("RAISING", _raising), ("STUCK", _stuck)):
+    models.all_models()[_name] = Model(  # type: ignore[index]
+        _name, "floor", "-", 0, "tests", predict=_predict, extra=True
+    )
+
+if __name__ == "__main__":
+    sys.exit(main())

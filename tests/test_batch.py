@@ -1,0 +1,327 @@
+"""Batches: the same files whatever happens on the way, and nobody left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from srs_eval.batch import Ended, Planned, run_batch, select_users
+from srs_eval.configurations import resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import InputError
+from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import shared_or_skip
+
+PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
+MODELS = "AVG,90%,MOVING-AVG,SM2-short,Memrise,Anki-dry-run"
+USERS = 12
+TINY, POISONED = 20, 21
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="reads the process table of Linux"
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Users 1 to 12, one with too little data, one whose file is no parquet."""
+    folder = tmp_path_factory.mktemp("dataset")
+    learners = {user: simulate_learner(user, 600 + 20 * user) for user in range(1, USERS + 1)}
+    write_dataset({**learners, TINY: simulate_learner(3, 4)}, folder)
+    poisoned = folder / "revlogs" / f"user_id={POISONED}" / "data.parquet"
+    poisoned.parent.mkdir()
+    poisoned.write_bytes(b"PAR1 but nothing else")
+    return folder
+
+
+def command(dataset: Path, out: Path, *more: str, models: str = MODELS) -> list[str]:
+    start = [sys.executable, str(PROGRAM), "batch", "--dataset", str(dataset)]
+    return [*start, "--out", str(out), "--models", models, "--jobs", "2", *more]
+
+
+def run(
+    dataset: Path, out: Path, *more: str, models: str = MODELS, misbehave: bool = False
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TEST_MISBEHAVE": "1" if misbehave else "0"}
+    return subprocess.run(
+        command(dataset, out, *more, models=models),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """What must not depend on the way: everything but timing."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for kind in ("result", "skipped", "failed")
+        for path in sorted((out / kind).glob("*"))
+    }
+
+
+def lines(path: Path) -> dict[int, dict]:
+    return {line["user"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed")
+    done = run(dataset, out)
+    assert done.returncode == 1, done.stderr  # the poisoned user
+    return out
+
+
+def test_files_of_a_batch(undisturbed: Path) -> None:
+    names = [each.name for each in resolve(MODELS)]
+    assert sorted(path.stem for path in (undisturbed / "result").iterdir()) == sorted(names)
+    for name in names:
+        result = lines(undisturbed / "result" / f"{name}.jsonl")
+        assert list(result) == list(range(1, USERS + 1))
+        assert list(lines(undisturbed / "timing" / f"{name}.jsonl")) == list(result)
+        assert list(lines(undisturbed / "skipped" / f"{name}.jsonl")) == [TINY]
+        failed = lines(undisturbed / "failed" / f"{name}.jsonl")
+        assert list(failed) == [POISONED]
+        assert "damaged" in failed[POISONED]["reason"]
+        assert list(result[1])[:3] == ["metrics", "user", "size"]
+        assert result[1]["size"] > 10
+
+
+def test_jobs_and_order_change_nothing(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
+    for users in ("7-12,20,21", "1-9"):
+        run(dataset, tmp_path, "--users", users, "--jobs", "1")
+    assert results(tmp_path) == results(undisturbed)
+
+
+def test_a_second_run_does_only_what_failed(
+    dataset: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    before = (out / "timing" / "AVG.jsonl").read_bytes()
+    again = run(dataset, out)
+    assert again.returncode == 1
+    assert "6 units to evaluate (78 are there, 6 failed before" in again.stderr
+    assert results(out) == results(undisturbed)
+    assert (out / "timing" / "AVG.jsonl").read_bytes() == before
+    nothing = run(dataset, out, "--users", "1-20")
+    assert nothing.returncode == 0
+    assert "0 units to evaluate" in nothing.stderr
+
+
+@needs_proc
+def test_kill_9_at_any_moment_loses_nothing(
+    dataset: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    kills = 0
+    for _ in range(4):
+        process = subprocess.Popen(
+            command(dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _wait_for_growth(process, tmp_path, units=chance.randint(1, 12))
+        time.sleep(chance.random() * 0.02)
+        workers = _children(process.pid)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+        _assert_gone(workers)
+    assert kills >= 2
+    last = run(dataset, tmp_path)
+    assert last.returncode == 1, last.stderr
+    assert results(tmp_path) == results(undisturbed)
+
+
+def _wait_for_growth(process: subprocess.Popen[bytes], out: Path, units: int) -> None:
+    def count() -> int:
+        journals = (out / ".journal").glob("*.jsonl")
+        return sum(journal.read_bytes().count(b"\n") for journal in journals)
+
+    goal = count() + units
+    until = time.monotonic() + 60
+    while process.poll() is None and count() < goal and time.monotonic() < until:
+        time.sleep(0.005)
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            after_name = stat.read_text().rpartition(")")[2].split()
+            if int(after_name[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _assert_gone(processes: Sequence[int]) -> None:
+    until = time.monotonic() + 10
+    left = list(processes)
+    while left and time.monotonic() < until:
+        left = [process for process in left if _alive(process)]
+        time.sleep(0.02)
+    assert not left
+
+
+def _alive(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_signals_leave_no_worker_and_all_results(
+    dataset: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    process = subprocess.Popen(
+        command(dataset, tmp_path, models="AVG,STUCK"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    _wait_for_growth(process, tmp_path, units=2)  # one AVG of each worker: now both are stuck
+    time.sleep(0.2)
+    workers = _children(process.pid)
+    assert len(workers) >= 2
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to everyone
+    else:
+        process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == code
+    _assert_gone(workers)
+    assert stdout == ""
+    assert "Traceback" not in stderr
+    if number != signal.SIGKILL:
+        assert "2 of" in stderr
+        assert len(lines(tmp_path / "result" / "AVG.jsonl")) == 2
+
+
+def test_a_dying_worker_and_a_raising_model_are_recorded(dataset: Path, tmp_path: Path) -> None:
+    models = "AVG,KILLED,RAISING"
+    done = run(dataset, tmp_path, "--users", "1-5", models=models, misbehave=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    killed = lines(tmp_path / "failed" / "KILLED.jsonl")
+    assert list(killed) == [2]
+    assert "killed (signal 9)" in killed[2]["reason"]
+    raised = lines(tmp_path / "failed" / "RAISING.jsonl")
+    assert list(raised) == [3]
+    assert raised[3]["reason"] == "ValueError: no such memory"
+    assert "Traceback" in raised[3]["detail"]
+    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
+    assert list(lines(tmp_path / "result" / "RAISING.jsonl")) == [1, 2, 4, 5]
+    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
+    again = run(dataset, tmp_path, "--users", "1-5", models=models)
+    assert again.returncode == 0
+    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 2, 3, 4, 5]
+    assert not list((tmp_path / "failed").iterdir())
+
+
+def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    refused = run(dataset, out, "--n_splits", "4")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "n_splits 5 and has 4" in refused.stderr
+    assert results(out) == results(undisturbed)
+    data = tmp_path / "data"
+    shutil.copytree(dataset, data)
+    shutil.rmtree(data / "revlogs" / f"user_id={POISONED}")
+    changed = run(data, out)
+    assert changed.returncode == 2
+    assert "data set is not the same" in changed.stderr
+    fresh = run(data, out, "--fresh", models="AVG")
+    assert fresh.returncode == 0, fresh.stderr
+    assert sorted(results(out)) == ["result/AVG.jsonl", "skipped/AVG.jsonl"]
+
+
+def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
+    for users, part in (("1-6", "a"), ("7-21", "b")):
+        run(dataset, tmp_path / part, "--users", users)
+    merged = run(
+        dataset, tmp_path / "all", "--merge", str(tmp_path / "a"), "--merge", str(tmp_path / "b")
+    )
+    assert "6 units to evaluate (78 are there" in merged.stderr
+    assert results(tmp_path / "all") == results(undisturbed)
+
+
+def test_events(dataset: Path, tmp_path: Path) -> None:
+    events = list(
+        run_batch(open_dataset(dataset), resolve("AVG,90%"), tmp_path, users=[1, 2], jobs=5)
+    )
+    plan, *units, end = events
+    assert isinstance(plan, Planned)
+    assert (plan.users, plan.units, plan.jobs) == (2, 4, 2)
+    assert plan.expected_seconds > 0
+    assert [unit.finished for unit in units] == [1, 2, 3, 4]
+    shares = [unit.share for unit in units]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert units[-1].users_finished == 2
+    assert isinstance(end, Ended)
+    assert (end.done, end.failed, end.skipped) == (4, 0, 0)
+
+
+def test_closing_the_iterator_keeps_what_is_done(dataset: Path, tmp_path: Path) -> None:
+    events = run_batch(open_dataset(dataset), resolve("AVG"), tmp_path, users=[1, 2, 3], jobs=1)
+    next(events)
+    next(events)
+    events.close()
+    assert lines(tmp_path / "result" / "AVG.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "highest", "expected"),
+    [
+        (None, None, [1, 2, 5, 9]),
+        ("1-5", None, [1, 2, 5]),
+        ("9,1 - 2", None, [1, 2, 9]),
+        ("1-999999999999", 5, [1, 2, 5]),
+        (None, 2, [1, 2]),
+    ],
+)
+def test_select_users(ranges: str | None, highest: int | None, expected: list[int]) -> None:
+    assert select_users([1, 2, 5, 9], ranges, highest) == expected
+
+
+@pytest.mark.parametrize("ranges", ["", "a", "1-", "-3", "5-1", "4", "3-4", "1,,2", "1;2"])
+def test_select_users_refuses(ranges: str) -> None:
+    with pytest.raises(InputError):
+        select_users([1, 2, 5, 9], ranges)
+
+
+def test_golden(tmp_path: Path) -> None:
+    golden = shared_or_skip("golden")
+    names = ["AVG", "90%", "Anki-dry-run", "SM2-short"]
+    done = run(golden / "dataset", tmp_path, models=",".join(names))
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        expected = lines(golden / "expected" / f"{name}.jsonl")
+        ours = lines(tmp_path / "result" / f"{name}.jsonl")
+        assert list(ours) == sorted(expected)
+        for user, line in expected.items():
+            assert ours[user]["size"] == line["size"]
+            for metric in ("LogLoss", "RMSE(bins)"):
+                value = line["metrics"][metric]
+                assert ours[user]["metrics"][metric] == pytest.approx(value, abs=2e-6)
+        assert ours[112]["metrics"]["AUC"] is None  # never fails
+        assert list(lines(tmp_path / "skipped" / f"{name}.jsonl")) == [109]

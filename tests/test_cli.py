@@ -1,0 +1,355 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from srs_eval import __version__
+from srs_eval.cli import main
+from srs_eval.options import normalised
+from srs_eval.simulation import simulate_learner, write_collection, write_dataset
+
+MODELS = "AVG,90%,SM2-short"
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("collection") / "collection.anki2"
+    write_collection(simulate_learner(5, 1500), path)
+    return path
+
+
+def program(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+# --- start-up and usage --------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]])
+def test_answers_at_once(arguments: list[str]) -> None:
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        done = program(*arguments)
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0
+        assert done.stderr == ""
+    assert min(seconds) < 0.3
+    if arguments == ["--version"]:
+        assert done.stdout == f"srs-eval {__version__}\n"
+    else:
+        assert "Usage: srs-eval" in done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from srs_eval.cli import main; main(['batch', '--help'])\n"
+        "heavy = {'numpy', 'torch', 'numba', 'pandas', 'pyarrow', 'scipy', 'textual'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "FILE", "--models", "FSRS6x"], "Did you mean"),
+        (["run", "FILE", "--modles", "AVG"], "--modles"),
+        (["run", "FILE", "--n_splits", "many"], "many"),
+        (["run", "FILE", "--n_splits", "1"], "at least 2"),
+        (["run", "FILE", "--jobs", "-1"], "-1"),
+        (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
+        (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
+        (["run", "FILE", "--default", "--S0"], "exclude each other"),
+        (["run", "FILE", "--no_test_same_day"], "without --secs"),
+        (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
+        (["run", "FILE", "--weights", "/nowhere/at/all"], "no folder"),
+        (["run", "FILE", "--json", "-", "--csv", "-"], "not both"),
+        (["run", "FILE", "--models", "AVG", "--json", "/"], "is a folder"),
+        (["run", "FILE", "--models", "AVG", "--json", "/nowhere/at/all"], "cannot be written"),
+        (["run", "FILE", "--deck", "Nothing"], "Did you mean"),
+        (["run", "FILE", "--preset", "Nothing"], "Did you mean"),
+        (["run", "FILE", "--timezone", "Atlantis"], "Atlantis"),
+        (["run", "FILE", "--rollover", "25"], "25"),
+        (["run", "FILE", "FILE"], "extra argument"),
+        (["run", "missing\x1b[31m.anki2"], "missing"),
+        (["run"], "Which file?"),
+        (["inspect", "no.anki2"], "no.anki2"),
+        (["batch"], "--dataset"),
+        (["batch", "--dataset", "nothing-of-that-name"], "nothing-of-that-name"),
+        (["nothing-of-that-name"], "nothing-of-that-name"),
+        ([""], ""),
+    ],
+)
+def test_one_sentence_and_code_2(
+    arguments: list[str],
+    words: str,
+    collection: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    code = main([str(collection) if each == "FILE" else each for each in arguments])
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    said = [line for line in err.splitlines() if "reviews," not in line]
+    assert len(said) == 1
+    assert said[0].startswith("srs-eval: ")
+    assert words in said[0]
+    assert "\x1b" not in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["run", "--two-buttons"], ["run", "--two_buttons"]),
+        (["run", "--binary", "--dry", "--pretrain"], ["run", "--two_buttons", "--default", "--S0"]),
+        (["--dry-run"], ["--default"]),
+        (["--n-splits=3", "--max_user_id", "5"], ["--n_splits=3", "--max-user-id", "5"]),
+        (["--no-test-same-day"], ["--no_test_same_day"]),
+        (["models", "--json"], ["models", "--json", "-"]),
+        (["--json", "--csv", "a_b-c"], ["--json", "-", "--csv", "a_b-c"]),
+        (["--json=a-b", "--", "--binary"], ["--json=a-b", "--", "--binary"]),
+        (["a_b", "-h", "--un_known"], ["a_b", "-h", "--un_known"]),
+    ],
+)
+def test_spellings_of_options(given: list[str], expected: list[str]) -> None:
+    known = [
+        *("--two_buttons", "--default", "--S0", "--n_splits", "--max-user-id"),
+        *("--no_test_same_day", "--json", "--csv"),
+    ]
+    assert normalised(given, known) == expected
+
+
+# --- run -----------------------------------------------------------------------
+
+
+def test_json_on_stdout_is_data_only(collection: Path) -> None:
+    done = program("run", collection, "--models", MODELS, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
+    assert document["layout"] == 1
+    assert document["source"]["path"] == str(collection)
+    assert document["source"]["judged"] > 100
+    assert {each["configuration"] for each in document["results"]} == set(MODELS.split(","))
+    losses = [each["metrics"]["LogLoss"] for each in document["results"]]
+    assert losses == sorted(losses)
+    assert [each["rank"] for each in document["results"]] == [1, 2, 3]
+    average = next(each for each in document["results"] if each["configuration"] == "AVG")
+    assert average["log_loss_against_avg_percent"] == 0
+    for each in document["results"]:
+        ratio = each["metrics"]["LogLoss"] / average["metrics"]["LogLoss"]
+        assert each["log_loss_against_avg_percent"] == pytest.approx(100 * (ratio - 1), abs=0.01)
+
+
+def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_path: Path) -> None:
+    documents = []
+    for number, flags in enumerate(
+        (["--two_buttons", "--jobs", "2", "--no-cache"], ["--binary", "--jobs", "0"])
+    ):
+        target = tmp_path / f"{number}.json"
+        done = program(collection, "--models", MODELS, *flags, "--json", target)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(target.read_text())
+        for result in document["results"]:
+            del result["seconds"], result["cached"]
+        documents.append(document)
+    assert documents[0] == documents[1]
+    assert documents[0]["protocol"]["two_buttons"] is True
+
+
+def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(collection), "--models", MODELS, "--csv", "-", "--jobs", "0"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["rank"] for line in lines] == ["1", "2", "3"]
+    assert {line["status"] for line in lines} == {"done"}
+    assert all(0 < float(line["LogLoss"]) < 10 for line in lines)
+    assert {line["size"] for line in lines} == {lines[0]["size"]}
+
+
+def test_table_without_a_terminal_is_plain_and_of_fixed_width(collection: Path) -> None:
+    outputs = set()
+    for columns in ("40", "200"):
+        environment = {**os.environ, "COLUMNS": columns, "FORCE_COLOR": "1"}
+        done = program("run", collection, "--models", MODELS, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+        assert "\r" not in done.stderr
+        outputs.add(done.stdout)
+    (output,) = outputs
+    for word in ("SM2-short", "90%", "log loss", "RMSE(bins)", "AUC", "vs AVG", "parameters"):
+        assert word in output
+
+
+def test_average_is_the_measure_but_only_what_was_asked_is_written(
+    collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out.json"
+    assert main(["run", str(collection), "--models", "90%", "--json", str(target)]) == 0
+    (result,) = json.loads(target.read_text())["results"]
+    assert result["configuration"] == "90%"
+    assert result["log_loss_against_avg_percent"] is not None
+    assert "AVG" in capsys.readouterr().out
+
+
+def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from srs_eval.anki_import import load_log
+    from srs_eval.selection import only_deck, only_preset
+
+    log = load_log(collection)
+    with_children = next(
+        deck.name.split("::")[0] for deck in log.decks.values() if "::" in deck.name
+    )
+    part = only_deck(log, with_children.upper())
+    assert part.entries is not None
+    inside = {d.id for d in log.decks.values() if d.name.split("::")[0] == with_children}
+    assert len(inside) > 1
+    assert set(part.deck_of(part.entries.card_id).tolist()) <= inside
+    assert log.entries is not None
+    expected = sum(deck in inside for deck in log.deck_of(log.entries.card_id).tolist())
+    assert len(part.entries) == expected
+    used = set(log.preset_of(log.cards.deck_id).tolist())
+    preset = next(each for each in log.presets.values() if each.id in used)
+    of_preset = only_preset(log, preset.name)
+    assert of_preset.entries is not None
+    decks = of_preset.deck_of(of_preset.entries.card_id)
+    assert set(of_preset.preset_of(decks).tolist()) == {preset.id}
+
+    assert main(["run", str(collection), "--deck", with_children, "--models", "AVG", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["source"]["deck"] == with_children
+    assert 0 < document["source"]["reviews"] <= expected
+
+
+def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_dataset({7: simulate_learner(1, 800), 8: simulate_learner(2, 5)}, tmp_path)
+    assert main(["run", str(tmp_path), "--user", "7", "--models", "90%", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"]["user"] == 7
+    # Too little data is no failure, and is told.
+    assert main(["run", str(tmp_path), "--user", "8", "--models", "90%", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [each["configuration"] for each in json.loads(out)["skipped"]] == ["90%"]
+    assert "skipped: " in err
+
+
+def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("batch_with_test_models.py")
+    write_dataset({3: simulate_learner(1, 800)}, tmp_path)
+    done = subprocess.run(
+        [
+            *(sys.executable, script, "batch", "--dataset", tmp_path),
+            *("--models", "AVG,RAISING", "--out", tmp_path / "out"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TEST_MISBEHAVE": "1"},
+    )
+    assert done.returncode == 1
+    assert "failed: 1 x ValueError: no such memory" in done.stderr
+    assert "AVG" in done.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
+def test_a_closed_pipe_is_no_error(collection: Path) -> None:
+    for arguments in ("models", "models --json", f"run {collection} --models {MODELS} --json"):
+        done = subprocess.run(
+            f"{sys.executable} -m srs_eval {arguments} | true; echo ${{PIPESTATUS[0]}}",
+            shell=True,
+            executable="/bin/bash",
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == "0\n"
+        assert "Traceback" not in done.stderr
+        assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupting_a_run(tmp_path: Path) -> None:
+    import signal
+
+    script = Path(__file__).with_name("batch_with_test_models.py")
+    write_dataset({1: simulate_learner(1, 800)}, tmp_path)
+    target = tmp_path / "out.json"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, script, "run", tmp_path, "--user", "1"),
+            *("--models", "AVG,STUCK", "--jobs", "2", "--json", target),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "must not reach stdout" not in out
+    assert "1 configurations are not finished" in err
+    assert [each["configuration"] for each in json.loads(target.read_text())["results"]] == ["AVG"]
+    with pytest.raises(ProcessLookupError):
+        _until_gone(process.pid)
+
+
+def _until_gone(group: int) -> None:
+    for _ in range(200):
+        os.killpg(group, 0)
+        time.sleep(0.05)
+
+
+# --- inspect, models, demo -----------------------------------------------------
+
+
+def test_inspect(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(collection)]) == 0
+    table = capsys.readouterr().out
+    assert main(["inspect", str(collection), "--json", "-"]) == 0
+    inspection = json.loads(capsys.readouterr().out)
+    assert inspection["entries_read"] >= 1500
+    assert f"{inspection['entries_read']:,}" in table
+
+
+def test_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--json"]) == 0
+    listed = {each["configuration"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    assert listed["AVG"]["parameters"] == 0
+    assert listed["AVG"]["trained"] is False
+    assert listed["FSRS-6"]["parameters"] == 21
+    assert listed["FSRS-6"]["trained"] is True
+    assert listed["FSRS-6-dry-run"]["trained"] is False
+    assert all(each["source"] and each["seconds_per_10k"] >= 0 for each in listed.values())
+    assert main(["models"]) == 0
+    table = capsys.readouterr().out
+    assert all(name in table for name in ("AVG", "FSRS-6-recency", "SM2-short"))
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--models", "floor", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["source"]["entries"] >= 20_000
+    assert not Path(document["source"]["path"]).exists()
+    assert "Simulating" in err

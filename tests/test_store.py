@@ -1,0 +1,232 @@
+"""The result store: whole units only, whatever happens to the process or the disk."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.errors import InputError
+from srs_eval.store import ResultStore, Unit, disagreement, write_atomically
+
+SETUP: dict[str, Any] = {
+    "srs_eval": "1",
+    "data": {"folder": "here", "users": 3, "fingerprint": "f"},
+    "options": {"sm2_target": 0.9, "device": "cpu", "weights": None},
+    "configurations": {
+        "AVG": {"model": "AVG", "model_version": 1, "fit": "trained", "protocol": {"gamma": 1.0}}
+    },
+    "environment": {"python": "3"},
+}
+
+
+def unit(user: int, status: Any = "done", configuration: str = "AVG") -> Unit:
+    if status == "done":
+        line = {"metrics": {"LogLoss": user / 7}, "user": user, "size": 10 * user}
+        return Unit(configuration, user, "done", line=line, seconds=1.5, peak_mb=80.04)
+    return Unit(configuration, user, status, reason=f"because of {user}")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for kind in ("result", "timing", "failed", "skipped")
+        for path in sorted((folder / kind).glob("*"))
+    }
+
+
+def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> None:
+    with ResultStore(tmp_path, SETUP) as store:
+        for each in (unit(3), unit(1), unit(2, "skipped"), unit(4, "failed")):
+            store.append(each)
+        store.publish()
+    assert files(tmp_path) == {
+        "result/AVG.jsonl": b'{"metrics": {"LogLoss": 0.14285714285714285}, '
+        b'"user": 1, "size": 10}\n'
+        b'{"metrics": {"LogLoss": 0.42857142857142855}, "user": 3, "size": 30}\n',
+        "timing/AVG.jsonl": b'{"user": 1, "size": 10, "seconds": 1.5, "peak_mb": 80.0}\n'
+        b'{"user": 3, "size": 30, "seconds": 1.5, "peak_mb": 80.0}\n',
+        "skipped/AVG.jsonl": b'{"user": 2, "reason": "because of 2"}\n',
+        "failed/AVG.jsonl": b'{"user": 4, "reason": "because of 4"}\n',
+    }
+
+
+def test_a_unit_survives_without_publishing_or_closing(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, json; from pathlib import Path; from srs_eval.store import *\n"
+        "store = ResultStore(Path(sys.argv[1]), json.loads(sys.argv[2]))\n"
+        "store.append(Unit('AVG', 7, 'done', line={'user': 7, 'size': 1}))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path), json.dumps(SETUP)], check=False)
+    with ResultStore(tmp_path, SETUP) as store:
+        assert store.statuses("AVG") == {7: "done"}
+
+
+def test_the_last_word_counts_and_an_empty_file_goes(tmp_path: Path) -> None:
+    with ResultStore(tmp_path, SETUP) as store:
+        store.append(unit(1, "failed"))
+        store.publish()
+        assert (tmp_path / "failed" / "AVG.jsonl").exists()
+        store.append(unit(1))
+        store.publish()
+        assert store.statuses("AVG") == {1: "done"}
+    assert set(files(tmp_path)) == {"result/AVG.jsonl", "timing/AVG.jsonl"}
+
+
+@given(cut=st.integers(1, 400))
+def test_a_torn_line_is_ignored_and_written_over(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("torn")
+    with ResultStore(folder, SETUP) as store:
+        for user in (1, 2, 3):
+            store.append(unit(user))
+    journal = folder / ".journal" / "AVG.jsonl"
+    content = journal.read_bytes()[:-cut]
+    journal.write_bytes(content)
+    whole = content.count(b"\n")
+    with ResultStore(folder, SETUP) as store:
+        assert sorted(store.statuses("AVG")) == list(range(1, whole + 1))
+        for user in range(whole + 1, 4):
+            store.append(unit(user))
+        store.publish()
+        assert sorted(store.statuses("AVG")) == [1, 2, 3]
+    assert files(folder)["result/AVG.jsonl"].count(b"\n") == 3
+    assert b"\n" not in journal.read_bytes().replace(b"}\n", b"")
+
+
+@given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_a_flipped_bit_costs_its_unit_only(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("flipped")
+    with ResultStore(folder, SETUP) as store:
+        for user in range(1, 6):
+            store.append(unit(user))
+    journal = folder / ".journal" / "AVG.jsonl"
+    content = bytearray(journal.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    journal.write_bytes(content)
+    with ResultStore(folder, SETUP) as store:
+        left = store.statuses("AVG")
+        assert store.damaged
+        # A damaged line end joins two lines.
+        assert 3 <= len(left) <= 4
+
+
+def test_another_process_is_kept_out(tmp_path: Path) -> None:
+    with ResultStore(tmp_path, SETUP), pytest.raises(InputError, match="Another batch"):
+        ResultStore(tmp_path, SETUP)
+    ResultStore(tmp_path, SETUP).close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        (("srs_eval",), "2", "srs-eval 1, this is 2"),
+        (("data", "fingerprint"), "g", "data set is not the same"),
+        (("options", "sm2_target"), 0.8, "sm2_target was 0.9 and is 0.8"),
+        (("configurations", "AVG", "protocol", "gamma"), 2.0, "AVG had gamma 1.0 and has 2.0"),
+        (("configurations", "AVG", "model_version"), 2, "AVG had model version 1 and has 2"),
+    ],
+)
+def test_another_set_up_is_refused(
+    tmp_path: Path, keys: tuple[str, ...], value: object, words: str
+) -> None:
+    with ResultStore(tmp_path, SETUP) as store:
+        store.append(unit(1))
+        store.publish()
+    before = files(tmp_path)
+    changed = copy.deepcopy(SETUP)
+    inner = changed
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    with pytest.raises(InputError, match="--fresh") as refusal:
+        ResultStore(tmp_path, changed)
+    assert words in str(refusal.value)
+    assert files(tmp_path) == before
+    with ResultStore(tmp_path, changed, fresh=True) as store:
+        assert store.statuses("AVG") == {}
+    assert files(tmp_path) == {}
+
+
+def test_new_configurations_and_libraries_are_no_other_set_up(tmp_path: Path) -> None:
+    ResultStore(tmp_path, SETUP).close()
+    more = copy.deepcopy(SETUP)
+    more["configurations"] = {"90%": SETUP["configurations"]["AVG"]}
+    more["environment"] = {"python": "4"}
+    ResultStore(tmp_path, more).close()
+    stored = json.loads((tmp_path / "setup.json").read_text())
+    assert set(stored["configurations"]) == {"AVG", "90%"}
+    assert disagreement(stored, SETUP) == ""
+
+
+def test_results_of_other_origin_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "result").mkdir()
+    foreign = tmp_path / "result" / "AVG.jsonl"
+    foreign.write_text("{}\n")
+    with pytest.raises(InputError, match="not from a batch"):
+        ResultStore(tmp_path, SETUP)
+    assert foreign.read_text() == "{}\n"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"srs_eval": "1"}', "\x00"])
+def test_a_damaged_set_up_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "setup.json").write_text(text)
+    with pytest.raises(InputError, match="damaged"):
+        ResultStore(tmp_path, SETUP)
+
+
+def test_fresh_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    with ResultStore(tmp_path, SETUP) as store:
+        store.append(unit(1))
+        store.publish()
+    (tmp_path / "result" / "notes.txt").write_text("mine")
+    ResultStore(tmp_path, SETUP, fresh=True).close()
+    assert files(tmp_path) == {"result/notes.txt": b"mine"}
+
+
+def test_merging_takes_over_what_is_missing(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    with ResultStore(here, SETUP) as store:
+        store.append(unit(1))
+        store.append(unit(2, "failed"))
+    with ResultStore(there, SETUP) as store:
+        for each in (unit(1), unit(2), unit(3, "skipped")):
+            store.append(each)
+    with ResultStore(here, SETUP) as store:
+        assert store.take_over(there) == 2
+        assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
+    other = {**SETUP, "srs_eval": "2"}
+    with ResultStore(here, other, fresh=True) as store, pytest.raises(InputError, match="merged"):
+        store.take_over(there)
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        ResultStore(tmp_path / "file" / "out", SETUP)
+
+
+def test_a_failed_replacement_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    write_atomically(path, b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
