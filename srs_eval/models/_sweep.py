@@ -48,96 +48,106 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
     done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
     batch makes one more, which changes `weights` and the state of `descent`.
     """
-    state, bar, w_bar = scratch.state, scratch.bar, scratch.w_bar
+    # Arrays out of their tuples once: every look into a tuple counts references.
+    first_node, first_segment, first_target = (
+        batches.first_node,
+        batches.first_segment,
+        batches.first_target,
+    )
+    kinds, starts, ends = batches.kind, batches.start, batches.end
+    parent, delta_t, ratings = batches.parent, batches.delta_t, batches.rating
+    target_node, target_delta_t = batches.target_node, batches.target_delta_t
+    all_passes, all_failures = batches.passes, batches.failures
+    lower, upper, start, pull = descent.lower, descent.upper, descent.start, descent.pull
+    free, means, squares, share = descent.free, descent.mean, descent.square, descent.share
+    state, bar, w_bar, recalls = scratch.state, scratch.bar, scratch.w_bar, scratch.recall
     sums = rows_of(w_bar)
     loss = broadcast(0.0)
     for b in order:
         w = as_tuple(weights, VALUES)
-        base = batches.first_node[b]
-        segments = batches.first_segment[b], batches.first_segment[b + 1]
+        base = first_node[b]
+        segments = first_segment[b], first_segment[b + 1]
         for segment in range(segments[0], segments[1]):
-            kind = batches.kind[segment]
-            begin, end = batches.start[segment], batches.end[segment]
+            kind = kinds[segment]
+            begin, end = starts[segment], ends[segment]
             if kind == 0:
                 for i in range(begin, end, LANES):
-                    store_state(state, i - base, first(load(batches.rating, i), w))
+                    store_state(state, i - base, first(load(ratings, i), w))
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == 3:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, batches.parent, i, STATES)
-                        dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                        old = gather_state(state, parent, i, STATES)
+                        dt, rating = load(delta_t, i), load(ratings, i)
                         store_state(state, i - base, same_day(old, dt, rating, w))
                     continue
             if kind == 1:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, batches.parent, i, STATES)
-                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    old = gather_state(state, parent, i, STATES)
+                    dt, rating = load(delta_t, i), load(ratings, i)
                     store_state(state, i - base, success(old, dt, rating, w))
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, batches.parent, i, STATES)
-                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    old = gather_state(state, parent, i, STATES)
+                    dt, rating = load(delta_t, i), load(ratings, i)
                     store_state(state, i - base, failure(old, dt, rating, w))
 
         if done >= 0:
             for k in range(STATES):
-                bar[k, : batches.first_node[b + 1] - base] = 0.0
+                bar[k, : first_node[b + 1] - base] = 0.0
             w_bar[:] = 0.0
-        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            now = gather_state(state, batches.target_node, i, STATES)
-            dt = load(batches.target_delta_t, i)
+        for i in range(first_target[b], first_target[b + 1], LANES):
+            now = gather_state(state, target_node, i, STATES)
+            dt = load(target_delta_t, i)
             r = recall(dt, now, w)
-            passes, failures = load(batches.passes, i), load(batches.failures, i)
+            passes, failures = load(all_passes, i), load(all_failures, i)
             if done < 0:
                 # torch holds each logarithm at -100 or above
                 log_r, log_f = log(r), log(1.0 - r)
                 log_r = where(log_r < -100.0, -100.0, log_r)
                 log_f = where(log_f < -100.0, -100.0, log_f)
                 loss -= passes * log_r + failures * log_f
-                store(scratch.recall, i, r)
+                store(recalls, i, r)
             else:
                 # and its gradient divides by 1e-12 or more
                 both = r * (1.0 - r)
                 both = where(both < 1e-12, 1e-12, both)
                 r_bar = (passes * (r - 1.0) + failures * r) / both
                 old_bar = recall_adjoint(dt, now, w, r_bar, sums)
-                scatter_add(bar, batches.target_node, i, old_bar)
+                scatter_add(bar, target_node, i, old_bar)
         if done < 0:
             continue
 
         for segment in range(segments[1] - 1, segments[0] - 1, -1):
-            kind = batches.kind[segment]
-            begin, end = batches.start[segment], batches.end[segment]
+            kind = kinds[segment]
+            begin, end = starts[segment], ends[segment]
             if kind == 0:
                 for i in range(begin, end, LANES):
-                    first_adjoint(
-                        load(batches.rating, i), w, load_state(bar, i - base, STATES), sums
-                    )
+                    first_adjoint(load(ratings, i), w, load_state(bar, i - base, STATES), sums)
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == 3:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, batches.parent, i, STATES)
-                        dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                        old = gather_state(state, parent, i, STATES)
+                        dt, rating = load(delta_t, i), load(ratings, i)
                         new_bar = load_state(bar, i - base, STATES)
                         old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums)
-                        scatter_add(bar, batches.parent, i, old_bar)
+                        scatter_add(bar, parent, i, old_bar)
                     continue
             if kind == 1:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, batches.parent, i, STATES)
-                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    old = gather_state(state, parent, i, STATES)
+                    dt, rating = load(delta_t, i), load(ratings, i)
                     new_bar = load_state(bar, i - base, STATES)
                     old_bar = success_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, batches.parent, i, old_bar)
+                    scatter_add(bar, parent, i, old_bar)
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, batches.parent, i, STATES)
-                    dt, rating = load(batches.delta_t, i), load(batches.rating, i)
+                    old = gather_state(state, parent, i, STATES)
+                    dt, rating = load(delta_t, i), load(ratings, i)
                     new_bar = load_state(bar, i - base, STATES)
                     old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, batches.parent, i, old_bar)
+                    scatter_add(bar, parent, i, old_bar)
 
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
         rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
@@ -146,12 +156,12 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
         bias_square = math.sqrt(1.0 - 0.999**done)
         for k in range(PARAMETERS):
             gradient = total(sums[k])
-            gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
-            gradient *= descent.free[k]
-            mean = 0.9 * descent.mean[k] + 0.1 * gradient
-            square = 0.999 * descent.square[k] + 0.001 * gradient * gradient
-            descent.mean[k] = mean
-            descent.square[k] = square
+            gradient += 2.0 * pull[k] * (weights[k] - start[k]) * share[b]
+            gradient *= free[k]
+            mean = 0.9 * means[k] + 0.1 * gradient
+            square = 0.999 * squares[k] + 0.001 * gradient * gradient
+            means[k] = mean
+            squares[k] = square
             step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
-            weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
+            weights[k] = min(max(weights[k] - step, lower[k]), upper[k])
     return total(loss)
