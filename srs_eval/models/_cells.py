@@ -1,0 +1,336 @@
+"""Small recurrent networks on a trie of histories: forward, loss, gradient, Adam.
+
+One layer of GRU, plain or LSTM cells and one linear output. Nets of 2 to 8 hidden
+units are too small for a tensor library, whose calls cost more than their work;
+here 8 histories go through a cell at once, and what histories share is computed once.
+
+Equations and order of gates are those of torch.nn.GRU, RNN and LSTM. Parameters lie
+as in their state_dict: weight_ih (gates, inputs), weight_hh (gates, hidden), bias_ih,
+bias_hh, then the output's weight (hidden,) and bias. Float64 throughout.
+
+This module imports numba; import it inside functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from srs_eval.models._simd import (
+    LANES,
+    broadcast,
+    exp,
+    load,
+    log,
+    rows_of,
+    store,
+    total,
+    where,
+)
+from srs_eval.reviews import FloatArray
+
+GRU, PLAIN, LSTM = range(3)  # kinds of cell
+PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall`
+
+_FACTOR = 0.9**-2 - 1  # R = 0.9 after s days, (1 + factor t/s)^-0.5
+_LOG_09 = math.log(0.9)
+
+
+class Shape(NamedTuple):
+    cell: int
+    head: int
+    inputs: int
+    hidden: int
+
+
+class Adam(NamedTuple):
+    """Adam's state (p,) and settings; decay is the decoupled weight decay."""
+
+    mean: FloatArray
+    square: FloatArray
+    rate: float
+    decay: float
+    steps: int  # in all, for the cosine schedule
+
+
+class Scratch(NamedTuple):
+    state: FloatArray  # (states, nodes) h, for LSTM cells then c
+    bar: FloatArray  # (states, nodes)
+    kept: FloatArray  # (5 hidden, nodes) what the way back needs
+    w_bar: FloatArray  # (p, LANES)
+    before: FloatArray  # (states, LANES) state of the parents
+    before_bar: FloatArray  # (states, LANES)
+    recall: FloatArray  # (targets,) of the batches last visited
+
+
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    return 1.0 / (1.0 + exp(-x))
+
+
+def _tanh(x):  # type: ignore[no-untyped-def]
+    return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
+
+
+def _gather(array, parent, at, first, out):  # type: ignore[no-untyped-def]
+    """out[:, lane] = state of the lane's parent; zeros before a card's first review."""
+    for k in range(len(out)):
+        for lane in range(LANES):
+            out[k, lane] = 0.0 if first else array[k, parent[at + lane]]
+
+
+def _scatter_add(array, parent, at, values):  # type: ignore[no-untyped-def]
+    for k in range(len(values)):
+        for lane in range(LANES):
+            array[k, parent[at + lane]] += values[k, lane]
+
+
+def _forward(shape, w, x, at, state, kept, to, before):  # type: ignore[no-untyped-def]
+    """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
+    n, m = shape.inputs, shape.hidden
+    gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
+    hh = gates * n
+    ih_bias = hh + gates * m
+    hh_bias = ih_bias + gates
+    for j in range(m):
+        if shape.cell == 0:
+            r = broadcast(w[ih_bias + j] + w[hh_bias + j])
+            z = broadcast(w[ih_bias + m + j] + w[hh_bias + m + j])
+            new = broadcast(w[ih_bias + 2 * m + j])
+            old = broadcast(w[hh_bias + 2 * m + j])
+            for k in range(n):
+                value = load(x[k], at)
+                r += w[j * n + k] * value
+                z += w[(m + j) * n + k] * value
+                new += w[(2 * m + j) * n + k] * value
+            for k in range(m):
+                value = before[k]
+                r += w[hh + j * m + k] * value
+                z += w[hh + (m + j) * m + k] * value
+                old += w[hh + (2 * m + j) * m + k] * value
+            r, z = _sigmoid(r), _sigmoid(z)
+            new = _tanh(new + r * old)
+            store(kept[j], to, r)
+            store(kept[m + j], to, z)
+            store(kept[2 * m + j], to, new)
+            store(kept[3 * m + j], to, old)
+            store(state[j], to, new + z * (before[j] - new))
+        elif shape.cell == 1:
+            new = broadcast(w[ih_bias + j] + w[hh_bias + j])
+            for k in range(n):
+                new += w[j * n + k] * load(x[k], at)
+            for k in range(m):
+                new += w[hh + j * m + k] * before[k]
+            store(state[j], to, _tanh(new))
+        else:
+            enter = broadcast(w[ih_bias + j] + w[hh_bias + j])
+            forget = broadcast(w[ih_bias + m + j] + w[hh_bias + m + j])
+            new = broadcast(w[ih_bias + 2 * m + j] + w[hh_bias + 2 * m + j])
+            leave = broadcast(w[ih_bias + 3 * m + j] + w[hh_bias + 3 * m + j])
+            for k in range(n):
+                value = load(x[k], at)
+                enter += w[j * n + k] * value
+                forget += w[(m + j) * n + k] * value
+                new += w[(2 * m + j) * n + k] * value
+                leave += w[(3 * m + j) * n + k] * value
+            for k in range(m):
+                value = before[k]
+                enter += w[hh + j * m + k] * value
+                forget += w[hh + (m + j) * m + k] * value
+                new += w[hh + (2 * m + j) * m + k] * value
+                leave += w[hh + (3 * m + j) * m + k] * value
+            enter, forget = _sigmoid(enter), _sigmoid(forget)
+            new, leave = _tanh(new), _sigmoid(leave)
+            memory = forget * before[m + j] + enter * new
+            shown = _tanh(memory)
+            store(kept[j], to, enter)
+            store(kept[m + j], to, forget)
+            store(kept[2 * m + j], to, new)
+            store(kept[3 * m + j], to, leave)
+            store(kept[4 * m + j], to, shown)
+            store(state[j], to, leave * shown)
+            store(state[m + j], to, memory)
+
+
+def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):  # type: ignore[no-untyped-def]
+    """Gradients of the 8 cells: adds to `sums`, sets `before_bar`."""
+    n, m = shape.inputs, shape.hidden
+    gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
+    hh = gates * n
+    ih_bias = hh + gates * m
+    hh_bias = ih_bias + gates
+    for k in range(2 * m if shape.cell == 2 else m):
+        before_bar[k] = broadcast(0.0)
+    for j in range(m):
+        h_bar = load(bar[j], to)
+        if shape.cell == 0:
+            r, z = load(kept[j], to), load(kept[m + j], to)
+            new, old = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
+            new_bar = h_bar * (1.0 - z) * (1.0 - new * new)
+            old_bar = new_bar * r
+            r_bar = new_bar * old * r * (1.0 - r)
+            z_bar = h_bar * (before[j] - new) * z * (1.0 - z)
+            before_bar[j] = before_bar[j] + h_bar * z
+            for k in range(n):
+                value = load(x[k], at)
+                sums[j * n + k] = sums[j * n + k] + r_bar * value
+                sums[(m + j) * n + k] = sums[(m + j) * n + k] + z_bar * value
+                sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
+            for k in range(m):
+                value = before[k]
+                to_r, to_z = hh + j * m + k, hh + (m + j) * m + k
+                to_old = hh + (2 * m + j) * m + k
+                sums[to_r] = sums[to_r] + r_bar * value
+                sums[to_z] = sums[to_z] + z_bar * value
+                sums[to_old] = sums[to_old] + old_bar * value
+                before_bar[k] = (
+                    before_bar[k] + w[to_r] * r_bar + w[to_z] * z_bar + w[to_old] * old_bar
+                )
+            sums[ih_bias + j] = sums[ih_bias + j] + r_bar
+            sums[ih_bias + m + j] = sums[ih_bias + m + j] + z_bar
+            sums[ih_bias + 2 * m + j] = sums[ih_bias + 2 * m + j] + new_bar
+            sums[hh_bias + j] = sums[hh_bias + j] + r_bar
+            sums[hh_bias + m + j] = sums[hh_bias + m + j] + z_bar
+            sums[hh_bias + 2 * m + j] = sums[hh_bias + 2 * m + j] + old_bar
+        elif shape.cell == 1:
+            h = load(state[j], to)
+            new_bar = h_bar * (1.0 - h * h)
+            for k in range(n):
+                sums[j * n + k] = sums[j * n + k] + new_bar * load(x[k], at)
+            for k in range(m):
+                to_new = hh + j * m + k
+                sums[to_new] = sums[to_new] + new_bar * before[k]
+                before_bar[k] = before_bar[k] + w[to_new] * new_bar
+            sums[ih_bias + j] = sums[ih_bias + j] + new_bar
+            sums[hh_bias + j] = sums[hh_bias + j] + new_bar
+        else:
+            enter, forget = load(kept[j], to), load(kept[m + j], to)
+            new, leave = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
+            shown = load(kept[4 * m + j], to)
+            memory_bar = load(bar[m + j], to) + h_bar * leave * (1.0 - shown * shown)
+            leave_bar = h_bar * shown * leave * (1.0 - leave)
+            enter_bar = memory_bar * new * enter * (1.0 - enter)
+            forget_bar = memory_bar * before[m + j] * forget * (1.0 - forget)
+            new_bar = memory_bar * enter * (1.0 - new * new)
+            before_bar[m + j] = memory_bar * forget
+            for k in range(n):
+                value = load(x[k], at)
+                sums[j * n + k] = sums[j * n + k] + enter_bar * value
+                sums[(m + j) * n + k] = sums[(m + j) * n + k] + forget_bar * value
+                sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
+                sums[(3 * m + j) * n + k] = sums[(3 * m + j) * n + k] + leave_bar * value
+            for k in range(m):
+                value = before[k]
+                to_enter, to_forget = hh + j * m + k, hh + (m + j) * m + k
+                to_new, to_leave = hh + (2 * m + j) * m + k, hh + (3 * m + j) * m + k
+                sums[to_enter] = sums[to_enter] + enter_bar * value
+                sums[to_forget] = sums[to_forget] + forget_bar * value
+                sums[to_new] = sums[to_new] + new_bar * value
+                sums[to_leave] = sums[to_leave] + leave_bar * value
+                before_bar[k] = (
+                    before_bar[k]
+                    + w[to_enter] * enter_bar
+                    + w[to_forget] * forget_bar
+                    + w[to_new] * new_bar
+                    + w[to_leave] * leave_bar
+                )
+            for start in (ih_bias, hh_bias):
+                sums[start + j] = sums[start + j] + enter_bar
+                sums[start + m + j] = sums[start + m + j] + forget_bar
+                sums[start + 2 * m + j] = sums[start + 2 * m + j] + new_bar
+                sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
+
+
+def _recall(head, z, t):  # type: ignore[no-untyped-def]
+    """Probability of recall and its derivative by the output z.
+
+    PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
+    POWER: (1 + factor t/s)^-0.5, EXPONENTIAL: 0.9^(t/s).
+    """
+    if head == 0:
+        p = _sigmoid(z)
+        return p, p * (1.0 - p)
+    share = t * exp(-z)
+    if head == 1:
+        grown = _FACTOR * share
+        p = exp(-0.5 * log(1.0 + grown))
+        return p, 0.5 * p * grown / (1.0 + grown)
+    p = exp(_LOG_09 * share)
+    return p, -_LOG_09 * share * p
+
+
+def sweep(shape, order, done, w, batches, x, adam, scratch):  # type: ignore[no-untyped-def]
+    """Visits the batches in `order`; returns the sum of their losses before each step.
+
+    done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
+    batch makes one more, which changes `w` and the state of `adam`.
+    """
+    state, bar, kept = scratch.state, scratch.bar, scratch.kept
+    before, before_bar = rows_of(scratch.before), rows_of(scratch.before_bar)
+    sums = rows_of(scratch.w_bar)
+    hidden = shape.hidden
+    outputs = len(w) - hidden - 1  # where the output's weights begin
+    loss = broadcast(0.0)
+    for b in order:
+        base = batches.first_node[b]
+        first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
+        for segment in range(first_segment, end_segment):
+            first = batches.kind[segment] == 0
+            for i in range(batches.start[segment], batches.end[segment], LANES):
+                _gather(state, batches.parent, i, first, scratch.before)
+                _forward(shape, w, x, i, state, kept, i - base, before)
+        if done >= 0:
+            bar[:, : batches.first_node[b + 1] - base] = 0.0
+            scratch.w_bar[:] = 0.0
+
+        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
+            _gather(state, batches.target_node, i, False, scratch.before)
+            z = broadcast(w[outputs + hidden])
+            for k in range(hidden):
+                z += w[outputs + k] * before[k]
+            p, slope = _recall(shape.head, z, load(batches.target_delta_t, i))
+            passes, failures = load(batches.passes, i), load(batches.failures, i)
+            # torch holds each logarithm at -100 or above
+            log_p, log_f = log(p), log(1.0 - p)
+            log_p = where(log_p < -100.0, -100.0, log_p)
+            log_f = where(log_f < -100.0, -100.0, log_f)
+            loss -= passes * log_p + failures * log_f
+            store(scratch.recall, i, p)
+            if done >= 0:
+                # and its gradient divides by 1e-12 or more
+                both = p * (1.0 - p)
+                both = where(both < 1e-12, 1e-12, both)
+                z_bar = slope * (passes * (p - 1.0) + failures * p) / both
+                for k in range(len(scratch.before_bar)):
+                    before_bar[k] = broadcast(0.0)
+                for k in range(hidden):
+                    sums[outputs + k] = sums[outputs + k] + z_bar * before[k]
+                    before_bar[k] = w[outputs + k] * z_bar
+                sums[outputs + hidden] = sums[outputs + hidden] + z_bar
+                _scatter_add(bar, batches.target_node, i, scratch.before_bar)
+        if done < 0:
+            continue
+
+        for back in range(end_segment - first_segment):
+            segment = end_segment - 1 - back
+            first = batches.kind[segment] == 0
+            for i in range(batches.start[segment], batches.end[segment], LANES):
+                to = i - base
+                _gather(state, batches.parent, i, first, scratch.before)
+                _backward(shape, w, x, i, state, kept, to, bar, before, before_bar, sums)
+                if not first:
+                    _scatter_add(bar, batches.parent, i, scratch.before_bar)
+
+        # AdamW (Loshchilov and Hutter 2017) with cosine annealing
+        rate = adam.rate * (1.0 + math.cos(math.pi * done / adam.steps)) / 2.0
+        done += 1
+        bias_mean = 1.0 - 0.9**done
+        bias_square = math.sqrt(1.0 - 0.999**done)
+        for k in range(len(w)):
+            gradient = total(sums[k])
+            mean = 0.9 * adam.mean[k] + 0.1 * gradient
+            square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
+            adam.mean[k] = mean
+            adam.square[k] = square
+            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+            w[k] = w[k] * (1.0 - rate * adam.decay) - step
+    return total(loss)

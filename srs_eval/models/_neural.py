@@ -1,0 +1,311 @@
+"""Networks: their weights on disk, and the training that the small ones share.
+
+Weights. A network starts from pretrained weights: those of the folder that the person
+names (`Context.weights`), else those installed with the program. Two kinds of file:
+
+    NAME.safetensors      tensors by torch's names (rnn.weight_ih_l0, ...), float32;
+                          the metadata says how they were made: "model", "made_by",
+                          "seed", "users", "reviews", "date" (strings)
+    NAME_pretrain.pth     srs-benchmark's own (torch state_dict)
+
+NAME is that of the configuration with its flags on inputs, such as GRU-P-short; where
+there is none, flags are dropped from the end (GRU-P serves GRU-P-recency too).
+
+Training of the small ones: srs-benchmark other.py `Trainer` (January 2025) keeps the
+weights with the least training loss, but the dictionary that it keeps refers to the
+network's own tensors, so that what it returns are the last ones. So it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Context
+from srs_eval.models._permutation import permutations
+from srs_eval.models._tie_order import quicksort_order
+from srs_eval.models._trie import Batches, Trie, history_trie, make_batches
+from srs_eval.protocol import Protocol, Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+SHIPPED = Path(__file__).parent / "weights"
+SEED = 2023  # of the order of batches
+_AT_ONCE = 64  # batches between two looks at whether the person has cancelled
+
+Tensors = Mapping[str, NDArray[np.float32]]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+# Weights on disk
+
+
+def weight_names(model: str, protocol: Protocol) -> tuple[str, ...]:
+    """Names of the weight files that fit, the best one first."""
+    flags = [flag for flag in ("short", "secs") if getattr(protocol, flag)]
+    suffixes = ["-".join(["", *flags]), *(f"-{flag}" for flag in reversed(flags)), ""]
+    return tuple(dict.fromkeys(model + suffix for suffix in suffixes))
+
+
+def load_weights(names: Iterable[str], shapes: Shapes, context: Context) -> Tensors | None:
+    """The tensors of the first of these files that exists; None where there is none.
+
+    `shapes` says which tensors a file must hold; what else it holds is left out.
+    Raises InputError if a file is damaged or holds another network.
+    """
+    path = find_weights(names, context)
+    if path is None:
+        return None
+    stat = path.stat()
+    tensors = _read(path, stat.st_mtime_ns, stat.st_size)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise InputError(f"{path.name} is not for this network: it lacks the tensor {name}.")
+        if tensors[name].shape != shape:
+            raise InputError(
+                f"{path.name} is not for this network: {name} has the shape "
+                f"{tensors[name].shape}, not {shape}."
+            )
+        if not np.isfinite(tensors[name]).all():
+            raise InputError(f"{path.name} is damaged: {name} holds numbers that are not finite.")
+    return {name: tensors[name] for name in shapes}
+
+
+def find_weights(names: Iterable[str], context: Context) -> Path | None:
+    """The weight file that serves, from the person's folder if they name one."""
+    folder = SHIPPED if context.weights is None else context.weights
+    for name in names:
+        for path in (folder / f"{name}.safetensors", folder / f"{name}_pretrain.pth"):
+            if path.is_file():
+                return path
+    return None
+
+
+def no_weights(model: str, names: Iterable[str], context: Context) -> InputError:
+    """What to say where `load_weights` finds nothing."""
+    if context.weights is None:
+        return InputError(f"Pretrained weights for {model} are not installed; give --weights DIR.")
+    listed = " or ".join(f"{name}.safetensors" for name in names)
+    return InputError(f"{context.weights} holds no weights for {model}: no {listed}.")
+
+
+def write_weights(path: Path, tensors: Tensors, made: Mapping[str, str]) -> None:
+    """Write a weight file; `made` becomes the metadata, see above."""
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
+    save_file(arrays, path, metadata=dict(made))
+
+
+@cache
+def _read(path: Path, changed_ns: int, size: int) -> Tensors:
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.numpy import load_file
+
+            found: Mapping[str, Any] = load_file(path)
+        else:
+            import torch
+
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            found = {name: tensor.numpy() for name, tensor in state.items()}
+        return {name: np.asarray(tensor, np.float32) for name, tensor in found.items()}
+    except ImportError:
+        raise
+    except Exception as error:  # the libraries raise whatever they like
+        raise InputError(
+            f"{path.name} cannot be read as network weights ({type(error).__name__})."
+        ) from error
+
+
+# Recurrent networks of one layer
+
+
+@dataclass(frozen=True)
+class Network:
+    """A recurrent network of one layer, and how it is trained."""
+
+    name: str
+    cell: int  # as in _cells
+    head: int
+    hidden: int
+    one_hot: bool = False  # inputs are days and four indicators of the rating, else the rating
+    following_interval: bool = False
+    """Each rating comes with the interval that follows it, the last with the trial's own."""
+    rate: float = 4e-2
+    decay: float = 1e-5
+    epochs: int = 5
+
+    @property
+    def inputs(self) -> int:
+        return 5 if self.one_hot else 2
+
+    @property
+    def shapes(self) -> Shapes:
+        """Tensors in the order of the parameters."""
+        gates = (3, 1, 4)[self.cell] * self.hidden
+        return {
+            "rnn.weight_ih_l0": (gates, self.inputs),
+            "rnn.weight_hh_l0": (gates, self.hidden),
+            "rnn.bias_ih_l0": (gates,),
+            "rnn.bias_hh_l0": (gates,),
+            "fc.weight": (1, self.hidden),
+            "fc.bias": (1,),
+        }
+
+
+def pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
+    """Where training begins (p,). Raises InputError where there are no weights."""
+    names = weight_names(network.name, trials.protocol)
+    tensors = load_weights(names, network.shapes, context)
+    if tensors is None:
+        raise no_weights(network.name, names, context)
+    return flat(tensors)
+
+
+def random_start(network: Network, context: Context) -> FloatArray:
+    """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
+    size = sum(int(np.prod(shape)) for shape in network.shapes.values())
+    bound = network.hidden**-0.5
+    return np.random.default_rng([42, abs(context.user)]).uniform(-bound, bound, size)
+
+
+def flat(tensors: Tensors) -> FloatArray:
+    """All tensors as one vector, in their order."""
+    return np.concatenate([np.ravel(tensor).astype(np.float64) for tensor in tensors.values()])
+
+
+def length_order(trials: Trials, rows: IntArray) -> IntArray:
+    """Rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
+    return rows[quicksort_order(trials.sequence_length[rows])]
+
+
+def training_rows(trials: Trials, train: IntArray) -> IntArray:
+    """The rows that are trained on: those with a history that is not too long."""
+    rows = train[trials.sequence_length[train] <= trials.protocol.max_seq_len]
+    if not len(rows):
+        raise NotEnoughData("all histories are too long to train on")
+    return rows
+
+
+def fit_network(
+    network: Network,
+    start: FloatArray,
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+) -> list[float]:
+    """Parameters after the last epoch, `start` being where training begins."""
+    from srs_eval.models._cells import Adam, sweep
+    from srs_eval.models._compile import compiled
+
+    order = length_order(trials, training_rows(trials, train))
+    size = trials.protocol.batch_size
+    parts = [order[k : k + size] for k in range(0, len(order), size)]
+    weight_of = np.ones(len(trials))
+    weight_of[train] = weights
+    batches = make_batches(_trie(network, trials), trials, parts, weight_of)
+    x = _inputs(network, batches)
+    w = start.copy()
+    adam = Adam(
+        mean=np.zeros(len(w)),
+        square=np.zeros(len(w)),
+        rate=network.rate,
+        decay=network.decay,
+        steps=len(parts) * network.epochs,
+    )
+    scratch = _scratch(network, batches, len(w))
+    orders = permutations(len(parts), SEED)
+    run = compiled(sweep)
+    done = 0
+    for _ in range(network.epochs):
+        visits = next(orders)
+        for first in range(0, len(visits), _AT_ONCE):
+            some = visits[first : first + _AT_ONCE]
+            run(_shape(network), some, done, w, batches, x, adam, scratch)
+            done += len(some)
+            context.tick(done / adam.steps)
+    if not np.isfinite(w).all():
+        raise NotEnoughData("training diverged")
+    return w.tolist()
+
+
+def predict_network(
+    network: Network, parameters: FloatArray, trials: Trials, index: IntArray
+) -> FloatArray:
+    """Probability of recall at the positions `index` (same shape), in float32's steps."""
+    from srs_eval.models._cells import Adam, sweep
+    from srs_eval.models._compile import compiled
+
+    if not len(index):
+        return np.empty(0)
+    batches = make_batches(_trie(network, trials), trials, [index])
+    none = np.zeros(0)
+    scratch = _scratch(network, batches, len(parameters))
+    compiled(sweep)(
+        _shape(network),
+        np.zeros(1, np.int64),
+        -1,
+        np.asarray(parameters, np.float64),
+        batches,
+        _inputs(network, batches),
+        Adam(none, none, 0.0, 0.0, 0),
+        scratch,
+    )
+    return scratch.recall[batches.target].astype(np.float32).astype(np.float64)
+
+
+def _shape(network: Network) -> Any:
+    from srs_eval.models._cells import Shape
+
+    return Shape(network.cell, network.head, network.inputs, network.hidden)
+
+
+def _trie(network: Network, trials: Trials) -> Trie:
+    if not network.following_interval:
+        return history_trie(trials, same_day=False)
+    return trials.derived("trie of following intervals", _following_trie)
+
+
+def _following_trie(trials: Trials) -> Trie:
+    """As `history_trie`, each review with the interval to the next one of its card."""
+    following = np.roll(trials.history_delta_t, -1)
+    return history_trie(replace(trials, history_delta_t=following, _derived={}), same_day=False)
+
+
+def _inputs(network: Network, batches: Batches) -> FloatArray:
+    """What a cell sees at each node (inputs, nodes), rounded as float32 does."""
+    days = batches.delta_t.astype(np.float32).astype(np.float64)
+    if not network.one_hot:
+        return np.stack([days, batches.rating])
+    return np.stack([days, *(batches.rating == rating for rating in (1, 2, 3, 4))]).astype(
+        np.float64
+    )
+
+
+def _scratch(network: Network, batches: Batches, parameters: int) -> Any:
+    from srs_eval.models._cells import LSTM, Scratch
+    from srs_eval.models._simd import LANES
+
+    nodes = int(np.diff(batches.first_node).max())
+    states = network.hidden * (2 if network.cell == LSTM else 1)
+    return Scratch(
+        state=np.zeros((states, nodes)),
+        bar=np.zeros((states, nodes)),
+        kept=np.zeros((5 * network.hidden, nodes)),
+        w_bar=np.zeros((parameters, LANES)),
+        before=np.zeros((states, LANES)),
+        before_bar=np.zeros((states, LANES)),
+        recall=np.zeros(len(batches.target_node)),
+    )
+
+
+Fit = Callable[[Trials, IntArray, FloatArray, Context], Any]
+Predict = Callable[[Trials, Any, IntArray, Context], FloatArray]

@@ -1,0 +1,87 @@
+"""GRU and plain RNN: a tiny recurrent network that gives a card's stability.
+
+Two hidden units read (interval, rating) review by review; s = exp(fc h) is the stability
+in days, and R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9, the forgetting curve of FSRS-4.5.
+
+Network and training: srs-benchmark other.py `class RNN` and `Trainer` (January 2025):
+AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from weights
+pretrained on other learners. RNN, for which nobody has published weights, starts from
+random ones (one seed per user) where none are found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._neural import (
+    Fit,
+    Network,
+    Predict,
+    fit_network,
+    flat,
+    load_weights,
+    predict_network,
+    pretrained,
+    random_start,
+    weight_names,
+)
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+GRU = Network(name="GRU", cell=0, head=1, hidden=2)
+RNN = Network(name="RNN", cell=1, head=1, hidden=2)
+
+
+def _start(network: Network, trials: Trials, context: Context) -> FloatArray:
+    if network is GRU:
+        return pretrained(network, trials, context)
+    names = weight_names(network.name, trials.protocol)
+    tensors = load_weights(names, network.shapes, context)
+    return random_start(network, context) if tensors is None else flat(tensors)
+
+
+def _functions(network: Network) -> tuple[Fit, Predict]:
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+        start = _start(network, trials, context)
+        return fit_network(network, start, trials, train, weights, context)
+
+    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+        """`parameters` empty: the pretrained ones."""
+        w = np.array(parameters) if len(parameters) else _start(network, trials, context)
+        return predict_network(network, w, trials, index)
+
+    return fit, predict
+
+
+_fit_gru, _predict_gru = _functions(GRU)
+_fit_rnn, _predict_rnn = _functions(RNN)
+
+MODELS = (
+    Model(
+        name="GRU",
+        family="neural",
+        inputs="IL, G",
+        parameters=39,
+        source="srs-benchmark other.py, class RNN",
+        fit=_fit_gru,
+        predict=_predict_gru,
+        flags=ANY_FLAG,
+        seconds_per_10k=0.2,
+    ),
+    Model(
+        name="RNN",
+        family="neural",
+        inputs="IL, G",
+        parameters=15,
+        source="srs-benchmark other.py, class RNN",
+        fit=_fit_rnn,
+        predict=_predict_rnn,
+        flags=ANY_FLAG,
+        seconds_per_10k=0.2,
+        note="Starts from random weights where no pretrained ones are found.",
+        extra=True,
+    ),
+)

@@ -1,0 +1,60 @@
+"""GRU-P: a recurrent network that predicts the probability of recall itself.
+
+A GRU of 8 hidden units reads a card's history and the interval until now, each rating
+paired with the interval that *follows* it, and sigmoid(fc h) of the last state is the
+probability. There is no forgetting curve: nothing makes it fall with time.
+
+Network and training: srs-benchmark other.py `class GRU_P` and `Trainer` (January 2025):
+AdamW at 0.01 with cosine annealing, 16 epochs, batches of 512 by length, from weights
+pretrained on other learners.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._neural import Network, fit_network, predict_network, pretrained
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+NETWORK = Network(
+    name="GRU-P",
+    cell=0,
+    head=0,
+    hidden=8,
+    following_interval=True,
+    rate=1e-2,
+    epochs=16,
+)
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    start = pretrained(NETWORK, trials, context)
+    return fit_network(NETWORK, start, trials, train, weights, context)
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """`parameters` empty: the pretrained ones."""
+    w = np.array(parameters) if len(parameters) else pretrained(NETWORK, trials, context)
+    return predict_network(NETWORK, w, trials, index)
+
+
+MODELS = (
+    Model(
+        name="GRU-P",
+        family="neural",
+        inputs="IL, G",
+        parameters=297,
+        source="srs-benchmark other.py, class GRU_P",
+        fit=fit,
+        predict=predict,
+        configurations=("GRU-P", "GRU-P-short"),
+        flags=ANY_FLAG,
+        seconds_per_10k=0.8,
+        note="Predicts the probability itself, without a forgetting curve: a longer interval "
+        "need not mean a lower one.",
+    ),
+)
