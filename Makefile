@@ -7,6 +7,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 WORKERS ?= 2
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -25,30 +26,40 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/installed-dev
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/installed-dev $(PEERS)/installed
+	$(BIN)/python benchmarks/fsrs6.py --peer-python $(PEERS)/bin/python $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) .cache
+	rm -rf $(VENV) $(PEERS) .cache
 
-$(BIN)/python:
+$(BIN)/python $(PEERS)/bin/python:
 	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    echo "Setting up $(VENV) with $$candidate"; \
-	    exec $$candidate -m venv $(VENV); \
+	    echo "Setting up $(@D:/bin=) with $$candidate"; \
+	    exec $$candidate -m venv $(@D:/bin=); \
 	  fi; \
 	done; \
 	echo "srs-eval needs Python 3.11 or newer; none was found (name one with make PYTHON=...)." >&2; \
 	exit 1
 
+define install-torch
+if [ -n "$(TORCH_INDEX)" ] && [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; \
+then $(1)/python -m pip install --quiet --retries 1 --timeout 30 -c constraints.txt --no-deps \
+  --index-url $(TORCH_INDEX) torch || echo "PyTorch comes from the usual index instead."; fi
+endef
+
 # The files that decide what is installed; the stamp is newer when the work is done.
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
-	@if [ -n "$(TORCH_INDEX)" ] && [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; \
-	then $(BIN)/python -m pip install --quiet --retries 1 --timeout 30 -c constraints.txt --no-deps \
-	  --index-url $(TORCH_INDEX) torch || echo "PyTorch comes from the usual index instead."; fi
+	@$(call install-torch,$(BIN))
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# fsrs-optimizer needs an older pandas than srs-eval.
+$(PEERS)/installed: Makefile | $(PEERS)/bin/python
+	@$(call install-torch,$(PEERS)/bin)
+	$(PEERS)/bin/python -m pip install --quiet 'fsrs-optimizer==6.1.6' 'pandas<3'
 	@touch $@
