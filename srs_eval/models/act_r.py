@@ -56,7 +56,6 @@ class Paths:
 
 def make_paths(trials: Trials) -> Paths:
     delta_t = trials.history_delta_t
-    total = np.cumsum(delta_t)
     m = len(delta_t)
     length = np.zeros(m, np.int64)  # of each card's needed rows, at the card's first row
     np.maximum.at(length, trials.history_start, trials.sequence_length + 1)

@@ -1,0 +1,274 @@
+"""Logistic regression on 34 features of a card's history, with fractional intervals.
+
+    p = sigmoid(sum over k of c_k x_k),  c = residual * std + mean
+
+The mean and std of each coefficient over users are fixed; the residuals start at 0 and are
+fitted per user. With v the transformed time since the last review, (ln(t + 1e-5) + 1.3) / 5 for
+t in days, x holds ten features times v and then 24 plain ones; `features` lists them.
+
+Follows open-spaced-repetition/srs-benchmark commit 07166732ccb5, models/
+logistic_regression.py, with features/logistic_regression_engineer.py (commit 25d7fe7cc430):
+AdamW with beta = (0, 0.85) and weight decay 0.3, cosine schedule from 0.2, ten epochs over
+shuffled batches of 2,048. Rows are weighted 0.1 + 0.9 x^4, x from 0 to 1 in order of review,
+whatever `recency` says. Upstream shuffles with one random stream per process, so its figures for a
+user depend on the users before; here each fit has its own stream with the same seed, 42.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Context, Model
+from srs_eval.models._compile import compiled
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+# fmt: off
+MEAN = np.array([
+    -0.9012, -0.6941, -0.6258, -0.4678, 0.3926, 0.1316, 0.3508, -0.3259, -0.2125, -0.1402,
+    1.2775, 0.0669, 0.3914, 0.5828, 0.9292, 1.1583, 1.4103, 0.9388, 0.9164, 0.9797,
+    -0.6411, 0.4951, 0.1038, -0.1564, 0.4332, 0.3287, 0.3429, 0.4068, -0.1779, -0.0585,
+    -0.1062, -0.3521, -0.1613, -0.1758,
+])
+STD = np.array([
+    0.2869, 0.2811, 0.2910, 0.2166, 0.1740, 0.1612, 0.1428, 0.1352, 0.1284, 0.0331,
+    0.4013, 0.2065, 0.2022, 0.1670, 0.2454, 0.2954, 0.2896, 0.3473, 0.5685, 0.2795,
+    0.1298, 0.0467, 0.1200, 0.1317, 0.0785, 0.1190, 0.0854, 0.1634, 0.1892, 0.1052,
+    0.0750, 0.1913, 0.1372, 0.0783,
+])
+# fmt: on
+EPOCHS = 10
+BATCH = 2048
+RATE = 0.2
+DECAY = 0.3
+BETA = 0.85
+SEED = 42
+
+
+def transformed(t: float) -> float:
+    """Logarithm of a time in days, scaled to about -2 ... 2."""
+    return (math.log(t + 1e-5) + 1.3) / 5
+
+
+def features(
+    start: NDArray[np.bool_],
+    last_rating: IntArray,
+    delta_t: FloatArray,
+    elapsed_days: IntArray,
+) -> FloatArray:
+    """x of each trial (n, 34); trials lie card by card, `start` marks a card's first.
+
+    Counts are over the card's earlier trials but the first, whose rating is that of the
+    review before it. Same-day is zero `elapsed_days`.
+
+    Times v: 1; last rating is Hard, Good, Easy; Hard at the first trial; better than Hard
+    there; ln(1 + same-day failures); ln(1 + other-day passes) and ln(1 + other-day
+    failures), both 0 if the trial is same-day; ln(1 + same-day passes). Plain: 1; last
+    rating Hard, Good, Easy; first rating Hard, Good, Easy; those three at the first trial
+    only; ln(1 + same-day failures); ln(1 + other-day passes), 0 if same-day; the interval
+    before, transformed; ln(1 + other-day failures); ln(1 + other-day passes); ln(1 +
+    same-day passes), 0 unless same-day; passed ever; time since the first review or the
+    last lapse, transformed; same-day; time since the first trial, transformed; and with a
+    first rating above Again, ln(1 + ...) of same-day failures, other-day failures,
+    same-day and other-day intervals.
+    """
+    n = len(start)
+    x = np.zeros((n, 34))
+    first = 0
+    same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
+    time = 0.0
+    last_lapse = np.float32(0.0)
+    for k in range(n):
+        rating = last_rating[k]
+        passed = rating > 1
+        before = 0.0
+        days_before = 0
+        if start[k]:
+            first = rating
+            same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
+            time = 0.0
+            last_lapse = np.float32(0.0)
+        else:
+            before = delta_t[k - 1]
+            days_before = elapsed_days[k - 1]
+            if days_before <= 0:
+                same_passes += passed
+                same_fails += not passed
+            else:
+                other_passes += passed
+                other_fails += not passed
+        time += before
+        passes += passed
+        same += days_before <= 0
+        other += days_before > 0
+        now = np.float32(time)  # single precision as upstream: minutes after years vanish
+        if start[k] or not passed:
+            last_lapse = max(last_lapse, now)
+        same_day = elapsed_days[k] <= 0
+
+        row = x[k]
+        row[0] = 1
+        if passed:
+            row[rating - 1] = 1
+        row[4] = start[k] and rating == 2
+        row[5] = start[k] and rating > 2
+        row[6] = math.log(1 + same_fails)
+        row[7] = 0 if same_day else math.log(1 + other_passes)
+        row[8] = 0 if same_day else math.log(1 + other_fails)
+        row[9] = math.log(1 + same_passes)
+        v = transformed(delta_t[k])
+        for j in range(10):
+            row[j] *= v
+        row[10] = 1
+        if passed:
+            row[9 + rating] = 1
+        if first > 1:
+            row[12 + first] = 1
+            if start[k]:
+                row[15 + first] = 1
+            row[30] = math.log(1 + same_fails)
+            row[31] = math.log(1 + other_fails)
+            row[32] = math.log(1 + same)
+            row[33] = math.log(1 + other)
+        row[20] = math.log(1 + same_fails)
+        row[21] = 0 if same_day else math.log(1 + other_passes)
+        row[22] = transformed(before)
+        row[23] = math.log(1 + other_fails)
+        row[24] = math.log(1 + other_passes)
+        row[25] = math.log(1 + same_passes) if same_day else 0
+        row[26] = passes > 0
+        row[27] = transformed(now - last_lapse)
+        row[28] = same_day
+        row[29] = transformed(now)
+    return x
+
+
+def make_features(trials: Trials) -> FloatArray:
+    order = np.argsort(trials.card_id, kind="stable")
+    card = trials.card_id[order]
+    start = np.ones(len(order), np.bool_)
+    start[1:] = card[1:] != card[:-1]
+    x = np.empty((len(order), 34))
+    x[order] = compiled(features)(
+        start,
+        trials.history_rating[trials.history_end[order] - 1],
+        trials.delta_t[order],
+        trials.elapsed_days[order],
+    )
+    return x.astype(np.float32).astype(np.float64)
+
+
+def sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
+
+
+def recall(x: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """p of the rows x (n, 34)."""
+    p = np.empty(len(x))
+    for row in range(len(x)):
+        z = 0.0
+        for k in range(x.shape[1]):
+            z += x[row, k] * coefficients[k]
+        p[row] = sigmoid(z)
+    return p
+
+
+def gradient(
+    x: FloatArray, y: FloatArray, weight: FloatArray, rows: IntArray, coefficients: FloatArray
+) -> FloatArray:
+    """Of the weighted log loss, summed over `rows`, in the coefficients (34,)."""
+    bar = np.zeros(x.shape[1])
+    for row in rows:
+        z = 0.0
+        for k in range(x.shape[1]):
+            z += x[row, k] * coefficients[k]
+        z_bar = weight[row] * (sigmoid(z) - y[row])
+        for k in range(x.shape[1]):
+            bar[k] += x[row, k] * z_bar
+    return bar
+
+
+def epoch(
+    x: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    mean: FloatArray,
+    std: FloatArray,
+    words: NDArray[np.uint32],
+    residual: FloatArray,
+    square: FloatArray,
+    done: int,
+) -> None:
+    """One pass over shuffled batches; changes `residual` and `square` (34,).
+
+    `words` are the n - 1 random words of `torch.randperm(n)`, `done` the epochs behind.
+    """
+    n = len(y)
+    order = np.arange(n)
+    for k in range(n - 1):
+        other = k + np.int64(words[k]) % (n - k)
+        order[k], order[other] = order[other], order[k]
+    batches = (n + BATCH - 1) // BATCH
+    for batch in range(batches):
+        step = done * batches + batch
+        rate = RATE * (1 + math.cos(math.pi * step / (EPOCHS * batches))) / 2
+        rows = order[batch * BATCH : (batch + 1) * BATCH]
+        slope = gradient(x, y, weight, rows, residual * std + mean) * std
+        correction = math.sqrt(1 - BETA ** (step + 1))
+        for k in range(len(slope)):
+            square[k] = BETA * square[k] + (1 - BETA) * slope[k] * slope[k]
+            residual[k] *= 1 - rate * DECAY
+            residual[k] -= rate * slope[k] / (math.sqrt(square[k]) / correction + 1e-8)
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    """The 34 coefficients; `weights` are not used, the model has its own."""
+    del weights
+    _need_seconds(trials)
+    n = len(train)
+    if not n:
+        raise NotEnoughData("no reviews to train on")
+    x, y = trials.derived("LogisticRegression", make_features)[train], trials.y[train]
+    weight = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
+    # torch's generator gives the same words as this one, of the same seed.
+    stream = np.random.RandomState(SEED)  # noqa: NPY002
+    residual, square = np.zeros(34), np.zeros(34)
+    for done in range(EPOCHS):
+        context.tick(done / EPOCHS)
+        words = stream.randint(0, 2**32, n - 1, np.uint32)
+        compiled(epoch)(x, y, weight, MEAN, STD, words, residual, square, done)
+    coefficients: list[float] = (residual * STD + MEAN).tolist()
+    return coefficients
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    _need_seconds(trials)
+    x = trials.derived("LogisticRegression", make_features)[index]
+    p: FloatArray = compiled(recall)(x, np.array(parameters, np.float64))
+    return p.astype(np.float32).astype(np.float64)
+
+
+def _need_seconds(trials: Trials) -> None:
+    if not trials.protocol.secs:
+        raise InputError("LogisticRegression needs fractional intervals: add --secs --short.")
+
+
+MODELS = (
+    Model(
+        name="LogisticRegression",
+        family="history",
+        inputs="FIL, G, SR",
+        parameters=34,
+        source="srs-benchmark 07166732ccb5, models/logistic_regression.py",
+        fit=fit,
+        predict=predict,
+        default=lambda context: MEAN.tolist(),
+        standard="LogisticRegression-short-secs-recency",
+        seconds_per_10k=0.3,
+    ),
+)
