@@ -76,6 +76,8 @@ class RecurrentModel:
     batches: fsrs-optimizer 6 sorts stably, 5 (and so other.py) by numpy's quicksort."""
     trained_on: Callable[[Trials, IntArray], IntArray] | None = None
     """Which of the positions batches are made of; all count for the best epoch."""
+    keep: Literal["best", "last"] = "best"
+    """The parameters of the epoch with the least training loss, or the last ones."""
 
 
 class Descent(NamedTuple):
@@ -109,7 +111,7 @@ def fit_recurrent(
     context: Context,
     constants: Sequence[float] = (),
 ) -> list[float]:
-    """Parameters with the least training loss among those after each epoch.
+    """Parameters with the least training loss among those after each epoch, or the last ones.
 
     `train` are positions in the trials in review order, `weights` theirs; `start`
     is where training begins and what the penalty pulls to. Batch size, longest
@@ -159,9 +161,11 @@ def fit_recurrent(
     orders = permutations(len(parts), SEED)
     best, best_loss = first, np.inf
     for epoch in range(model.epochs + 1):
-        loss = sweep(one, -1, w, whole, descent, scratch)
-        loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
-        if loss < best_loss:
+        loss = -np.inf
+        if model.keep == "best":
+            loss = sweep(one, -1, w, whole, descent, scratch)
+            loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
+        if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
         context.tick(epoch / model.epochs)
         if epoch < model.epochs:

@@ -1,0 +1,370 @@
+"""NN-17: a network in the outline of SuperMemo's algorithm SM-17.
+
+SM-17 itself is not public. This imitation has a state of stability s (days) and
+difficulty d, and five networks of one hidden Mish unit where SM-17 has matrices:
+
+    rt  = 0.9^(t/s)                            R by theory
+    rw  = clamp(exp(-softplus(rw net(d, s, rt))), 0.0001, 0.9999)
+    sr  = t ln 0.9 / ln rw                     the stability that fits rw
+    d'  = sigmoid(next_d net(d, rw, rating))
+    s'  = softplus(pls net(rw, lapses))        after a failure
+    s'  = sr (1 + softplus(best_sinc net(1 + e^w8 (6 - 5 d') sr^-w9 e^(-w10 rw),
+                                         1 + softplus(sinc net(d', sr, rw)))))
+
+and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36500].
+
+Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
+2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
+weights pretrained on other learners; the last weights are kept, see `_neural`.
+Parameters in the order of its state_dict; w[39] is no parameter but the least
+stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._elementwise import clamp, clamp_bar, exp, log, power, where
+from srs_eval.models._neural import flat, load_weights, no_weights, weight_names
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
+
+Value = Any  # float, array or vector
+State = tuple[Value, Value, Value]  # s, d, lapses
+
+LOG_09 = -0.10536051565782628
+S_MAX = 36500.0
+
+SHAPES = {
+    "S0": (4,),  # w[0] ...
+    "D0": (4,),  # w[4] ...
+    "sinc_w": (3,),  # w[8] ...
+    "rw.0.weight": (1, 3),  # w[11] ...
+    "rw.0.bias": (1,),
+    "rw.2.weight": (1, 1),
+    "rw.2.bias": (1,),
+    "next_d.0.weight": (1, 3),  # w[17] ...
+    "next_d.0.bias": (1,),
+    "next_d.2.weight": (1, 1),
+    "next_d.2.bias": (1,),
+    "pls.0.weight": (1, 2),  # w[23] ...
+    "pls.0.bias": (1,),
+    "pls.2.weight": (1, 1),
+    "pls.2.bias": (1,),
+    "sinc.0.weight": (1, 3),  # w[28] ...
+    "sinc.0.bias": (1,),
+    "sinc.2.weight": (1, 1),
+    "sinc.2.bias": (1,),
+    "best_sinc.0.weight": (1, 2),  # w[34] ...
+    "best_sinc.0.bias": (1,),
+    "best_sinc.2.weight": (1, 1),
+    "best_sinc.2.bias": (1,),
+}
+
+
+def sigmoid(x: Value) -> Value:
+    return 1.0 / (1.0 + exp(-x))
+
+
+def softplus(x: Value) -> Value:
+    """log(1 + e^x), and x itself above 20, as torch has it."""
+    return where(x > 20.0, x, log(1.0 + exp(where(x > 20.0, 20.0, x))))
+
+
+def mish(x: Value) -> Value:
+    """x tanh(softplus(x))."""
+    e = exp(where(x > 20.0, 20.0, x))
+    n = e * (e + 2.0)
+    return x * n / (n + 2.0)
+
+
+def mish_slope(x: Value) -> Value:
+    e = exp(where(x > 20.0, 20.0, x))
+    n = e * (e + 2.0)
+    return n / (n + 2.0) + 4.0 * x * e * (e + 1.0) / ((n + 2.0) * (n + 2.0))
+
+
+def theory(t: Value, s: Value) -> Value:
+    return exp(LOG_09 * t / s)
+
+
+# The five networks: the hidden unit's input, the output before its activation
+
+
+def rw_hidden(d: Value, s: Value, r: Value, w: Any) -> Value:
+    return w[11] * d + w[12] * s + w[13] * r + w[14]
+
+
+def real_recall(d: Value, s: Value, r: Value, w: Any) -> Value:
+    """rw, clamped."""
+    return clamp(
+        exp(-softplus(w[15] * mish(rw_hidden(d, s, r, w)) + w[16])),
+        0.0001,
+        0.9999,
+    )
+
+
+def real_recall_adjoint(d: Value, s: Value, r: Value, w: Any, bar: Value, w_bar: Any) -> State:
+    """Gradients with respect to d, s and r."""
+    u = rw_hidden(d, s, r, w)
+    m = mish(u)
+    v = w[15] * m + w[16]
+    value = exp(-softplus(v))
+    v_bar = -value * sigmoid(v) * clamp_bar(value, 0.0001, 0.9999, bar)
+    w_bar[15] += v_bar * m
+    w_bar[16] += v_bar
+    u_bar = v_bar * w[15] * mish_slope(u)
+    w_bar[11] += u_bar * d
+    w_bar[12] += u_bar * s
+    w_bar[13] += u_bar * r
+    w_bar[14] += u_bar
+    return u_bar * w[11], u_bar * w[12], u_bar * w[13]
+
+
+def next_d(d: Value, rw: Value, rating: Value, w: Any) -> Value:
+    u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
+    return sigmoid(w[21] * mish(u) + w[22])
+
+
+def next_d_adjoint(
+    d: Value, rw: Value, rating: Value, w: Any, bar: Value, w_bar: Any
+) -> tuple[Value, Value]:
+    """Gradients with respect to d and rw."""
+    u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
+    m = mish(u)
+    value = sigmoid(w[21] * m + w[22])
+    v_bar = bar * value * (1.0 - value)
+    w_bar[21] += v_bar * m
+    w_bar[22] += v_bar
+    u_bar = v_bar * w[21] * mish_slope(u)
+    w_bar[17] += u_bar * d
+    w_bar[18] += u_bar * rw
+    w_bar[19] += u_bar * rating
+    w_bar[20] += u_bar
+    return u_bar * w[17], u_bar * w[18]
+
+
+def post_lapse(rw: Value, lapses: Value, w: Any) -> Value:
+    u = w[23] * rw + w[24] * lapses + w[25]
+    return softplus(w[26] * mish(u) + w[27])
+
+
+def post_lapse_adjoint(rw: Value, lapses: Value, w: Any, bar: Value, w_bar: Any) -> Value:
+    """Gradient with respect to rw."""
+    u = w[23] * rw + w[24] * lapses + w[25]
+    m = mish(u)
+    v_bar = bar * sigmoid(w[26] * m + w[27])
+    w_bar[26] += v_bar * m
+    w_bar[27] += v_bar
+    u_bar = v_bar * w[26] * mish_slope(u)
+    w_bar[23] += u_bar * rw
+    w_bar[24] += u_bar * lapses
+    w_bar[25] += u_bar
+    return u_bar * w[23]
+
+
+def increase(d: Value, sr: Value, rw: Value, w: Any) -> Value:
+    """s' / sr after a success."""
+    by_formula = 1.0 + exp(w[8]) * (6.0 - 5.0 * d) * power(sr, -w[9]) * exp(-rw * w[10])
+    u = w[28] * d + w[29] * sr + w[30] * rw + w[31]
+    by_net = 1.0 + softplus(w[32] * mish(u) + w[33])
+    u = w[34] * by_formula + w[35] * by_net + w[36]
+    return 1.0 + softplus(w[37] * mish(u) + w[38])
+
+
+def increase_adjoint(d: Value, sr: Value, rw: Value, w: Any, bar: Value, w_bar: Any) -> State:
+    """Gradients with respect to d, sr and rw."""
+    slope = exp(w[8]) * power(sr, -w[9]) * exp(-rw * w[10])
+    gain = slope * (6.0 - 5.0 * d)
+    u_net = w[28] * d + w[29] * sr + w[30] * rw + w[31]
+    m_net = mish(u_net)
+    v_net = w[32] * m_net + w[33]
+    by_net = 1.0 + softplus(v_net)
+    u = w[34] * (1.0 + gain) + w[35] * by_net + w[36]
+    m = mish(u)
+    v_bar = bar * sigmoid(w[37] * m + w[38])
+    w_bar[37] += v_bar * m
+    w_bar[38] += v_bar
+    u_bar = v_bar * w[37] * mish_slope(u)
+    w_bar[34] += u_bar * (1.0 + gain)
+    w_bar[35] += u_bar * by_net
+    w_bar[36] += u_bar
+    gain_bar = u_bar * w[34]
+    w_bar[8] += gain_bar * gain
+    w_bar[9] += -gain_bar * gain * log(sr)
+    w_bar[10] += -gain_bar * gain * rw
+    v_bar = u_bar * w[35] * sigmoid(v_net)
+    w_bar[32] += v_bar * m_net
+    w_bar[33] += v_bar
+    u_bar = v_bar * w[32] * mish_slope(u_net)
+    w_bar[28] += u_bar * d
+    w_bar[29] += u_bar * sr
+    w_bar[30] += u_bar * rw
+    w_bar[31] += u_bar
+    return (
+        u_bar * w[28] - 5.0 * slope * gain_bar,
+        u_bar * w[29] - w[9] * gain / sr * gain_bar,
+        u_bar * w[30] - w[10] * gain * gain_bar,
+    )
+
+
+# Steps
+
+
+def first(rating: Value, w: Any) -> State:
+    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
+    d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
+    return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0 * rating)
+
+
+def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
+    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
+    s_bar, d_bar = clamp_bar(s, w[39], S_MAX, bar[0]), bar[1]
+    w_bar[0] += where(rating == 1.0, s_bar, 0.0)
+    w_bar[1] += where(rating == 2.0, s_bar, 0.0)
+    w_bar[2] += where(rating == 3.0, s_bar, 0.0)
+    w_bar[3] += where(rating == 4.0, s_bar, 0.0)
+    w_bar[4] += where(rating == 1.0, d_bar, 0.0)
+    w_bar[5] += where(rating == 2.0, d_bar, 0.0)
+    w_bar[6] += where(rating == 3.0, d_bar, 0.0)
+    w_bar[7] += where(rating == 4.0, d_bar, 0.0)
+
+
+def at_review(state: State, t: Value, w: Any) -> Value:
+    """rw when the review comes."""
+    s, d, _ = state
+    return real_recall(d, s, clamp(theory(t, s), 0.0001, 0.9999), w)
+
+
+def at_review_adjoint(
+    state: State, t: Value, w: Any, rw_bar: Value, w_bar: Any
+) -> tuple[Value, Value]:
+    """Gradients with respect to s and d."""
+    s, d, _ = state
+    r = theory(t, s)
+    d_bar, s_bar, r_bar = real_recall_adjoint(d, s, clamp(r, 0.0001, 0.9999), w, rw_bar, w_bar)
+    r_bar = clamp_bar(r, 0.0001, 0.9999, r_bar)
+    return s_bar - r_bar * r * LOG_09 * t / (s * s), d_bar
+
+
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    rw = at_review(state, t, w)
+    sr = clamp(LOG_09 / log(rw) * t, w[39], S_MAX)
+    d = next_d(state[1], rw, rating, w)
+    return clamp(sr * increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    rw = at_review(state, t, w)
+    log_rw = log(rw)
+    fitting = LOG_09 / log_rw * t
+    sr = clamp(fitting, w[39], S_MAX)
+    d = next_d(state[1], rw, rating, w)
+    factor = increase(d, sr, rw, w)
+    s_bar = clamp_bar(sr * factor, w[39], S_MAX, bar[0])
+    d_bar, sr_bar, rw_bar = increase_adjoint(d, sr, rw, w, s_bar * sr, w_bar)
+    d_bar, rw_more = next_d_adjoint(state[1], rw, rating, w, d_bar + bar[1], w_bar)
+    sr_bar = clamp_bar(fitting, w[39], S_MAX, sr_bar + s_bar * factor)
+    rw_bar = rw_bar + rw_more - sr_bar * fitting / (log_rw * rw)
+    old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar, w_bar)
+    return old_s_bar, d_bar + d_more, 0.0 * old_s_bar
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    rw = at_review(state, t, w)
+    s = clamp(post_lapse(rw, state[2], w), w[39], S_MAX)
+    return s, next_d(state[1], rw, rating, w), state[2] + 1.0
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    rw = at_review(state, t, w)
+    s_bar = clamp_bar(post_lapse(rw, state[2], w), w[39], S_MAX, bar[0])
+    rw_bar = post_lapse_adjoint(rw, state[2], w, s_bar, w_bar)
+    d_bar, rw_more = next_d_adjoint(state[1], rw, rating, w, bar[1], w_bar)
+    old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar + rw_more, w_bar)
+    return old_s_bar, d_bar + d_more, 0.0 * old_s_bar
+
+
+def recall(t: Value, state: State, w: Any) -> Value:
+    return real_recall(state[1], state[0], theory(t, state[0]), w)
+
+
+def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
+    s = state[0]
+    r = theory(t, s)
+    d_bar, s_bar, theory_bar = real_recall_adjoint(state[1], s, r, w, r_bar, w_bar)
+    return s_bar - theory_bar * r * LOG_09 * t / (s * s), d_bar, 0.0 * d_bar
+
+
+_FREE = (-math.inf,) * 28, (math.inf,) * 28
+IN_DAYS = RecurrentModel(
+    name="NN-17",
+    states=3,
+    # upstream's start without pretrained weights; training begins from those
+    default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
+    lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
+    upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
+    first=first,
+    first_adjoint=first_adjoint,
+    success=success,
+    success_adjoint=success_adjoint,
+    failure=failure,
+    failure_adjoint=failure_adjoint,
+    recall=recall,
+    recall_adjoint=recall_adjoint,
+    constants=1,
+    learning_rate=4e-2,
+    epochs=5,
+    decimals=None,
+    tie_order="quicksort",
+    keep="last",
+)
+IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:])
+
+
+def _start(trials: Trials, context: Context) -> list[float]:
+    names = weight_names("NN-17", trials.protocol)
+    tensors = load_weights(names, SHAPES, context)
+    if tensors is None:
+        raise no_weights("NN-17", names, context)
+    return flat(tensors).tolist()
+
+
+def _model(trials: Trials) -> tuple[RecurrentModel, tuple[float, ...]]:
+    """The model and its constant, the least stability."""
+    model = IN_SECONDS if trials.protocol.secs else IN_DAYS
+    return model, model.lower[:1]
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    start = _start(trials, context)
+    model, constants = _model(trials)
+    return fit_recurrent(model, trials, train, weights, start, context, constants)
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """`parameters` empty: the pretrained ones."""
+    w = parameters if len(parameters) else _start(trials, context)
+    model, constants = _model(trials)
+    return predict_recurrent(model, trials, w, index, constants)
+
+
+MODELS = (
+    Model(
+        name="NN-17",
+        family="neural",
+        inputs="IL, G",
+        parameters=39,
+        source="srs-benchmark other.py, class NN_17",
+        fit=fit,
+        predict=predict,
+        flags=ANY_FLAG,
+        seconds_per_10k=0.2,
+        note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
+        "stands for each of its matrices, so it says little about SM-17 itself.",
+    ),
+)
