@@ -1,0 +1,155 @@
+"""FSRS v4.5: v4 with a flatter forgetting curve; a failure never lengthens S.
+
+Formulas, defaults and training: srs-benchmark other.py `class FSRS4dot5` (January 2025).
+State and parameters are those of v4; defaults differ where intervals are fractions of
+a day. Kept parameters have 6 decimals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import Context, Model
+from srs_eval.models._elementwise import clamp, clamp_bar, minimum, power, share_of_first
+from srs_eval.models.fsrs1 import S_MAX, least_stability
+from srs_eval.models.fsrs4 import (
+    NO_BOUND,
+    after_second_review,
+    first,
+    first_adjoint,
+    fit_s0,
+    next_d,
+    next_d_adjoint,
+    stability_after_failure,
+    stability_after_failure_adjoint,
+    stability_after_success,
+    stability_after_success_adjoint,
+)
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
+
+Value = Any  # float, array or vector
+State = tuple[Value, Value]  # s, d
+
+FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
+
+
+def forgetting_curve(t: Value, s: Value) -> Value:
+    """R(t) = (1 + 19/81 t/s)^-0.5."""
+    return power(1.0 + FACTOR * t / s, -0.5)
+
+
+def forgetting_curve_adjoint(t: Value, s: Value, r_bar: Value) -> Value:
+    """Gradient with respect to s."""
+    r = forgetting_curve(t, s)
+    return 0.5 * FACTOR * r * r * r * t / (s * s) * r_bar
+
+
+def recall(t: Value, state: State, w: Any) -> Value:
+    return forgetting_curve(t, state[0])
+
+
+def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
+    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0 * r_bar
+
+
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
+    return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s)
+    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[17], S_MAX, bar[0])
+    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
+    s_bar += forgetting_curve_adjoint(t, s, r_bar)
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
+    return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s)
+    new_s = stability_after_failure(s, d, r, w)
+    new_s_bar = clamp_bar(minimum(new_s, s), w[17], S_MAX, bar[0])
+    share = share_of_first(new_s, s)
+    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
+    s_bar += (1.0 - share) * new_s_bar + forgetting_curve_adjoint(t, s, r_bar)
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+# fmt: off
+DEFAULT = (
+    0.4872, 1.4003, 3.7145, 13.8206,  # S0 by first rating
+    5.1618, 1.2298, 0.8975, 0.031,  # difficulty
+    1.6474, 0.1367, 1.0461,  # success
+    2.1072, 0.0793, 0.3246, 1.587,  # failure
+    0.2272, 2.8755,  # Hard, Easy
+)
+DEFAULT_SECS = (
+    0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
+    0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
+)
+RECURRENT = RecurrentModel(
+    name="FSRS_4_5",
+    states=2,
+    default=DEFAULT,
+    lower=(
+        *(-bound for bound in NO_BOUND),
+        0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
+    ),
+    upper=(*NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
+    first=first,
+    first_adjoint=first_adjoint,
+    success=success,
+    success_adjoint=success_adjoint,
+    failure=failure,
+    failure_adjoint=failure_adjoint,
+    recall=recall,
+    recall_adjoint=recall_adjoint,
+    constants=1,
+    frozen=(0, 1, 2, 3),
+    decimals=6,
+    tie_order="quicksort",
+    trained_on=after_second_review,
+)
+# fmt: on
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    default = DEFAULT_SECS if trials.protocol.secs else DEFAULT
+    least = least_stability(trials)
+    start = fit_s0(trials, train, default, decay=0.5)
+    return fit_recurrent(RECURRENT, trials, train, weights, start, context, constants=(least,))
+
+
+def predict(
+    trials: Trials, parameters: list[float], index: IntArray, context: Context
+) -> FloatArray:
+    least = least_stability(trials)
+    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+
+
+MODELS = (
+    Model(
+        name="FSRS-4.5",
+        family="fsrs",
+        inputs="IL, G",
+        parameters=17,
+        source="srs-benchmark other.py, class FSRS4dot5",
+        predict=predict,
+        fit=fit,
+        default=lambda context: list(DEFAULT),
+        aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
+        seconds_per_10k=0.03,
+    ),
+)

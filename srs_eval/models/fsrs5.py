@@ -1,0 +1,239 @@
+"""FSRS v5: v4.5 with reviews of the same day, damped difficulty and a pull to the start.
+
+Formulas, defaults and training: fsrs-optimizer 5.7.0 (fsrs_optimizer.py), run as
+srs-benchmark's script.py of January 2025 does. A state is (s, d): stability in days,
+difficulty 1-10. Parameters are w[0] ... w[18] as there; w[19] is no parameter but the
+least stability.
+
+`disable_short_term` is its `enable_short_term=False`: same-day reviews leave S as it is
+(w[17] = w[18] = 0) and the initial stabilities are not trained further. With fractional
+intervals the initial stabilities are fitted without smoothing or pull and may be as
+short as 1e-6 days; nothing else changes there, since script.py tells neither training
+nor prediction that intervals are fractional.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._elementwise import clamp, clamp_bar, exp, minimum, share_of_first
+from srs_eval.models.fsrs1 import S_MAX, least_stability
+from srs_eval.models.fsrs4 import (
+    init_s,
+    init_s_adjoint,
+    stability_after_failure,
+    stability_after_failure_adjoint,
+    stability_after_success,
+    stability_after_success_adjoint,
+)
+from srs_eval.models.fsrs4 import fit_s0 as fit_s0_of
+from srs_eval.models.fsrs4dot5 import (
+    forgetting_curve,
+    forgetting_curve_adjoint,
+    recall,
+    recall_adjoint,
+)
+from srs_eval.models.fsrs6 import init_d, init_d_adjoint, next_d, next_d_adjoint
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
+
+Value = Any  # float, array or vector
+State = tuple[Value, Value]  # s, d
+
+
+def first(rating: Value, w: Any) -> State:
+    return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+
+
+def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
+    init_s_adjoint(rating, clamp_bar(init_s(rating, w), w[19], S_MAX, bar[0]), w_bar)
+    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1]), w_bar)
+
+
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
+    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s)
+    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[19], S_MAX, bar[0])
+    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
+    s_bar += forgetting_curve_adjoint(t, s, r_bar)
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+def longest_after_failure(s: Value, w: Any) -> Value:
+    """Forgetting then learning on the same day would give as much."""
+    return s / exp(w[17] * w[18])
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    s, d = state
+    new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
+    new_s = minimum(new_s, longest_after_failure(s, w))
+    return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    s, d = state
+    r = forgetting_curve(t, s)
+    new_s = stability_after_failure(s, d, r, w)
+    longest = longest_after_failure(s, w)
+    new_s_bar = clamp_bar(minimum(new_s, longest), w[19], S_MAX, bar[0])
+    share = share_of_first(new_s, longest)
+    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
+    longest_bar = (1.0 - share) * new_s_bar
+    w_bar[17] += -w[18] * longest * longest_bar
+    w_bar[18] += -w[17] * longest * longest_bar
+    s_bar += longest / s * longest_bar + forgetting_curve_adjoint(t, s, r_bar)
+    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+def stability_short_term(s: Value, rating: Value, w: Any) -> Value:
+    return s * exp(w[17] * (rating - 3.0 + w[18]))
+
+
+def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
+    """A review less than a day after the one before."""
+    s, d = state
+    return clamp(stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
+
+
+def same_day_adjoint(
+    state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any
+) -> State:
+    s, d = state
+    new_s = stability_short_term(s, rating, w)
+    new_s_bar = clamp_bar(new_s, w[19], S_MAX, bar[0])
+    w_bar[17] += (rating - 3.0 + w[18]) * new_s * new_s_bar
+    w_bar[18] += w[17] * new_s * new_s_bar
+    return new_s / s * new_s_bar, next_d_adjoint(d, rating, w, bar[1], w_bar)
+
+
+# fmt: off
+DEFAULT = (
+    0.40255, 1.18385, 3.173, 15.69105,  # S0 by first rating
+    7.1949, 0.5345, 1.4604, 0.0046,  # difficulty
+    1.54575, 0.1192, 1.01925,  # success
+    1.9395, 0.11, 0.29605, 2.2698,  # failure
+    0.2315, 2.9898,  # Hard, Easy
+    0.51655, 0.6621,  # same day
+)
+DEVIATION = (
+    6.61, 9.52, 17.69, 27.74, 0.55, 0.28, 0.67, 0.12, 0.4, 0.18,
+    0.34, 0.27, 0.08, 0.14, 0.57, 0.25, 1.03, 0.27, 0.39,
+)
+UPPER = (100, 100, 100, 100, 10, 4, 4, 0.75, 4.5, 0.8, 3.5, 5, 0.25, 0.9, 4, 1, 6, 2, 2)
+# fmt: on
+
+
+def lower_bounds(least: float) -> tuple[float, ...]:
+    # fmt: off
+    return (
+        *4 * (least,), 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
+        0.001, 0.001, 0.001, 0, 0, 1, 0, 0,
+    )
+    # fmt: on
+
+
+RECURRENT = RecurrentModel(
+    name="FSRS_5",
+    states=2,
+    default=DEFAULT,
+    lower=lower_bounds(0.01),
+    upper=UPPER,
+    first=first,
+    first_adjoint=first_adjoint,
+    success=success,
+    success_adjoint=success_adjoint,
+    failure=failure,
+    failure_adjoint=failure_adjoint,
+    same_day=same_day,
+    same_day_adjoint=same_day_adjoint,
+    recall=recall,
+    recall_adjoint=recall_adjoint,
+    constants=1,
+    deviation=DEVIATION,
+    tie_order="quicksort",
+)
+
+
+def recurrent(trials: Trials) -> RecurrentModel:
+    frozen = (0, 1, 2, 3, 17, 18) if trials.protocol.disable_short_term else ()
+    return replace(RECURRENT, lower=lower_bounds(least_stability(trials)), frozen=frozen)
+
+
+def without_short_term(parameters: list[float]) -> list[float]:
+    return [*parameters[:17], 0.0, 0.0]
+
+
+def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    """The default parameters with S0 fitted. It does not use the weights, as upstream."""
+    del weights, context
+    start = list(fit_s0_of(trials, train, DEFAULT, decay=0.5))
+    return without_short_term(start) if trials.protocol.disable_short_term else start
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    """The 19 parameters. Where all histories are too long to train on: S0 only."""
+    start = fit_s0(trials, train, weights, context)
+    least = least_stability(trials)
+    try:
+        return fit_recurrent(
+            recurrent(trials), trials, train, weights, start, context, constants=(least,)
+        )
+    except NotEnoughData:
+        return start
+
+
+def predict(
+    trials: Trials, parameters: list[float], index: IntArray, context: Context
+) -> FloatArray:
+    del context
+    if trials.protocol.disable_short_term:
+        parameters = without_short_term(parameters)
+    least = least_stability(trials)
+    return predict_recurrent(recurrent(trials), trials, parameters, index, constants=(least,))
+
+
+MODELS = (
+    Model(
+        name="FSRS-5",
+        family="fsrs",
+        inputs="IL, G, SR",
+        parameters=19,
+        source="fsrs-optimizer 5.7.0, src/fsrs_optimizer/fsrs_optimizer.py",
+        predict=predict,
+        fit=fit,
+        fit_s0=fit_s0,
+        default=lambda context: list(DEFAULT),
+        aliases={
+            "FSRS-5-default": "FSRS-5-dry-run",
+            "FSRS-5-S0": "FSRS-5-pretrain",
+            "FSRS-5-two_buttons": "FSRS-5-binary",
+        },
+        configurations=(
+            "FSRS-5",
+            "FSRS-5-dry-run",
+            "FSRS-5-pretrain",
+            "FSRS-5-binary",
+            "FSRS-5-recency",
+            "FSRS-5-preset",
+            "FSRS-5-deck",
+            "FSRS-5-disable_short_term",
+        ),
+        always_short=True,
+        later_days_only=True,
+        flags=ANY_FLAG | {"disable_short_term"},
+        parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
+        seconds_per_10k=0.03,
+        note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
+    ),
+)
