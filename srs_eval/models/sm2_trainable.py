@@ -1,0 +1,170 @@
+"""SM-2 with its constants trained: intervals and ease factors, read as a model of memory.
+
+Formulas, defaults and training: srs-benchmark other.py `class SM2` (January 2025). A state
+is (interval, ef, reps): days, ease factor, successes in a row. Parameters are w[0] ... w[5]
+as there. w[6] is no parameter but the least interval, w[7] the logarithm of the retention
+that the interval aims at (`Context.sm2_target`):
+
+    R(t) = 0.9^(t / interval)
+
+Unlike SM-2 it does not round intervals, and a failure sets reps to 1, not 0, so that the
+next success gives w[1] days.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from srs_eval.errors import InputError
+from srs_eval.models import Context, Model
+from srs_eval.models._elementwise import clamp, clamp_bar, exp, where
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
+
+Value = Any  # float, array or vector
+State = tuple[Value, Value, Value]  # interval, ef, reps
+
+LONGEST = 36500.0  # days
+
+
+def recall(t: Value, state: State, w: Any) -> Value:
+    return exp(w[7] * t / state[0])
+
+
+def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
+    interval = state[0]
+    r = exp(w[7] * t / interval)
+    return -w[7] * t / (interval * interval) * r * r_bar, 0.0 * r_bar, 0.0 * r_bar
+
+
+def raw_next_ef(ef: Value, rating: Value, w: Any) -> Value:
+    """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
+    q = rating + 1.0
+    return ef - w[3] * (q - w[4]) * (q - w[4]) + w[5]
+
+
+def next_ef(ef: Value, rating: Value, w: Any) -> Value:
+    return clamp(raw_next_ef(ef, rating, w), 1.3, 10.0)
+
+
+def next_ef_adjoint(ef: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
+    """Gradient with respect to ef."""
+    bar = clamp_bar(raw_next_ef(ef, rating, w), 1.3, 10.0, bar)
+    off = rating + 1.0 - w[4]
+    w_bar[3] += -off * off * bar
+    w_bar[4] += 2.0 * w[3] * off * bar
+    w_bar[5] += bar
+    return bar
+
+
+def first(rating: Value, w: Any) -> State:
+    none = 0.0 * rating
+    return clamp(w[0] + none, w[6], LONGEST), next_ef(w[2] + none, rating, w), 1.0 + none
+
+
+def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
+    none = 0.0 * rating
+    w_bar[0] += clamp_bar(w[0] + none, w[6], LONGEST, bar[0])
+    w_bar[2] += next_ef_adjoint(w[2] + none, rating, w, bar[1], w_bar)
+
+
+def interval_after_success(state: State, w: Any) -> Value:
+    interval, ef, reps = state
+    return where(reps == 1.0, w[1], interval * ef)
+
+
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    interval = clamp(interval_after_success(state, w), w[6], LONGEST)
+    return interval, next_ef(state[1], rating, w), state[2] + 1.0
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    interval, ef, reps = state
+    new_bar = clamp_bar(interval_after_success(state, w), w[6], LONGEST, bar[0])
+    w_bar[1] += where(reps == 1.0, new_bar, 0.0)
+    product_bar = where(reps == 1.0, 0.0, new_bar)
+    ef_bar = interval * product_bar + next_ef_adjoint(ef, rating, w, bar[1], w_bar)
+    return ef * product_bar, ef_bar, bar[2]
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    none = 0.0 * rating
+    return clamp(w[0] + none, w[6], LONGEST), next_ef(state[1], rating, w), 1.0 + none
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    none = 0.0 * rating
+    w_bar[0] += clamp_bar(w[0] + none, w[6], LONGEST, bar[0])
+    return none, next_ef_adjoint(state[1], rating, w, bar[1], w_bar), none
+
+
+DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
+
+
+def recurrent(least: float) -> RecurrentModel:
+    return RecurrentModel(
+        name="SM2_trainable",
+        states=3,
+        default=DEFAULT,
+        lower=(least, least, 1.3, 0, 5, -math.inf),
+        upper=(LONGEST, LONGEST, 10, math.inf, math.inf, math.inf),
+        first=first,
+        first_adjoint=first_adjoint,
+        success=success,
+        success_adjoint=success_adjoint,
+        failure=failure,
+        failure_adjoint=failure_adjoint,
+        recall=recall,
+        recall_adjoint=recall_adjoint,
+        constants=2,
+        tie_order="quicksort",
+    )
+
+
+def least_interval(trials: Trials) -> float:
+    """In days; smaller where intervals are fractions of a day."""
+    return 1e-6 if trials.protocol.secs else 0.01
+
+
+def log_target(context: Context) -> float:
+    """Logarithm of the retention that intervals aim at. Raises InputError outside 0 ... 1."""
+    if not 0 < context.sm2_target < 1:
+        raise InputError(
+            f"The SM-2 target is {context.sm2_target:g}; give a retention between 0 and 1."
+        )
+    return math.log(context.sm2_target)
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    least = least_interval(trials)
+    constants = (least, log_target(context))
+    return fit_recurrent(recurrent(least), trials, train, weights, DEFAULT, context, constants)
+
+
+def predict(
+    trials: Trials, parameters: list[float], index: IntArray, context: Context
+) -> FloatArray:
+    least = least_interval(trials)
+    constants = (least, log_target(context))
+    return predict_recurrent(recurrent(least), trials, parameters, index, constants)
+
+
+MODELS = (
+    Model(
+        name="SM2-trainable",
+        family="sm2",
+        inputs="IL, G",
+        parameters=6,
+        source=(
+            "P. A. Wozniak, SuperMemo 2 (1990); "
+            "open-spaced-repetition/srs-benchmark other.py, class SM2"
+        ),
+        predict=predict,
+        fit=fit,
+        default=lambda context: list(DEFAULT),
+        seconds_per_10k=0.02,
+        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
+    ),
+)
