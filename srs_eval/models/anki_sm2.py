@@ -1,10 +1,15 @@
 """Anki's older scheduler (SM-2 as Anki changed it), read as a model of memory.
 
 The review-state formulas of Anki 24.11's scheduler as srs-benchmark has them
-(other.py `class Anki`), learning steps and fuzz left out. Like SM-2 it predicts
-nothing; R is derived from its interval:
+(other.py `class Anki`, January 2025), learning steps and fuzz left out. Like SM-2 it
+predicts nothing; R is derived from its interval:
 
     R(t) = 0.9^(t / interval)
+
+A state is (interval, ease), the interval in days. Parameters are w[0] ... w[6] as there:
+graduating interval, easy interval, starting ease, easy bonus, hard interval, new interval,
+interval multiplier. w[7] is no parameter but the logarithm of the retention that the
+interval aims at (`Context.sm2_target`).
 
 Known quirk of the published figures, kept under the published name: the formulas of
 Good and Easy are swapped, so that Good gets the easy bonus and Easy does not.
@@ -13,106 +18,196 @@ Good and Easy are swapped, so that Good gets the easy bonus and Easy does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import Context, Model
+from srs_eval.models._elementwise import clamp, clamp_bar, exp, minimum, share_of_first, where
 from srs_eval.models._steps import before, card_steps
-from srs_eval.models.sm2 import MAXIMUM_INTERVAL, recall_by_interval
+from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
-# Graduating interval, easy interval, starting ease, easy bonus, hard interval, new interval,
-# interval multiplier: w[0] ... w[6], Anki's defaults.
+Value = Any  # float, array or vector
+State = tuple[Value, Value]  # interval, ease
+
+# Anki's default deck options.
 DEFAULTS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)
 
-_EASE_CHANGE = np.array([0.0, -0.2, -0.15, 0.0, 0.15])  # by rating
+
+def recall(t: Value, state: State, w: Any) -> Value:
+    return exp(w[7] * t / state[0])
 
 
-def first_step(w: Sequence[float], rating: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Interval and ease after a card's first review: w0 (Easy: w1) and w2. Shapes (n,)."""
-    return _limited(np.where(rating < 4, w[0], w[1]), np.full(len(rating), w[2]))
+def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
+    interval = state[0]
+    r = exp(w[7] * t / interval)
+    return -w[7] * t / (interval * interval) * r * r_bar, 0.0 * r_bar
 
 
-def step(
-    w: Sequence[float],
-    delta_t: FloatArray,
-    rating: IntArray,
-    interval: FloatArray,
-    ease: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Interval and ease after one more review, `delta_t` days after the last. Shapes (n,).
+def softened(interval: Value) -> Value:
+    """Intervals below a day shrink to a hundredth of their way below; none is too long."""
+    soft = where(interval < 1.0, 1.0 + 0.01 * (interval - 1.0), interval)
+    return minimum(soft, MAXIMUM_INTERVAL)
 
-    With late = delta_t - interval:
 
-        Again                 interval * w5
-        Hard, late >= 0       interval * w4 * w6
-        Good, late >= 0       (interval + late) * ease * w3 * w6
-        Easy, late >= 0       (interval + late / 2) * ease * w6
-        Hard, late < 0        max(delta_t * w4, interval * w4 / 2) * w6
-        Good, late < 0        max(delta_t * ease, interval) * (w3 - (w3 - 1) / 2) * w6
-        Easy, late < 0        max(delta_t * ease, interval) * w6
+def softened_adjoint(interval: Value, bar: Value) -> Value:
+    """At exactly one day it is what torch gives for max(leaky_relu(x - 1) + 1, x)."""
+    slope = where(interval > 1.0, 1.0, where(interval < 1.0, 0.01, 0.5 * 0.01 + 0.5))
+    return where(interval > MAXIMUM_INTERVAL, 0.0, slope * bar)
 
-        ease <- ease - 0.2, - 0.15, + 0, + 0.15 for Again, Hard, Good, Easy
+
+def ease_change(rating: Value) -> Value:
+    return where(
+        rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0 * rating))
+    )
+
+
+def next_ease(ease: Value, rating: Value) -> Value:
+    return clamp(ease + ease_change(rating), 1.3, 5.5)
+
+
+def next_ease_adjoint(ease: Value, rating: Value, bar: Value) -> Value:
+    return clamp_bar(ease + ease_change(rating), 1.3, 5.5, bar)
+
+
+def first(rating: Value, w: Any) -> State:
+    interval = where(rating < 4.0, w[0], w[1])
+    return softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
+
+
+def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
+    interval_bar = softened_adjoint(where(rating < 4.0, w[0], w[1]), bar[0])
+    w_bar[0] += where(rating < 4.0, interval_bar, 0.0)
+    w_bar[1] += where(rating < 4.0, 0.0, interval_bar)
+    w_bar[2] += clamp_bar(w[2] + 0.0 * rating, 1.3, 5.5, bar[1])
+
+
+def early(state: State, t: Value, rating: Value, w: Any) -> Value:
+    """Reviewed before the interval is over, the multiplier left out:
+
+    Hard    max(t * w4, interval * w4 / 2)
+    Good    max(t * ease, interval) * (w3 - (w3 - 1) / 2)
+    Easy    max(t * ease, interval)
     """
-    late = delta_t - interval
-    elapsed = interval + late
-    early_growth = np.maximum(elapsed * ease, interval)
-    early = _by_answer(
-        rating,
-        hard=np.maximum(elapsed * w[4], interval * w[4] / 2),
-        good=early_growth * (w[3] - (w[3] - 1) / 2),
-        easy=early_growth,
-    )
-    on_time = _by_answer(
-        rating,
-        hard=interval * w[4],
-        good=elapsed * ease * w[3],
-        easy=(interval + late / 2) * ease,
-    )
-    passed = np.where(late < 0, early, on_time) * w[6]
-    new_interval = np.where(rating == 1, interval * w[5], passed)
-    return _limited(new_interval, ease + _EASE_CHANGE[rating])
+    interval, ease = state
+    hard = -minimum(-t * w[4], -interval * w[4] / 2.0)
+    grown = -minimum(-t * ease, -interval)
+    good = grown * (w[3] - (w[3] - 1.0) / 2.0)
+    return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
-def _by_answer(
-    rating: IntArray, hard: FloatArray, good: FloatArray, easy: FloatArray
-) -> NDArray[np.float64]:
-    return np.where(rating == 2, hard, np.where(rating == 4, easy, good))
+def on_time(state: State, t: Value, rating: Value, w: Any) -> Value:
+    """Reviewed when the interval is over or later, the multiplier left out:
+
+    Hard    interval * w4
+    Good    t * ease * w3
+    Easy    (interval + (t - interval) / 2) * ease
+    """
+    interval, ease = state
+    easy = (interval + (t - interval) / 2.0) * ease
+    return where(rating == 2.0, interval * w[4], where(rating == 4.0, easy, t * ease * w[3]))
 
 
-def _limited(interval: FloatArray, ease: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ease within 1.3 ... 5.5; intervals below a day shrink to a hundredth of their way below."""
-    softened = np.where(interval < 1, 1 + 0.01 * (interval - 1), interval)
-    return np.minimum(softened, MAXIMUM_INTERVAL), np.clip(ease, 1.3, 5.5)
+def success(state: State, t: Value, rating: Value, w: Any) -> State:
+    interval, ease = state
+    grown = where(t < interval, early(state, t, rating, w), on_time(state, t, rating, w))
+    return softened(grown * w[6]), next_ease(ease, rating)
+
+
+def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    interval, ease = state
+    grown = where(t < interval, early(state, t, rating, w), on_time(state, t, rating, w))
+    product_bar = softened_adjoint(grown * w[6], bar[0])
+    w_bar[6] += grown * product_bar
+    grown_bar = w[6] * product_bar
+
+    early_bar = where(t < interval, grown_bar, 0.0)
+    hard_bar = where(rating == 2.0, early_bar, 0.0)
+    share = share_of_first(-t * w[4], -interval * w[4] / 2.0)
+    w_bar[4] += (share * t + (1.0 - share) * interval / 2.0) * hard_bar
+    interval_bar = (1.0 - share) * w[4] / 2.0 * hard_bar
+    good_bar = where(rating == 2.0, 0.0, where(rating == 4.0, 0.0, early_bar))
+    w_bar[3] += -minimum(-t * ease, -interval) / 2.0 * good_bar
+    longer_bar = (w[3] + 1.0) / 2.0 * good_bar + where(rating == 4.0, early_bar, 0.0)
+    share = share_of_first(-t * ease, -interval)
+    ease_bar = share * t * longer_bar
+    interval_bar += (1.0 - share) * longer_bar
+
+    late_bar = where(t < interval, 0.0, grown_bar)
+    hard_bar = where(rating == 2.0, late_bar, 0.0)
+    easy_bar = where(rating == 4.0, late_bar, 0.0)
+    good_bar = late_bar - hard_bar - easy_bar
+    w_bar[4] += interval * hard_bar
+    w_bar[3] += t * ease * good_bar
+    ease_bar += t * w[3] * good_bar + (interval + t) / 2.0 * easy_bar
+    interval_bar += w[4] * hard_bar + ease / 2.0 * easy_bar
+    return interval_bar, ease_bar + next_ease_adjoint(ease, rating, bar[1])
+
+
+def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+    interval, ease = state
+    return softened(interval * w[5]), next_ease(ease, rating)
+
+
+def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
+    interval, ease = state
+    product_bar = softened_adjoint(interval * w[5], bar[0])
+    w_bar[5] += interval * product_bar
+    return w[5] * product_bar, next_ease_adjoint(ease, rating, bar[1])
+
+
+RECURRENT = RecurrentModel(
+    name="Anki_SM_2",
+    states=2,
+    default=DEFAULTS,
+    lower=(1, 1, 1.31, 1, 0.5, 0, 0.5),
+    upper=(9999, 9999, 5, 5, 1.3, 1, 2),
+    first=first,
+    first_adjoint=first_adjoint,
+    success=success,
+    success_adjoint=success_adjoint,
+    failure=failure,
+    failure_adjoint=failure_adjoint,
+    recall=recall,
+    recall_adjoint=recall_adjoint,
+    constants=1,
+    tie_order="quicksort",
+)
 
 
 def anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
     """The interval in days that the scheduler gives after each history row (m,)."""
-    first, *later = card_steps(trials)
-    after = np.ones(len(trials.history_rating))
-    interval, ease = first_step(w, trials.history_rating[first])
-    after[first] = interval
-    for rows in later:
-        left = len(rows)
-        interval, ease = step(
-            w,
-            trials.history_delta_t[rows],
-            trials.history_rating[rows],
-            interval[:left],
-            ease[:left],
-        )
-        after[rows] = interval
+    ratings = trials.history_rating.astype(np.float64)
+    steps = card_steps(trials)
+    after = np.ones(len(ratings))
+    state = first(ratings[steps[0]], w)
+    after[steps[0]] = state[0]
+    for rows in steps[1:]:
+        old = state[0][: len(rows)], state[1][: len(rows)]
+        t, rating = trials.history_delta_t[rows], ratings[rows]
+        passed, failed = success(old, t, rating, w), failure(old, t, rating, w)
+        state = where(rating > 1.0, passed[0], failed[0]), where(rating > 1.0, passed[1], failed[1])
+        after[rows] = state[0]
     return after
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    constants = (log_target(context.sm2_target),)
+    return fit_recurrent(RECURRENT, trials, train, weights, DEFAULTS, context, constants)
 
 
 def predict(
     trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
 ) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    w = tuple(parameters)
-    after = trials.derived(f"Anki intervals {w}", lambda trials: anki_intervals(trials, w))
+    if tuple(parameters) != DEFAULTS:
+        constants = (log_target(context.sm2_target),)
+        return predict_recurrent(RECURRENT, trials, parameters, index, constants)
+    # The untrained model shows its figures before anything is compiled.
+    after = trials.derived("Anki intervals", lambda trials: anki_intervals(trials, DEFAULTS))
     interval = before(trials, after, index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
@@ -130,15 +225,14 @@ MODELS = (
         parameters=7,
         source=(
             "ankitects/anki rslib/src/scheduler/states/review.rs; "
-            "open-spaced-repetition/srs-benchmark other.py `Anki`"
+            "open-spaced-repetition/srs-benchmark other.py, class Anki"
         ),
         predict=predict,
+        fit=fit,
         default=default,
-        aliases={"Anki-SM-2": "Anki-dry-run"},
-        configurations=("Anki-dry-run",),
-        standard="Anki-dry-run",
-        flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.005,
+        aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
+        configurations=("Anki", "Anki-dry-run"),
+        seconds_per_10k=0.025,
         note=(
             "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "
             "at 90 %. As published, Good and Easy are swapped."

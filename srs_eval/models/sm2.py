@@ -27,15 +27,20 @@ _EASE_CHANGE = np.array(
 )  # by rating
 
 
+def log_target(target: float) -> float:
+    """Logarithm of the retention that intervals aim at. Raises InputError outside 0 ... 1."""
+    if not 0 < target < 1:
+        raise InputError(f"The SM-2 target is {target:g}; give a retention between 0 and 1.")
+    return math.log(target)
+
+
 def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float) -> FloatArray:
     """R after `delta_t` days of a scheduler that reaches `target` after `interval` days.
 
     Shapes (n,). Raises InputError for a target outside 0 ... 1.
     """
-    if not 0 < target < 1:
-        raise InputError(f"The SM-2 target is {target:g}; give a retention between 0 and 1.")
     # No figure tells e^-700 from less, and less would underflow.
-    recall: FloatArray = np.exp(np.maximum(math.log(target) * delta_t / interval, -700.0))
+    recall: FloatArray = np.exp(np.maximum(log_target(target) * delta_t / interval, -700.0))
     return recall
 
 

@@ -16,17 +16,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.errors import InputError
 from srs_eval.models import Context, Model
 from srs_eval.models._elementwise import clamp, clamp_bar, exp, where
+from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # interval, ef, reps
-
-LONGEST = 36500.0  # days
 
 
 def recall(t: Value, state: State, w: Any) -> Value:
@@ -61,12 +59,12 @@ def next_ef_adjoint(ef: Value, rating: Value, w: Any, bar: Value, w_bar: Any) ->
 
 def first(rating: Value, w: Any) -> State:
     none = 0.0 * rating
-    return clamp(w[0] + none, w[6], LONGEST), next_ef(w[2] + none, rating, w), 1.0 + none
+    return clamp(w[0] + none, w[6], MAXIMUM_INTERVAL), next_ef(w[2] + none, rating, w), 1.0 + none
 
 
 def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
     none = 0.0 * rating
-    w_bar[0] += clamp_bar(w[0] + none, w[6], LONGEST, bar[0])
+    w_bar[0] += clamp_bar(w[0] + none, w[6], MAXIMUM_INTERVAL, bar[0])
     w_bar[2] += next_ef_adjoint(w[2] + none, rating, w, bar[1], w_bar)
 
 
@@ -76,13 +74,13 @@ def interval_after_success(state: State, w: Any) -> Value:
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
-    interval = clamp(interval_after_success(state, w), w[6], LONGEST)
+    interval = clamp(interval_after_success(state, w), w[6], MAXIMUM_INTERVAL)
     return interval, next_ef(state[1], rating, w), state[2] + 1.0
 
 
 def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     interval, ef, reps = state
-    new_bar = clamp_bar(interval_after_success(state, w), w[6], LONGEST, bar[0])
+    new_bar = clamp_bar(interval_after_success(state, w), w[6], MAXIMUM_INTERVAL, bar[0])
     w_bar[1] += where(reps == 1.0, new_bar, 0.0)
     product_bar = where(reps == 1.0, 0.0, new_bar)
     ef_bar = interval * product_bar + next_ef_adjoint(ef, rating, w, bar[1], w_bar)
@@ -91,12 +89,12 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     none = 0.0 * rating
-    return clamp(w[0] + none, w[6], LONGEST), next_ef(state[1], rating, w), 1.0 + none
+    return clamp(w[0] + none, w[6], MAXIMUM_INTERVAL), next_ef(state[1], rating, w), 1.0 + none
 
 
 def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     none = 0.0 * rating
-    w_bar[0] += clamp_bar(w[0] + none, w[6], LONGEST, bar[0])
+    w_bar[0] += clamp_bar(w[0] + none, w[6], MAXIMUM_INTERVAL, bar[0])
     return none, next_ef_adjoint(state[1], rating, w, bar[1], w_bar), none
 
 
@@ -109,7 +107,7 @@ def recurrent(least: float) -> RecurrentModel:
         states=3,
         default=DEFAULT,
         lower=(least, least, 1.3, 0, 5, -math.inf),
-        upper=(LONGEST, LONGEST, 10, math.inf, math.inf, math.inf),
+        upper=(MAXIMUM_INTERVAL, MAXIMUM_INTERVAL, 10, math.inf, math.inf, math.inf),
         first=first,
         first_adjoint=first_adjoint,
         success=success,
@@ -128,18 +126,9 @@ def least_interval(trials: Trials) -> float:
     return 1e-6 if trials.protocol.secs else 0.01
 
 
-def log_target(context: Context) -> float:
-    """Logarithm of the retention that intervals aim at. Raises InputError outside 0 ... 1."""
-    if not 0 < context.sm2_target < 1:
-        raise InputError(
-            f"The SM-2 target is {context.sm2_target:g}; give a retention between 0 and 1."
-        )
-    return math.log(context.sm2_target)
-
-
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     least = least_interval(trials)
-    constants = (least, log_target(context))
+    constants = (least, log_target(context.sm2_target))
     return fit_recurrent(recurrent(least), trials, train, weights, DEFAULT, context, constants)
 
 
@@ -147,7 +136,7 @@ def predict(
     trials: Trials, parameters: list[float], index: IntArray, context: Context
 ) -> FloatArray:
     least = least_interval(trials)
-    constants = (least, log_target(context))
+    constants = (least, log_target(context.sm2_target))
     return predict_recurrent(recurrent(least), trials, parameters, index, constants)
 
 
