@@ -236,7 +236,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     x, y = trials.derived("LogisticRegression", make_features)[train], trials.y[train]
     weight = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     # torch's generator gives the same words as this one, of the same seed.
-    stream = np.random.RandomState(SEED)  # noqa: NPY002
+    stream = np.random.RandomState(SEED)
     residual, square = np.zeros(34), np.zeros(34)
     for done in range(EPOCHS):
         context.tick(done / EPOCHS)
