@@ -264,7 +264,11 @@ def batch(
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
-    console.print(batch_table(summaries(out, [each.name for each in configurations])))
+    tables: dict[str, list[str]] = {}
+    for each in configurations:
+        tables.setdefault(each.table, []).append(each.name)
+    for table, names in sorted(tables.items()):
+        console.print(batch_table(table, summaries(out, names)))
     return SOME_FAILED if failed else FINE
 
 

@@ -310,13 +310,19 @@ class BatchProgress:
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
 
 
-def batch_table(summaries: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Means over users (of log loss also over reviews), one line a configuration."""
+def batch_table(name: str, summaries: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Means over users (of log loss also over reviews) of the configurations of one table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=TABLE_TITLES.get(name, name),
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+    )
     table.add_column("configuration", overflow="fold", min_width=12)
     for column in ("users", "reviews", "log loss", "by reviews", "RMSE(bins)", "AUC"):
         table.add_column(column, justify="right", no_wrap=True)
