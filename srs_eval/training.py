@@ -68,7 +68,11 @@ class RecurrentModel:
     deviation: tuple[float, ...] | None = None
     """Standard deviations; the loss has gamma * sum(((w - start) / deviation)^2)."""
     frozen: tuple[int, ...] = ()  # parameters whose gradient is set to 0
+    not_below: tuple[tuple[int, int], ...] = ()
+    """Pairs (k, j): after the bounds, in this order, w[k] is raised to w[j] where lower."""
     learning_rate: float = 4e-2
+    betas: tuple[float, float] = (0.9, 0.999)  # Adam's
+    batch_size: int | None = None  # None: the protocol's
     epochs: int = 5
     decimals: int | None = 4  # of the kept parameters
     tie_order: Literal["stable", "quicksort"] = "stable"
@@ -93,6 +97,8 @@ class Descent(NamedTuple):
     share: FloatArray  # (b,) items of each batch / items in all
     rate: float
     steps: int  # in all
+    betas: tuple[float, float] = (0.9, 0.999)
+    not_below: IntArray = np.zeros((0, 2), np.int64)  # (pairs, 2)
 
 
 class Scratch(NamedTuple):
@@ -114,9 +120,9 @@ def fit_recurrent(
     """Parameters with the least training loss among those after each epoch, or the last ones.
 
     `train` are positions in the trials in review order, `weights` theirs; `start`
-    is where training begins and what the penalty pulls to. Batch size, longest
-    history and gamma are the protocol's. Raises NotEnoughData where all histories
-    are too long.
+    is where training begins and what the penalty pulls to. Longest history and gamma
+    are the protocol's, batch size too unless the model has its own. Raises NotEnoughData
+    where all histories are too long.
     """
     protocol = trials.protocol
     short = trials.sequence_length[train] <= protocol.max_seq_len
@@ -129,7 +135,7 @@ def fit_recurrent(
     if not len(batched):
         raise NotEnoughData("no reviews to train on")
     order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
-    size = protocol.batch_size
+    size = model.batch_size or protocol.batch_size
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     trie = history_trie(trials, model.same_day is not None)
     batches = make_batches(trie, trials, parts, weight_of)
@@ -155,6 +161,8 @@ def fit_recurrent(
         share=np.array([len(part) for part in parts]) / len(rows),
         rate=model.learning_rate,
         steps=len(parts) * model.epochs,
+        betas=model.betas,
+        not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
     )
     scratch = _scratch(model, (batches, whole))
     one = np.zeros(1, np.int64)

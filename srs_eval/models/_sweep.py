@@ -61,6 +61,8 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
     lower, upper, start, pull = descent.lower, descent.upper, descent.start, descent.pull
     free, means, squares, share = descent.free, descent.mean, descent.square, descent.share
     state, bar, w_bar, recalls = scratch.state, scratch.bar, scratch.w_bar, scratch.recall
+    beta_mean, beta_square = descent.betas
+    not_below = descent.not_below
     sums = rows_of(w_bar)
     loss = broadcast(0.0)
     for b in order:
@@ -152,16 +154,18 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
         rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
         done += 1
-        bias_mean = 1.0 - 0.9**done
-        bias_square = math.sqrt(1.0 - 0.999**done)
+        bias_mean = 1.0 - beta_mean**done
+        bias_square = math.sqrt(1.0 - beta_square**done)
         for k in range(PARAMETERS):
             gradient = total(sums[k])
             gradient += 2.0 * pull[k] * (weights[k] - start[k]) * share[b]
             gradient *= free[k]
-            mean = 0.9 * means[k] + 0.1 * gradient
-            square = 0.999 * squares[k] + 0.001 * gradient * gradient
+            mean = beta_mean * means[k] + (1.0 - beta_mean) * gradient
+            square = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
             means[k] = mean
             squares[k] = square
             step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
             weights[k] = min(max(weights[k] - step, lower[k]), upper[k])
+        for k in range(len(not_below)):
+            weights[not_below[k, 0]] = max(weights[not_below[k, 0]], weights[not_below[k, 1]])
     return total(loss)
