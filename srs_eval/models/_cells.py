@@ -14,20 +14,20 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from srs_eval.models._simd import (
-    LANES,
-    broadcast,
-    exp,
-    load,
-    log,
-    rows_of,
-    store,
-    total,
-    where,
-)
+from srs_eval.models import _simd
+from srs_eval.models._simd import LANES
 from srs_eval.reviews import FloatArray
+
+broadcast: Any = _simd.broadcast  # numba's functions, which mypy cannot see through
+exp: Any = _simd.exp
+load: Any = _simd.load
+log: Any = _simd.log
+rows_of: Any = _simd.rows_of
+store: Any = _simd.store
+total: Any = _simd.total
+where: Any = _simd.where
 
 GRU, PLAIN, LSTM = range(3)  # kinds of cell
 PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall`
@@ -63,28 +63,28 @@ class Scratch(NamedTuple):
     recall: FloatArray  # (targets,) of the batches last visited
 
 
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x):
     return 1.0 / (1.0 + exp(-x))
 
 
-def _tanh(x):  # type: ignore[no-untyped-def]
+def _tanh(x):
     return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 
-def _gather(array, parent, at, first, out):  # type: ignore[no-untyped-def]
+def _gather(array, parent, at, first, out):
     """out[:, lane] = state of the lane's parent; zeros before a card's first review."""
     for k in range(len(out)):
         for lane in range(LANES):
             out[k, lane] = 0.0 if first else array[k, parent[at + lane]]
 
 
-def _scatter_add(array, parent, at, values):  # type: ignore[no-untyped-def]
+def _scatter_add(array, parent, at, values):
     for k in range(len(values)):
         for lane in range(LANES):
             array[k, parent[at + lane]] += values[k, lane]
 
 
-def _forward(shape, w, x, at, state, kept, to, before):  # type: ignore[no-untyped-def]
+def _forward(shape, w, x, at, state, kept, to, before):
     """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
     n, m = shape.inputs, shape.hidden
     gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
@@ -151,7 +151,7 @@ def _forward(shape, w, x, at, state, kept, to, before):  # type: ignore[no-untyp
             store(state[m + j], to, memory)
 
 
-def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):  # type: ignore[no-untyped-def]
+def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
     """Gradients of the 8 cells: adds to `sums`, sets `before_bar`."""
     n, m = shape.inputs, shape.hidden
     gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
@@ -240,7 +240,7 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums): 
                 sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
 
 
-def _recall(head, z, t):  # type: ignore[no-untyped-def]
+def _recall(head, z, t):
     """Probability of recall and its derivative by the output z.
 
     PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
@@ -258,7 +258,7 @@ def _recall(head, z, t):  # type: ignore[no-untyped-def]
     return p, -_LOG_09 * share * p
 
 
-def sweep(shape, order, done, w, batches, x, adam, scratch):  # type: ignore[no-untyped-def]
+def sweep(shape, order, done, w, batches, x, adam, scratch):
     """Visits the batches in `order`; returns the sum of their losses before each step.
 
     done < 0: evaluates only. Otherwise `done` steps of training are behind, and each

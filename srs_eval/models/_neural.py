@@ -18,7 +18,8 @@ network's own tensors, so that what it returns are the last ones. So it is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -122,6 +123,39 @@ def _read(path: Path, changed_ns: int, size: int) -> Tensors:
         raise InputError(
             f"{path.name} cannot be read as network weights ({type(error).__name__})."
         ) from error
+
+
+# Networks on torch
+
+
+def device_of(context: Context) -> Any:
+    """The torch device that the person asked for; InputError where it is not here."""
+    import torch
+
+    try:
+        device = torch.device(context.device)
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError("torch sees no GPU")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or ["unknown"])[0]
+        raise InputError(
+            f"The device {context.device!r} cannot be used ({reason}); give cpu or cuda."
+        ) from error
+    return device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch: several jobs share the cores, and sums keep their order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # Recurrent networks of one layer

@@ -1,0 +1,442 @@
+"""LSTM: a network that mixes three forgetting curves, read off a card's whole history.
+
+For each review it sees the interval before it in fractions of a day, the answer time and
+the grade, same-day reviews included: ln(0.00001 + days) and ln(ms held within 100 and
+60,000), both normalised, and four indicators of the grade. Two linear layers, two LSTM
+layers of 20 units and three linear layers, with layer norms and shortcuts, give for
+each of three curves a weight w, a stability s and an exponent d:
+
+    R(t) = (1 - 1e-7) sum of w (1 + t / (1e-7 + s))^-d        t in whole days
+
+Fitted from weights pretrained by Reptile (Nichol, Achiam and Schulman 2018) on other
+learners: 20 passes of AdamW without momentum over all reviews of later days, newer ones
+weighing up to 7.5 times as much, and a pull back to the pretrained weights. `--recency`
+changes nothing here.
+
+Network and training: srs-benchmark, branch lstm, commit fc8fba8505a5, other.py `class
+LSTM` and reptile_trainer.py `finetune`. Its published figures rest on a mistake: both
+inputs are normalised with the mean and deviation of the *interval*. `LSTM` does that,
+`LSTM-fixed` normalises the answer time with its own; nothing else differs.
+
+Upstream runs every review's whole history as a sequence of its own, padded, all at once.
+But the histories of a card are each other's beginnings, so here each card goes through the
+network once and every review reads the output at its place; cards go in groups whose
+gradients add up. Results are the same but for rounding.
+
+LSTM-489 is the network of September 2023 (commit a17baa24c66, other.py `class RNN`): one
+LSTM layer of 8 units on days and grade, s = exp(fc h), R(t) = 0.9^(t/s), Adam at 0.04,
+5 epochs, from random weights (one seed per user).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._neural import (
+    Fit,
+    Network,
+    Predict,
+    Tensors,
+    device_of,
+    fit_network,
+    flat,
+    load_weights,
+    no_weights,
+    one_thread,
+    predict_network,
+    random_start,
+)
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+INPUTS, HIDDEN, CURVES = 6, 20, 3
+PASSES = 20
+WARM_UP = 5  # passes until the middle learning rate
+BATCH = 16_384
+BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
+RATES = tuple(rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213))
+DECAY = 0.04855
+PULL = 0.000244  # towards the pretrained weights
+LONGEST_GRADIENT = 7050.0
+RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
+SHUFFLE_SEED = 2025
+REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
+
+UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
+
+# Tensors of a weight file, and what they are called here.
+TENSORS = {
+    "process.0.weight": "in_1.weight",
+    "process.0.bias": "in_1.bias",
+    "process.2.weight": "in_norm.weight",
+    "process.3.weight": "in_2.weight",
+    "process.3.bias": "in_2.bias",
+    "process.5.module.0.weight": "lstm_1_norm.weight",
+    "process.5.module.1.module.weight_ih_l0": "lstm_1.weight_ih_l0",
+    "process.5.module.1.module.weight_hh_l0": "lstm_1.weight_hh_l0",
+    "process.5.module.1.module.bias_ih_l0": "lstm_1.bias_ih_l0",
+    "process.5.module.1.module.bias_hh_l0": "lstm_1.bias_hh_l0",
+    "process.6.module.0.weight": "lstm_2_norm.weight",
+    "process.6.module.0.bias": "lstm_2_norm.bias",
+    "process.6.module.1.module.weight_ih_l0": "lstm_2.weight_ih_l0",
+    "process.6.module.1.module.weight_hh_l0": "lstm_2.weight_hh_l0",
+    "process.6.module.1.module.bias_ih_l0": "lstm_2.bias_ih_l0",
+    "process.6.module.1.module.bias_hh_l0": "lstm_2.bias_hh_l0",
+    "process.7.module.0.weight": "mix_1_norm.weight",
+    "process.7.module.1.weight": "mix_1.weight",
+    "process.7.module.1.bias": "mix_1.bias",
+    "process.7.module.3.weight": "mix_2_norm.weight",
+    "process.7.module.4.weight": "mix_2.weight",
+    "process.7.module.4.bias": "mix_2.bias",
+    "process.8.weight": "out_norm.weight",
+    "process.9.weight": "out.weight",
+    "process.9.bias": "out.bias",
+    "w_fc.weight": "share.weight",
+    "w_fc.bias": "share.bias",
+    "s_fc.weight": "stability.weight",
+    "s_fc.bias": "stability.bias",
+    "d_fc.weight": "exponent.weight",
+    "d_fc.bias": "exponent.bias",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    tensors: Tensors  # by their names here
+    mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
+    deviation: NDArray[np.float32]
+
+
+@cache
+def network_class() -> type:
+    """The network; defined at the first call, for torch takes seconds to import."""
+    import torch
+    from torch import Tensor, nn
+    from torch.nn.functional import silu
+    from torch.nn.utils.rnn import PackedSequence
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+
+            def norm(bias: bool = False) -> nn.LayerNorm:
+                return nn.LayerNorm(HIDDEN, bias=bias)
+
+            self.in_1 = nn.Linear(INPUTS, HIDDEN)
+            self.in_norm = norm()
+            self.in_2 = nn.Linear(HIDDEN, HIDDEN)
+            self.lstm_1_norm = norm()
+            self.lstm_1 = nn.LSTM(HIDDEN, HIDDEN)
+            self.lstm_2_norm = norm(bias=True)
+            self.lstm_2 = nn.LSTM(HIDDEN, HIDDEN)
+            self.mix_1_norm = norm()
+            self.mix_1 = nn.Linear(HIDDEN, HIDDEN)
+            self.mix_2_norm = norm()
+            self.mix_2 = nn.Linear(HIDDEN, HIDDEN)
+            self.out_norm = norm()
+            self.out = nn.Linear(HIDDEN, HIDDEN)
+            self.share = nn.Linear(HIDDEN, CURVES)
+            self.stability = nn.Linear(HIDDEN, CURVES)
+            self.exponent = nn.Linear(HIDDEN, CURVES)
+
+        def forward(self, x: Tensor, still: Tensor, item: Tensor, delta_t: Tensor) -> Tensor:
+            """Recall of the items (n,).
+
+            x (rows, 6): reviews of several cards, all first ones, then all second ones and so
+            on, longest card first; still (longest,): how many cards get so far; item (n,): the
+            row of each item's last review; delta_t (n,): days since.
+            """
+
+            def recurrent(layer: nn.LSTM, values: Tensor) -> Tensor:
+                output: Tensor = layer(PackedSequence(values, still))[0].data
+                return output
+
+            h = silu(self.in_2(self.in_norm(silu(self.in_1(x)))))
+            h = h + recurrent(self.lstm_1, self.lstm_1_norm(h))
+            h = h + recurrent(self.lstm_2, self.lstm_2_norm(h))
+            h = h[item]
+            mixed = silu(self.mix_1(self.mix_1_norm(h)))
+            h = h + silu(self.mix_2(self.mix_2_norm(mixed)))
+            h = silu(self.out(self.out_norm(h)))
+            share = torch.softmax(self.share(h), dim=-1)
+            s = torch.exp(torch.clamp(self.stability(h), -25, 25))
+            d = torch.exp(torch.clamp(self.exponent(h), -25, 25))
+            curves = (1 + delta_t[:, None] / (1e-7 + s)) ** -d
+            return (1 - 1e-7) * torch.sum(share * curves, dim=-1)
+
+    return Network
+
+
+def _network(weights: Weights, device: Any) -> Any:
+    import torch
+
+    network = network_class()()
+    network.load_state_dict(
+        {name: torch.from_numpy(tensor.copy()) for name, tensor in weights.tensors.items()}
+    )
+    return network.to(device)
+
+
+@cache
+def file_shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors that a weight file holds."""
+    here = {name: tuple(t.shape) for name, t in network_class()().state_dict().items()}
+    return {
+        **{name: here[ours] for name, ours in TENSORS.items()},
+        "input_mean": (2,),
+        "input_std": (2,),
+    }
+
+
+def _start(fixed: bool, context: Context) -> Weights:
+    model = "LSTM-fixed" if fixed else "LSTM"
+    names = ("LSTM-fixed",) * fixed + (UPSTREAM_NAME, "LSTM")
+    found = load_weights(names, file_shapes(), context)
+    if found is None:
+        raise no_weights(model, names, context)
+    mean, deviation = found["input_mean"], found["input_std"]
+    if not fixed:
+        mean, deviation = mean[[0, 0]], deviation[[0, 0]]
+    return Weights({ours: found[name] for name, ours in TENSORS.items()}, mean, deviation)
+
+
+# Reviews as the network takes them
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Some cards on their way through the network; see `forward`."""
+
+    x: Any  # torch tensors
+    still: Any
+    item: Any
+    delta_t: Any
+    position: IntArray  # (n,) of the items in what was asked for
+
+
+def _inputs(trials: Trials, mean: NDArray[np.float32], deviation: NDArray[np.float32]) -> Any:
+    """What the network sees of every history row (m, 6) float32."""
+    delay = np.log(np.float32(1e-5) + trials.history_delta_t.astype(np.float32))
+    duration = np.log(np.clip(trials.history_duration_ms, 100, 60_000).astype(np.float32))
+    both = (np.stack([delay, duration], axis=1) - mean) / deviation
+    grades = trials.history_rating[:, None] == np.arange(1, 5)
+    return np.concatenate([both, grades], axis=1).astype(np.float32)
+
+
+def _days(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
+    """Whole days since the last review; fractions of a day where it was today."""
+    whole = trials.elapsed_days[rows]
+    return np.where(whole > 0, whole, trials.delta_t[rows]).astype(np.float32)
+
+
+def groups(
+    trials: Trials, rows: IntArray, x: NDArray[np.float32], device: Any, at_once: int
+) -> Iterator[Group]:
+    """The cards of `rows`, together at most about `at_once` history rows at a time."""
+    import torch
+
+    start, length = trials.history_start[rows], trials.sequence_length[rows]
+    cards, card = np.unique(start, return_inverse=True)
+    longest = np.zeros(len(cards), np.int64)
+    np.maximum.at(longest, card, length)
+    # Longest first, so that cards of a group are of like length.
+    order = np.argsort(-longest, kind="stable")
+    rank = np.empty(len(cards), np.int64)
+    rank[order] = np.arange(len(cards))
+    lengths = longest[order]
+    group_of_card = (np.cumsum(lengths) - lengths) // at_once
+    group_of_item = group_of_card[rank[card]]
+    by_group = np.argsort(group_of_item, kind="stable")
+    ends = np.searchsorted(group_of_item[by_group], np.unique(group_of_card), side="right")
+    begin = 0
+    for number, end in zip(np.unique(group_of_card).tolist(), ends.tolist(), strict=True):
+        position = by_group[begin:end]
+        begin = end
+        first_card = int(np.searchsorted(group_of_card, number))
+        end_card = int(np.searchsorted(group_of_card, number, side="right"))
+        here = lengths[first_card:end_card]
+        steps = np.arange(here[0])
+        still = np.searchsorted(-here, -steps, side="left")  # cards longer than the step
+        before = np.cumsum(still) - still
+        place = np.concatenate(
+            [cards[order[first_card : first_card + n]] + step for step, n in enumerate(still)]
+        )
+        item = before[length[position] - 1] + rank[card[position]] - first_card
+        yield Group(
+            x=torch.from_numpy(x[place]).to(device),
+            still=torch.from_numpy(still),
+            item=torch.from_numpy(item).to(device),
+            delta_t=torch.from_numpy(_days(trials, rows[position])).to(device),
+            position=position,
+        )
+
+
+def recency(n: int) -> FloatArray:
+    """Training weights of n rows in order of review; their mean is 1."""
+    weights = 1.0 + RECENCY_WEIGHT * np.power(np.linspace(0, 1, n), RECENCY_DEGREE)
+    scaled: FloatArray = weights * (n / weights.sum())
+    return scaled
+
+
+def learning_rate(done: int) -> float:
+    """Of the pass after `done` others: straight up to the middle one, then straight down."""
+    begin, middle, end = RATES
+    if done < WARM_UP:
+        return begin + (middle - begin) * done / WARM_UP
+    return middle + (end - middle) * (done - WARM_UP) / (PASSES - WARM_UP)
+
+
+def tune(
+    weights: Weights, trials: Trials, train: IntArray, context: Context, at_once: int
+) -> Weights:
+    """The weights fitted to the positions `train`, in order of review."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy
+
+    if trials.protocol.secs:
+        train = train[trials.elapsed_days[train] > 0]
+    weight_of = np.zeros(len(trials), np.float32)
+    weight_of[train] = recency(len(train))
+    shuffled = train[np.random.RandomState(SHUFFLE_SEED).permutation(len(train))]
+    rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
+    if not len(rows):
+        raise NotEnoughData("no reviews of later days with a history that is not too long")
+    x = _inputs(trials, weights.mean, weights.deviation)
+    device = device_of(context)
+    with one_thread():
+        network = _network(weights, device).train()
+        parameters = list(network.parameters())
+        start = [parameter.detach().clone() for parameter in parameters]
+        batches = []
+        for first in range(0, len(rows), BATCH):
+            batch = rows[first : first + BATCH]
+            made = []
+            for group in groups(trials, batch, x, device, at_once):
+                here = batch[group.position]
+                y = torch.from_numpy(trials.y[here].astype(np.float32)).to(device)
+                made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
+            batches.append((made, len(batch) ** (BATCH_EXPONENT - 1)))
+        optimizer = torch.optim.AdamW(
+            parameters, lr=RATES[0], betas=(0.0, 0.999), weight_decay=DECAY
+        )
+        steps = PASSES * sum(len(made) for made, _ in batches)
+        done = 0
+        for number in range(PASSES):
+            for settings in optimizer.param_groups:
+                settings["lr"] = learning_rate(number)
+            for made, scale in batches:
+                optimizer.zero_grad()
+                for group, y, weight in made:
+                    p = network(group.x, group.still, group.item, group.delta_t)
+                    loss = binary_cross_entropy(p, y, weight=weight, reduction="sum")
+                    (scale * loss).backward()
+                    done += 1
+                    context.tick(done / steps)
+                for parameter, origin in zip(parameters, start, strict=True):
+                    parameter.grad += 2 * PULL * (parameter.detach() - origin)
+                torch.nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT)
+                optimizer.step()
+        tensors = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
+    return replace(weights, tensors=tensors)
+
+
+def recall(weights: Weights, trials: Trials, rows: IntArray, context: Context) -> FloatArray:
+    """Probability of recall at the positions `rows` (same shape)."""
+    import torch
+
+    result = np.empty(len(rows))
+    if not len(rows):
+        return result
+    x = _inputs(trials, weights.mean, weights.deviation)
+    device = device_of(context)
+    with one_thread(), torch.no_grad():
+        network = _network(weights, device).eval()
+        for group in groups(trials, rows, x, device, REVIEWS_AT_ONCE):
+            p = network(group.x, group.still, group.item, group.delta_t)
+            result[group.position] = p.cpu().numpy()
+    return result
+
+
+def _functions(fixed: bool) -> tuple[Fit, Predict]:
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
+        return tune(_start(fixed, context), trials, train, context, REVIEWS_AT_ONCE)
+
+    def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+        """`parameters` empty: the pretrained ones."""
+        weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
+        return recall(weights, trials, index, context)
+
+    return fit, predict
+
+
+LSTM_489 = Network(name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0)
+
+
+def _start_489(context: Context) -> FloatArray:
+    tensors = load_weights(("LSTM-489",), LSTM_489.shapes, context)
+    return random_start(LSTM_489, context) if tensors is None else flat(tensors)
+
+
+def _fit_489(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+    return fit_network(LSTM_489, _start_489(context), trials, train, weights, context)
+
+
+def _predict_489(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """`parameters` empty: the random ones."""
+    w = np.array(parameters) if len(parameters) else _start_489(context)
+    return predict_network(LSTM_489, w, trials, index)
+
+
+_fit, _predict = _functions(fixed=False)
+_fit_fixed, _predict_fixed = _functions(fixed=True)
+
+MODELS = (
+    Model(
+        name="LSTM",
+        family="neural",
+        inputs="FIL, G, SR, AT",
+        parameters=8869,
+        source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
+        fit=_fit,
+        predict=_predict,
+        standard=UPSTREAM_NAME,
+        flags=ANY_FLAG,
+        seconds_per_10k=30.0,
+        note="As published: the answer time is normalised with the interval's mean and "
+        "deviation, by mistake; LSTM-fixed mends it.",
+    ),
+    Model(
+        name="LSTM-fixed",
+        family="neural",
+        inputs="FIL, G, SR, AT",
+        parameters=8869,
+        source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
+        fit=_fit_fixed,
+        predict=_predict_fixed,
+        standard=UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
+        flags=ANY_FLAG,
+        seconds_per_10k=30.0,
+        note="LSTM with the answer time normalised as it should be; no published figures.",
+    ),
+    Model(
+        name="LSTM-489",
+        family="neural",
+        inputs="IL, G",
+        parameters=489,
+        source="srs-benchmark commit a17baa24c66, other.py class RNN",
+        fit=_fit_489,
+        predict=_predict_489,
+        flags=ANY_FLAG,
+        seconds_per_10k=0.5,
+        extra=True,
+        note="Not pretrained: it starts from random weights for each user.",
+    ),
+)
