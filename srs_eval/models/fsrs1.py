@@ -78,8 +78,7 @@ def next_d_adjoint(d: Value, r: Value, rating: Value, bar: Value) -> Value:
 
 def stability_after_success(s: Value, new_d: Value, r: Value, w: Any) -> Value:
     return s * (
-        1.0
-        + exp(w[2]) * power(new_d + 0.1, w[3]) * power(s, w[4]) * (exp((1.0 - r) * w[5]) - 1.0)
+        1.0 + exp(w[2]) * power(new_d + 0.1, w[3]) * power(s, w[4]) * (exp((1.0 - r) * w[5]) - 1.0)
     )
 
 

@@ -67,9 +67,7 @@ def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> V
 
 
 def stability_after_success(s: Value, new_d: Value, r: Value, w: Any) -> Value:
-    return s * (
-        1.0 + exp(w[6]) * (11.0 - new_d) * power(s, w[7]) * (exp((1.0 - r) * w[8]) - 1.0)
-    )
+    return s * (1.0 + exp(w[6]) * (11.0 - new_d) * power(s, w[7]) * (exp((1.0 - r) * w[8]) - 1.0))
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context, Model
 from srs_eval.models._elementwise import clamp, clamp_bar, minimum, power, share_of_first
 from srs_eval.models.fsrs1 import S_MAX, least_stability

@@ -10,6 +10,10 @@ least stability.
 intervals the initial stabilities are fitted without smoothing or pull and may be as
 short as 1e-6 days; nothing else changes there, since script.py tells neither training
 nor prediction that intervals are fractional.
+
+Under script.py's older rule for fractional intervals (`later_days_only`) histories lose
+the fraction by mistake: intervals of 0 are integers there, and padding gives all
+histories the type of the first one. See `as_padded`.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from srs_eval.errors import NotEnoughData
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._elementwise import clamp, clamp_bar, exp, minimum, share_of_first
+from srs_eval.models._tie_order import quicksort_order
 from srs_eval.models.fsrs1 import S_MAX, least_stability
+from srs_eval.models.fsrs4 import fit_s0 as fit_s0_of
 from srs_eval.models.fsrs4 import (
     init_s,
     init_s_adjoint,
@@ -29,7 +37,6 @@ from srs_eval.models.fsrs4 import (
     stability_after_success,
     stability_after_success_adjoint,
 )
-from srs_eval.models.fsrs4 import fit_s0 as fit_s0_of
 from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     forgetting_curve_adjoint,
@@ -170,6 +177,31 @@ def recurrent(trials: Trials) -> RecurrentModel:
     return replace(RECURRENT, lower=lower_bounds(least_stability(trials)), frozen=frozen)
 
 
+def as_padded(trials: Trials, first_row: int) -> Trials:
+    """The trials as one padded tensor holds them whose first row is this trial.
+
+    Where all intervals of its history are 0, the tensor is one of integers.
+    """
+    start, end = trials.history_start[first_row], trials.history_end[first_row]
+    if not trials.protocol.later_days_only or trials.history_delta_t[start:end].any():
+        return trials
+    in_whole_days = trials.derived("histories in whole days", _in_whole_days)
+    return replace(in_whole_days, protocol=trials.protocol)
+
+
+def _in_whole_days(trials: Trials) -> Trials:
+    return replace(trials, history_delta_t=np.floor(trials.history_delta_t), _derived={})
+
+
+def shortest(trials: Trials, train: IntArray) -> int:
+    """The training row that comes first when they are sorted by length."""
+    lengths = trials.sequence_length[train]
+    short = np.flatnonzero(lengths <= trials.protocol.max_seq_len)
+    if not len(short):
+        return int(train[0])
+    return int(train[short[quicksort_order(lengths[short])[0]]])
+
+
 def without_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
@@ -187,7 +219,13 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     least = least_stability(trials)
     try:
         return fit_recurrent(
-            recurrent(trials), trials, train, weights, start, context, constants=(least,)
+            recurrent(trials),
+            as_padded(trials, shortest(trials, train)),
+            train,
+            weights,
+            start,
+            context,
+            constants=(least,),
         )
     except NotEnoughData:
         return start
@@ -199,8 +237,15 @@ def predict(
     del context
     if trials.protocol.disable_short_term:
         parameters = without_short_term(parameters)
-    least = least_stability(trials)
-    return predict_recurrent(recurrent(trials), trials, parameters, index, constants=(least,))
+    if not len(index):
+        return np.empty(0)
+    return predict_recurrent(
+        recurrent(trials),
+        as_padded(trials, int(index[0])),
+        parameters,
+        index,
+        constants=(least_stability(trials),),
+    )
 
 
 MODELS = (
