@@ -116,7 +116,13 @@ def compiled_step(function: FunctionType) -> Any:
         else:
             names[name] = compiled_step(value)
     made = _copy(function, function.__name__, names)
-    return numba.njit(nogil=True, forceinline=True, error_model="numpy")(made)
+    return numba.njit(  # never called from Python, so without entries for it
+        nogil=True,
+        forceinline=True,
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(made)
 
 
 def specialised(

@@ -94,6 +94,7 @@ def fit_initial_stability(
             settings.minimum,
             settings.maximum,
             settings.pull,
+            int(count[mine].sum()),
         )
         reviews[rating] = float(count[mine].sum())
     _order(fitted, reviews)
@@ -250,15 +251,16 @@ def _minimise(
     low: float,
     high: float,
     pull: float,
+    most: int,
 ) -> float:
-    """The stability in [low, high] where L-BFGS-B from `default` stops."""
+    """The stability in [low, high] where L-BFGS-B from `default` stops, after at most
+    `most` iterations."""
     s = default
     f = _loss(s, delta_t, recall, count, default, decay, pull)
     g = _slope(s, f, high, delta_t, recall, count, default, decay, pull)
     curvature = 1.0
     learned = False  # curvature is from a step, not the initial guess
     iterations = 0
-    most = int(count.sum())
     if abs(max(min(s - g, high), low) - s) <= 1e-5:
         return s
     while True:

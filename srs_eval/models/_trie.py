@@ -70,16 +70,53 @@ def history_trie(trials: Trials, same_day: bool = True) -> Trie:
 
 
 def _build(trials: Trials, same_day_below: float) -> Trie:
-    return Trie(
-        *compiled(_build_trie)(
-            trials.history_start,
-            trials.history_end,
-            trials.history_delta_t,
-            trials.history_rating,
-            trials.delta_t,
-            same_day_below,
-        )
+    n, m = len(trials), len(trials.history_rating)
+    # A row is one node at most. The hash table serves the pairs, too.
+    size = 1 << max(4, (2 * max(m, n) - 1).bit_length())
+    parent, level, number = np.empty((3, m), np.int32)
+    new_parent, node, pair = np.empty(m, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    delta_t, rating = np.empty((2, m))
+    longest = int(trials.sequence_length.max()) if n else 0
+    segment_start = np.zeros(4 * longest + 1, np.int64)
+    nodes, levels, pairs = compiled(_build_trie)(
+        trials.history_start,
+        trials.history_end,
+        _bits(trials.history_delta_t),
+        np.ascontiguousarray(trials.history_delta_t),
+        trials.history_rating,
+        _bits(trials.delta_t),
+        same_day_below,
+        np.zeros(m + 1, np.int64),
+        np.full(size, -1, np.int32),
+        parent,
+        np.empty(m, np.int64),
+        level,
+        np.full(m, -1, np.int32),
+        np.empty(m, np.int64),
+        segment_start,
+        np.empty(4 * longest, np.int64),
+        number,
+        new_parent,
+        delta_t,
+        rating,
+        node,
+        pair,
+        np.empty(n, np.int64),
     )
+    return Trie(
+        new_parent[:nodes].copy(),
+        delta_t[:nodes].copy(),
+        rating[:nodes].copy(),
+        segment_start[: 4 * levels + 1],
+        node,
+        pair,
+        pairs,
+    )
+
+
+def _bits(x: FloatArray) -> IntArray:
+    """The numbers' bits, for equality and hashing."""
+    return np.ascontiguousarray(x, np.float64).view(np.int64)
 
 
 def make_batches(
@@ -93,28 +130,56 @@ def make_batches(
     `weights` (n,) are those of all trials, 1 where None.
     """
     sizes = np.array([0, *(len(batch) for batch in batches)])
+    first_item = np.cumsum(sizes)
     items = np.concatenate(batches) if batches else np.empty(0, np.int64)
+    items = items.astype(np.int64, copy=False)
     if weights is None:
         weights = np.ones(len(trials))
-    return Batches(
-        *compiled(_gather)(
-            trie.parent,
-            trie.delta_t,
-            trie.rating,
-            trie.segment_start,
-            trie.node,
-            trie.pair,
-            trie.pairs,
-            trials.delta_t,
-            trials.y,
-            weights,
-            items.astype(np.int64, copy=False),
-            np.cumsum(sizes),
-        )
+    nodes, count = len(trie.parent), len(batches)
+    mark = np.zeros(nodes, np.int32)
+    segments = np.zeros(count, np.int64)
+    node_room, segment_room = compiled(_measure)(
+        trie.parent, trie.segment_start, trie.node, items, first_item, mark, segments
     )
+    target_room = len(items) + (LANES - 1) * count
+    made = Batches(
+        first_node=np.zeros(count + 1, np.int64),
+        first_segment=np.zeros(count + 1, np.int64),
+        first_target=np.zeros(count + 1, np.int64),
+        kind=np.empty(segment_room, np.int32),
+        start=np.empty(segment_room, np.int64),
+        end=np.empty(segment_room, np.int64),
+        parent=np.zeros(node_room, np.int32),
+        delta_t=np.ones(node_room),
+        rating=np.full(node_room, 3.0),
+        target_node=np.zeros(target_room, np.int32),
+        target_delta_t=np.ones(target_room),
+        passes=np.zeros(target_room),
+        failures=np.zeros(target_room),
+        target=np.empty(len(items), np.int64),
+    )
+    compiled(_gather)(
+        trie.parent,
+        trie.delta_t,
+        trie.rating,
+        trie.segment_start,
+        trie.node,
+        trie.pair,
+        np.ascontiguousarray(trials.delta_t),
+        trials.y,
+        weights,
+        items,
+        first_item,
+        mark,
+        segments,
+        np.empty(nodes, np.int32),
+        np.full(trie.pairs, -1, np.int64),
+        *made,
+    )
+    return made
 
 
-def _slot(a: int, b: int, c: int, mask: int) -> int:
+def _slot(a: Any, b: Any, c: Any, mask: Any) -> int:
     """Where the search for a key begins in a hash table of mask + 1 slots."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -128,36 +193,45 @@ def _slot(a: int, b: int, c: int, mask: int) -> int:
 def _build_trie(
     history_start: IntArray,
     history_end: IntArray,
+    bits: IntArray,  # of history_delta_t
     history_delta_t: FloatArray,
     history_rating: IntArray,
-    trial_delta_t: FloatArray,
+    trial_bits: IntArray,  # of the trials' delta_t
     same_day_below: float,
-) -> tuple[Any, ...]:
+    # room to work in; arrays made in here would cost a second of compiling
+    card_end: IntArray,  # (m + 1,) zeros
+    table: Int32Array,  # (size,) of -1; size is a power of two
+    parent: Int32Array,
+    row: IntArray,  # a row that reaches the node
+    level: Int32Array,
+    node_of_row: Int32Array,
+    segment: IntArray,
+    # results
+    segment_start: IntArray,  # zeros
+    free: IntArray,
+    number: Int32Array,
+    new_parent: Int32Array,
+    delta_t: FloatArray,
+    rating: FloatArray,
+    node_of_trial: Int32Array,
+    pair: Int32Array,
+    first: IntArray,  # a trial with this pair
+) -> tuple[int, int, int]:
+    """Fills the results; returns the numbers of nodes, levels and pairs."""
     n, m = len(history_start), len(history_rating)
-    card_end = np.zeros(m + 1, np.int64)
-    rows = 0
+    mask = len(table) - 1
     for k in range(n):
         start = history_start[k]
         if history_end[k] > card_end[start]:
-            rows += history_end[k] - max(card_end[start], start)
             card_end[start] = history_end[k]
 
     # Nodes in order of appearance: parents come before their children.
-    size = 16
-    while size < 2 * max(rows, n):
-        size *= 2
-    table = np.full(size, -1, np.int32)
-    parent = np.empty(rows, np.int32)
-    row = np.empty(rows, np.int64)  # a row that reaches the node
-    level = np.empty(rows, np.int32)
-    node_of_row = np.full(m, -1, np.int32)
-    bits = history_delta_t.view(np.int64)
     nodes = 0
     levels = 0
     for start in range(m):
         before = -1
         for k in range(start, card_end[start]):
-            at = _slot(before, bits[k], history_rating[k], size - 1)
+            at = _slot(np.int64(before), bits[k], history_rating[k], mask)
             while True:
                 found = table[at]
                 if found < 0:
@@ -176,13 +250,11 @@ def _build_trie(
                     and history_rating[same] == history_rating[k]
                 ):
                     break
-                at = (at + 1) & (size - 1)
+                at = (at + 1) & mask
             node_of_row[k] = found
             before = found
 
     # Number them by level, then by kind (counting sort, stable).
-    segment = np.empty(nodes, np.int64)
-    segment_start = np.zeros(4 * levels + 1, np.int64)
     for node in range(nodes):
         k = row[node]
         kind = 1
@@ -196,11 +268,7 @@ def _build_trie(
         segment_start[segment[node] + 1] += 1
     for s in range(4 * levels):
         segment_start[s + 1] += segment_start[s]
-    free = segment_start.copy()
-    number = np.empty(nodes, np.int32)
-    new_parent = np.empty(nodes, np.int32)
-    delta_t = np.empty(nodes, np.float64)
-    rating = np.empty(nodes, np.float64)
+        free[s] = segment_start[s]
     for node in range(nodes):
         to = free[segment[node]]
         free[segment[node]] += 1
@@ -209,16 +277,13 @@ def _build_trie(
         delta_t[to] = history_delta_t[row[node]]
         rating[to] = history_rating[row[node]]
 
-    node_of_trial = np.empty(n, np.int32)
-    pair = np.empty(n, np.int32)
-    trial_bits = trial_delta_t.view(np.int64)
-    table[:] = -1
-    first = np.empty(n, np.int64)  # a trial with this pair
+    for at in range(len(table)):
+        table[at] = -1
     pairs = 0
     for k in range(n):
         node = number[node_of_row[history_end[k] - 1]]
         node_of_trial[k] = node
-        at = _slot(node, trial_bits[k], 7, size - 1)
+        at = _slot(np.int64(node), trial_bits[k], np.int64(7), mask)
         while True:
             found = table[at]
             if found < 0:
@@ -229,9 +294,42 @@ def _build_trie(
                 break
             if node_of_trial[first[found]] == node and trial_bits[first[found]] == trial_bits[k]:
                 break
-            at = (at + 1) & (size - 1)
+            at = (at + 1) & mask
         pair[k] = found
-    return new_parent, delta_t, rating, segment_start, node_of_trial, pair, pairs
+    return nodes, levels, pairs
+
+
+def _measure(
+    parent: Int32Array,
+    segment_start: IntArray,
+    node_of: Int32Array,
+    items: IntArray,
+    first_item: IntArray,
+    mark: Int32Array,  # (N,) zeros
+    segments: IntArray,  # (b,) result: how many of the trie's segments a batch reaches
+) -> tuple[int, int]:
+    """Room for the nodes and the segments of all batches, padding included."""
+    node_room = 0
+    segment_room = 0
+    for b in range(len(segments)):
+        count = 0
+        deepest = -1
+        for k in range(first_item[b], first_item[b + 1]):
+            node = node_of[items[k]]
+            if node > deepest:
+                deepest = node
+            while node >= 0 and mark[node] != b + 1:
+                mark[node] = b + 1
+                count += 1
+                node = parent[node]
+        last = 0
+        while last < len(segment_start) - 1 and segment_start[last] <= deepest:
+            last += 1
+        segments[b] = last
+        segments_here = last if last < count else count
+        node_room += count + 7 * segments_here  # LANES - 1
+        segment_room += segments_here
+    return node_room, segment_room
 
 
 def _gather(
@@ -241,57 +339,33 @@ def _gather(
     segment_start: IntArray,
     node_of: Int32Array,
     pair_of: Int32Array,
-    pairs: int,
     trial_delta_t: FloatArray,
     y: FloatArray,
     weights: FloatArray,
     items: IntArray,
     first_item: IntArray,
-) -> tuple[Any, ...]:
+    mark: Int32Array,  # as _measure leaves it
+    segments: IntArray,
+    local: Int32Array,  # (N,) a node's number in the batch
+    pair_mark: IntArray,  # (pairs,) of -1; the pair's target in the batch
+    # results, see Batches
+    first_node: IntArray,
+    first_segment: IntArray,
+    first_target: IntArray,
+    kind: Int32Array,
+    start: IntArray,
+    end: IntArray,
+    out_parent: Int32Array,
+    out_delta_t: FloatArray,
+    out_rating: FloatArray,
+    target_node: Int32Array,
+    target_delta_t: FloatArray,
+    passes: FloatArray,
+    failures: FloatArray,
+    target: IntArray,
+) -> None:
     lanes = 8
-    batches = len(first_item) - 1
-    segments = len(segment_start) - 1
-    mark = np.zeros(len(parent), np.int32)
-    deepest = np.zeros(batches, np.int64)
-
-    # How much room is needed at most.
-    node_room = 0
-    segment_room = 0
-    for b in range(batches):
-        count = 0
-        deep = 0
-        for k in range(first_item[b], first_item[b + 1]):
-            node = node_of[items[k]]
-            deep = max(deep, node)
-            while node >= 0 and mark[node] != b + 1:
-                mark[node] = b + 1
-                count += 1
-                node = parent[node]
-        last = 0
-        while last < segments and segment_start[last] <= deep:
-            last += 1
-        deepest[b] = last
-        node_room += count + (lanes - 1) * min(count, last)
-        segment_room += min(count, last)
-    target_room = len(items) + (lanes - 1) * batches
-
-    first_node = np.zeros(batches + 1, np.int64)
-    first_segment = np.zeros(batches + 1, np.int64)
-    first_target = np.zeros(batches + 1, np.int64)
-    kind = np.empty(segment_room, np.int32)
-    start = np.empty(segment_room, np.int64)
-    end = np.empty(segment_room, np.int64)
-    out_parent = np.zeros(node_room, np.int32)
-    out_delta_t = np.ones(node_room, np.float64)
-    out_rating = np.full(node_room, 3.0)
-    target_node = np.zeros(target_room, np.int32)
-    target_delta_t = np.ones(target_room, np.float64)
-    passes = np.zeros(target_room, np.float64)
-    failures = np.zeros(target_room, np.float64)
-    target = np.empty(len(items), np.int64)
-
-    local = np.empty(len(parent), np.int32)
-    pair_mark = np.full(pairs, -1, np.int64)  # the pair's target in this batch
+    batches = len(segments)
     nodes = 0
     segment = 0
     targets = 0
@@ -303,7 +377,7 @@ def _gather(
                 mark[node] = stamp
                 node = parent[node]
         base = nodes
-        for s in range(deepest[b]):
+        for s in range(segments[b]):
             begin = nodes
             for node in range(segment_start[s], segment_start[s + 1]):
                 if mark[node] == stamp:
@@ -336,19 +410,3 @@ def _gather(
         first_node[b + 1] = nodes
         first_segment[b + 1] = segment
         first_target[b + 1] = targets
-    return (
-        first_node,
-        first_segment,
-        first_target,
-        kind,
-        start,
-        end,
-        out_parent,
-        out_delta_t,
-        out_rating,
-        target_node,
-        target_delta_t,
-        passes,
-        failures,
-        target,
-    )
