@@ -18,8 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.color import Color
+from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 LoadFunction = Callable[..., ReviewLog]
 """Called like `anki_import.load_log`: (path, *, timezone, rollover)."""
 
+DEMO_FOLDER = "srs-eval-demo-"  # beginning of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
 _PATIENCE = 5.0  # seconds that workers have to end after the app was left
 
@@ -59,6 +64,11 @@ DARK_THEME = Theme(
     dark=True,
     variables={
         "footer-key-foreground": "#7FD1C0",
+        "scrollbar": "#35504F",
+        "scrollbar-background": "#161E25",
+        "scrollbar-background-hover": "#161E25",
+        "scrollbar-background-active": "#161E25",
+        "scrollbar-corner-color": "#161E25",
         "block-cursor-background": "#2C5A57",
         "block-cursor-foreground": "#F2F7F7",
         "block-cursor-blurred-background": "#24383D",
@@ -80,12 +90,26 @@ LIGHT_THEME = Theme(
     dark=False,
     variables={
         "footer-key-foreground": "#0B6B60",
+        "scrollbar": "#A9C9C2",
+        "scrollbar-background": "#ECE9DF",
+        "scrollbar-background-hover": "#ECE9DF",
+        "scrollbar-background-active": "#ECE9DF",
+        "scrollbar-corner-color": "#ECE9DF",
         "block-cursor-background": "#BFE0D9",
         "block-cursor-foreground": "#10211F",
         "block-cursor-blurred-background": "#DCE9E5",
         "block-cursor-blurred-foreground": "#1E262B",
     },
 )
+
+
+class _Grey(Monochrome):
+    """For NO_COLOR. Textual's own fails on segments without a style; charts have such."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        plain = Style.null()
+        styled = [Segment(text, style or plain, control) for text, style, control in segments]
+        return super().apply(styled, background)
 
 
 @dataclass(frozen=True)
@@ -124,6 +148,9 @@ class SrsEvalApp(App[int]):
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
+        self._filters = [
+            _Grey() if isinstance(each, Monochrome) else each for each in self._filters
+        ]
         self.options = options or Options()
         self.path = path
         self.models = self.options.models
@@ -257,10 +284,10 @@ class SrsEvalApp(App[int]):
 
         return list(dict.fromkeys([self.options.models, *GROUPS]))
 
-    def open_file(self, path: Path, name: str | None = None) -> None:
+    def open_file(self, path: Path) -> None:
         """Read a file in a thread; the receipt or a refusal follows."""
         self._reading += 1
-        number, shown = self._reading, name or path.name or str(path)
+        number, shown = self._reading, path.name or str(path)
         self._say(f"Reading {shown} …")
 
         def read() -> None:
@@ -303,7 +330,9 @@ class SrsEvalApp(App[int]):
         self.file_name = shown
         self._prepared = {}
         self._graphs = {}
-        if self._demo is None or not path.is_relative_to(self._demo.name):
+        if path.parent.name.startswith(DEMO_FOLDER):
+            self.file_name = "demo: a simulated learner"  # gone when the app is left
+        else:
             self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
         from srs_eval.screens.receipt import ReceiptScreen
 
@@ -327,7 +356,7 @@ class SrsEvalApp(App[int]):
             from srs_eval.demo import make_demo_collection
 
             if self._demo is None:
-                self._demo = tempfile.TemporaryDirectory(prefix="srs-eval-demo-")
+                self._demo = tempfile.TemporaryDirectory(prefix=DEMO_FOLDER)
             path = Path(self._demo.name) / "collection.anki2"
             error: Exception | None = None
             try:
@@ -345,7 +374,7 @@ class SrsEvalApp(App[int]):
             if error is not None:
                 self._refuse("Can't make the demo", error, "Back", "")
             else:
-                self.open_file(path, "demo: a simulated learner")
+                self.open_file(path)
 
         threading.Thread(target=make, daemon=True, name="demo").start()
 

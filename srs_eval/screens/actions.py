@@ -30,7 +30,9 @@ class Action:
         )
 
 
-HELP = Action("help", "question_mark,f1", "Help", "What this screen shows and its keys", True, "?")
+HELP = Action(
+    "screen.help", "question_mark,f1", "Help", "What this screen shows and its keys", True, "?"
+)
 QUIT = Action("app.quit", "q", "Quit", "Stop everything and leave", shown_key="q  Ctrl-C")
 SWITCH_LIGHT = Action(
     "app.switch_light", "ctrl+t", "Dark or light", "Switch between dark and light", False

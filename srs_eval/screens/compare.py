@@ -49,7 +49,7 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
                     yield Select(
                         names, value=name, allow_blank=False, compact=True, id=f"{side}-model"
                     )
-                    yield CalibrationChart(id=f"{side}-chart")
+                    yield CalibrationChart(id=f"{side}-chart", count_rows=2)
         with VerticalScroll(id="figures"):
             yield Static(id="table")
 

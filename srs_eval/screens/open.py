@@ -152,6 +152,8 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     def _profiles_found(self, found: list[tuple[str, Path]]) -> None:
         self._profiles = found
+        if not self.house.state.recent:
+            self.query_one(OptionList).highlighted = None  # the first choice is another now
         self._list()
 
     def _list(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 
 from srs_eval.comparison import Ranked, ranking
 from srs_eval.configurations import SUFFIX_ALIASES, SUFFIXES
@@ -213,11 +214,14 @@ _SUFFIX_WORDS = {
 _NAMES = {"AVG": "average", "MOVING-AVG": "moving average", "90%": "always 90 %"}
 
 
+@cache
 def label(configuration: str) -> str:
     """A configuration's name in words: "FSRS-6 recency", "average"."""
     from srs_eval.models import all_models
 
     for model in all_models().values():
+        if model.standard == configuration:
+            return model.name
         for alias, name in model.aliases.items():
             # Aliases that only spell a suffix in another way are no shorter names.
             spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))

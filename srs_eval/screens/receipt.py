@@ -48,7 +48,7 @@ whose parameters a preset holds.
         with Horizontal(id="choice"):
             yield Static("Models")
             yield Select(
-                [(group, group) for group in self.house.model_choices()],
+                [(words.cut(name, 24), name) for name in self.house.model_choices()],
                 value=self.house.models,
                 allow_blank=False,
                 compact=True,

@@ -190,15 +190,19 @@ RMSE-BINS-EXPLOIT shows.
         row = next(
             row for row in self.evaluation.ranking() if row.configuration == model.configuration
         )
+        off = Text(f"{words.percent(graph.mae)} off on average", "bold")
+        roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are below
         self.query_one("#figures", Static).update(
-            Text.assemble(
-                (f"{words.percent(graph.mae)} off on average\n", "bold"),
+            off
+            if roomy
+            else Text.assemble(
+                off, "\n",
                 ("log loss ", "dim"), f"{words.loss(row.log_loss)}\n",
                 ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins", "%"), "\n",
                 ("AUC ", "dim"), words.metric(result.metrics, "auc", "3"),
             )
         )  # fmt: skip
-        width = self.query_one("#more").size.width - 2
+        width = box.size.width - 4
         self.query_one("#all-metrics", Static).update(metric_table(result, width))
         parameters = parameter_table(result, self.house.log_, width)
         self.query_one("#parameters", Static).update(parameters)

@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult, RenderResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import DataTable
+from textual.widgets import DataTable, Static
 
 from srs_eval.metrics import CalibrationGraph
 from srs_eval.widgets import words
@@ -76,10 +76,12 @@ class CalibrationChart(Vertical):
         & PlotWidget > .plot--axis { color: $text-disabled; }
         & PlotWidget > .plot--tick { color: $text-muted; text-style: none; }
         & PlotWidget > .plot--label { color: $text-muted; text-style: none; }
+        & #axes { height: 1; color: $text-muted; text-align: right; padding-right: 1; }
         & #plot { background: $surface; }
-        & DataTable { height: 1fr; display: none; background: $surface; }
-        &.-table { PlotWidget, CountBars { display: none; } DataTable { display: block; } }
-        &.-empty { PlotWidget, CountBars { visibility: hidden; } }
+        & DataTable { height: 1fr; display: none; background: $surface;
+                      scrollbar-size-vertical: 1; overflow-x: hidden; }
+        &.-table { PlotWidget, CountBars, #axes { display: none; } DataTable { display: block; } }
+        &.-empty { PlotWidget, CountBars, #axes { visibility: hidden; } }
     }
     """
 
@@ -94,7 +96,8 @@ class CalibrationChart(Vertical):
         bars = CountBars()
         bars.styles.height = self._count_rows
         yield bars
-        table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=1)
+        yield Static(id="axes")
+        table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
         yield table
 
     @property
@@ -131,23 +134,31 @@ class CalibrationChart(Vertical):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
 
     def on_resize(self) -> None:
+        self._fill_table()
         self._draw()
 
     def _fill_table(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
+        wide = self.size.width >= 36
+        columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
+        if not wide:
+            columns = [("pred.", 6), ("recalled", 9), ("n", 6)]
         table.clear(columns=True)
-        for heading in ("predicted", "recalled", "95 % interval", "reviews"):
-            table.add_column(Text(heading, justify="right"))
+        for heading, width in columns:
+            table.add_column(Text(heading, justify="right"), width=width)
         if self._graph is None:
             return
         graph = self._graph
         for row in graph.count.nonzero()[0].tolist():
-            cells = (
-                words.percent(graph.predicted[row]),
-                words.percent(graph.observed[row]),
-                f"{100 * graph.low[row]:.1f} – {100 * graph.high[row]:.1f}",
-                words.count(int(graph.count[row])),
-            )
+            predicted, recalled = graph.predicted[row], graph.observed[row]
+            number = words.count(int(graph.count[row]))
+            if wide:
+                interval = f"{100 * graph.low[row]:.0f} – {100 * graph.high[row]:.0f}"
+                cells = [words.percent(predicted), words.percent(recalled), interval, number]
+            else:
+                half = 50 * (graph.high[row] - graph.low[row])
+                shown = f"{100 * recalled:.0f} ±{half:.0f}"
+                cells = [f"{100 * predicted:.0f}", shown, number]
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:
@@ -162,7 +173,7 @@ class CalibrationChart(Vertical):
         wide = self.size.width >= 40
         plot.margin_top = 0
         plot.margin_left = _MARGIN_LEFT
-        plot.margin_bottom = 2
+        plot.margin_bottom = 1
         plot.clear()
         plot.set_xlimits(low, high)
         plot.set_ylimits(low, high)
@@ -171,7 +182,6 @@ class CalibrationChart(Vertical):
         plot.set_y_formatter(_percent_axis())
         plot.set_xticks(ticks)
         plot.set_yticks(ticks)
-        plot.set_xlabel("predicted recall, %" if wide else "predicted, %")
         plot.plot(
             [low, high],
             [low, high],
@@ -204,6 +214,9 @@ class CalibrationChart(Vertical):
                 graph.predicted[bins], graph.observed[bins], marker=marker, marker_style=style
             )
         self.query_one(CountBars).show(graph, self._limits)
+        self.query_one("#axes", Static).update(
+            "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
+        )
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:

@@ -10,20 +10,24 @@ from srs_eval.reviews import ReviewLog
 from srs_eval.widgets import words
 
 
-def metric_table(result: Result, width: int) -> Table:
+def metric_table(result: Result, width: int) -> Table | Text:
     """Each figure and what it says, beside it or, where room lacks, below it."""
+    figures = [
+        (name, words.metric(result.metrics, field, style), meaning)
+        for field, name, style, meaning in words.METRICS
+    ]
+    if width < 56:
+        lines = [
+            Text.assemble(f"{name:<13}", (f"{figure:>8}", "bold"), (f"\n  {meaning}", "dim"))
+            for name, figure, meaning in figures
+        ]
+        return Text("\n").join(lines)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
     table.add_column(no_wrap=True)
-    beside = width >= 60
-    if beside:
-        table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, justify="right")
     table.add_column(ratio=1)
-    for field, name, style, meaning in words.METRICS:
-        figure = Text(words.metric(result.metrics, field, style), "bold")
-        if beside:
-            table.add_row(Text(name), figure, Text(meaning, "dim"))
-        else:
-            table.add_row(Text(name), Text.assemble(figure, "\n", (meaning, "dim")))
+    for name, figure, meaning in figures:
+        table.add_row(Text(name), Text(figure, "bold"), Text(meaning, "dim"))
     return table
 
 

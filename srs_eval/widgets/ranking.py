@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 from typing import Any
 
 from rich.text import Text
@@ -108,7 +109,7 @@ class RankingTable(DataTable[Any]):
     def _columns(self, width: int) -> list[tuple[Text, int]]:
         columns = [("", 3), ("model", 0), ("log loss", 12), ("vs average", 10), (" state", 10)]
         if width >= WIDE:
-            columns[4:4] = [(" RMSE(bins)", 12), ("AUC", 6)]
+            columns[4:4] = [(" RMSE(bins)", 13), ("AUC", 6)]
         if width >= WIDE + 12:
             columns[-1:-1] = [("params", 7)]
         room = width - 1 - sum(size for _, size in columns)
@@ -165,6 +166,7 @@ class RankingTable(DataTable[Any]):
         )
 
 
+@cache
 def parameter_count(configuration: str) -> str:
     from srs_eval.configurations import resolve
     from srs_eval.errors import InputError

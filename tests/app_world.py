@@ -1,0 +1,186 @@
+"""A made-up world for the app's tests: a small collection and an engine without models."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.metrics import rmse_bin_ids, summary
+from srs_eval.results import Result
+from srs_eval.reviews import (
+    Cards,
+    DayGrid,
+    Deck,
+    Entries,
+    ImportReceipt,
+    Preset,
+    ReviewLog,
+)
+
+REVIEWS = 3_000
+NOW = 1_717_200_000.0  # 1 June 2024
+
+# Name, how well it separates (0: not at all), how far it is off, and whether same-day
+# reviews are judged too.
+MODELS = {
+    "AVG": (0.0, 0.0, False),
+    "MOVING-AVG": (0.3, 0.0, False),
+    "SM2": (0.1, 0.15, False),
+    "DASH": (0.6, 0.03, False),
+    "FSRS-6-dry-run": (0.9, 0.05, False),
+    "FSRS-6": (1.0, 0.02, False),
+    "FSRS-6-recency": (1.02, 0.0, False),
+    "FSRS-5-secs": (0.9, 0.02, True),
+}
+
+
+def make_log() -> ReviewLog:
+    """4,000 entries of 200 cards in two decks; a few are manual, a few of deleted cards."""
+    random = np.random.default_rng(7)
+    n = 4_000
+    card = 1_000 + (np.arange(n) * 7919) % 200
+    time_ms = 1_700_000_000_000 + np.arange(n) * 3_600_000
+    rating = np.where(random.random(n) < 0.15, 1, 3)
+    kind = np.where(np.arange(n) < 200, 0, 1)
+    rating[::97] = 0
+    kind[::97] = 4
+    cards = np.arange(1_000, 1_190)
+    return ReviewLog(
+        receipt=ImportReceipt(
+            path="collection.anki2",
+            format="Anki collection, schema 18",
+            entries_read=n,
+            notes=("Reviews that Anki has not yet written back to the file are included.",),
+            fsrs_enabled=True,
+        ),
+        entries=Entries(time_ms, card, rating, kind, np.full(n, 2500), np.full(n, 6_000)),
+        cards=Cards(cards, cards, np.where(cards % 3, 10, 11), np.zeros(len(cards), np.bool_)),
+        decks={
+            10: Deck(10, "Japanese::Words", 1),
+            11: Deck(11, "Geography [rivers]", 2, desired_retention=0.85),
+        },
+        presets={
+            1: Preset(1, "Default", {6: tuple(np.linspace(0.1, 3, 21).tolist())}, 0.9),
+            2: Preset(2, "Maps", {}, 0.92, ignore_before="2023-12-01"),
+        },
+        day_grid=DayGrid(1_717_200_000, "rollover 4:00 (from the collection)"),
+    )
+
+
+def make_result(name: str) -> Result:
+    """A model of given quality on made-up reviews, always the same."""
+    separates, off, same_day = MODELS[name]
+    random = np.random.default_rng(11 if same_day else 5)
+    n = REVIEWS // 2 if same_day else REVIEWS
+    logit = 1.7 + 1.1 * (random.random(n) + random.random(n) + random.random(n) - 1.5) * 2
+    y = (random.random(n) < 1 / (1 + np.exp(-logit))).astype(np.float64)
+    noise = 0.4 * (random.random(n) - 0.5)
+    p = 1 / (1 + np.exp(-(1.7 + separates * (logit - 1.7) + separates * noise)))
+    p = np.clip(p - off, 0.01, 0.99)
+    steps = np.arange(n)
+    return Result(
+        configuration=name,
+        metrics=summary(y, p, rmse_bin_ids(1.0 + steps % 40, 1 + steps % 9, steps % 3)),
+        size=n,
+        parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
+        p=p,
+        y=y,
+        review_th=2 * steps + same_day,
+        fold=1 + steps * 5 // n,
+        partition=np.zeros(n, np.int64),
+        seconds=0.4,
+    )
+
+
+class MadeUpEngine:
+    """`evaluate` of the app; waits for `go` where `hold_at` says, and obeys `cancel`."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = tuple(MODELS),
+        *,
+        hold_at: tuple[str, int] | None = None,
+        failing: Iterable[str] = (),
+        skipping: Iterable[str] = (),
+        error: Exception | None = None,
+    ) -> None:
+        self.names = list(names)
+        self.hold_at, self.error = hold_at, error
+        self.failing, self.skipping = set(failing), set(skipping)
+        self.holding, self.go = threading.Event(), threading.Event()
+        self.closed = threading.Event()
+        self.asked: list[Any] = []
+
+    def __call__(
+        self, log: ReviewLog, names: Any, protocol: Any, *, cancel: threading.Event, **_: Any
+    ) -> Iterator[Event]:
+        self.asked.append(names)
+        try:
+            yield from self._events(names, cancel)
+        finally:
+            self.closed.set()
+
+    def _events(self, names: Any, cancel: threading.Event) -> Iterator[Event]:
+        if self.error is not None:
+            raise self.error
+        chosen = self.names if isinstance(names, str) else list(names)
+        yield Prepared(3_900, REVIEWS, tuple(chosen))
+        for name in chosen:
+            yield Started(name)
+            for fold in range(1, 6):
+                if self.hold_at == (name, fold):
+                    self.holding.set()
+                    while not self.go.wait(0.01):
+                        if cancel.is_set():
+                            return
+                if cancel.is_set():
+                    return
+                yield Progress(name, fold / 5, fold, 5)
+            if name in self.failing:
+                yield Failed(name, "ZeroDivisionError: float division", "Traceback ...")
+            elif name in self.skipping:
+                yield Skipped(name, "3 usable reviews, at least 6 are needed")
+            else:
+                yield Finished(name, make_result(name))
+
+
+def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> SrsEvalApp:
+    """An app whose surroundings are made up; what is remembered goes to `folder`."""
+    settings: dict[str, Any] = {
+        "evaluate": MadeUpEngine(),
+        "load": lambda path, **_: make_log(),
+        "profiles": lambda: [],
+        "monotonic": lambda: 100.0,
+        "now": lambda: NOW,
+    }
+    settings.update(keywords)
+    options = settings.pop("options", Options())
+    return SrsEvalApp(path, options, state_folder=folder, **settings)
+
+
+async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Let the app work until something is true."""
+    for _ in range(int(seconds / 0.02)):
+        await pilot.pause(0.02)
+        if condition():
+            await pilot.pause()
+            return
+    raise AssertionError(f"never came true on {pilot.app.screen}")
+
+
+def on(app: SrsEvalApp, name: str) -> Callable[[], bool]:
+    """Whether the app shows the screen of that class name, mounted."""
+    return lambda: type(app.screen).__name__ == name and app.screen.is_mounted
+
+
+def text_of(app: SrsEvalApp) -> str:
+    """The screen as lines of text."""
+    width, height = app.size
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text[:width] for strip in strips[:height])
