@@ -161,7 +161,9 @@ def _fit_and_predict(
     model = configuration.model
     folds = len(trials.folds)
     if model.online is not None:
-        return model.online(trials, context), None, ()
+        p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))
+        report(1.0, folds, folds)
+        return p, None, ()
     if model.predict is None:
         raise RuntimeError(f"{model.name} defines neither predict nor online")
     fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
@@ -179,19 +181,16 @@ def _fit_and_predict(
             if fit is None:
                 fitted[partition] = default
                 continue
-            share = len(fitted) / max(1, len(np.unique(train_partition)))
-
-            def tick(fraction: float, share: float = share, number: int = number) -> None:
-                context.tick(fraction)
-                report((number - 1 + max(share, fraction)) / folds, number - 1, folds)
-
+            width = 1 / (folds * len(np.unique(train_partition)))
+            start = (number - 1) / folds + width * len(fitted)
+            reporting = _reporting(context, report, start, width, number - 1, folds)
             weights = (
                 recency_weights(len(train))
                 if configuration.protocol.recency
                 else np.ones(len(train))
             )
             try:
-                fitted[partition] = fit(trials, train, weights, replace(context, tick=tick))
+                fitted[partition] = fit(trials, train, weights, reporting)
             except NotEnoughData as reason:
                 fitted[partition] = default
                 notes.append(f"fold {number}: default parameters ({reason})")
@@ -207,6 +206,18 @@ def _fit_and_predict(
     }
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+
+
+def _reporting(
+    context: Context, report: Report, start: float, width: float, fold: int, folds: int
+) -> Context:
+    """The context with a tick that also reports, as the part `width` from `start` on."""
+
+    def tick(fraction: float) -> None:
+        context.tick(fraction)
+        report(start + width * fraction, fold, folds)
+
+    return replace(context, tick=tick)
 
 
 def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:
