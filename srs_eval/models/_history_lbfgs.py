@@ -18,7 +18,6 @@ Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 DECREASE = 1e-4  # c1
 CURVATURE = 0.9  # c2
-SEARCHES = 25  # evaluations of one line search
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ def minimise(
     """Where the search ends (k,); at most 1.25 * iterations evaluations, as in torch."""
     x = start.copy()
     f, g = objective(x)
-    evaluations = 1
+    evaluations, most = 1, iterations * 5 // 4
     if np.abs(g).max() <= tolerance_gradient:
         return x
     steps: list[FloatArray] = []
@@ -69,13 +68,18 @@ def minimise(
             return _Point(t, f, g, float(g @ direction))
 
         found, used = _line_search(
-            along, _Point(0.0, f, g, slope), t, float(np.abs(direction).max()), tolerance_change
+            along,
+            _Point(0.0, f, g, slope),
+            t,
+            float(np.abs(direction).max()),
+            tolerance_change,
+            most - evaluations,
         )
         t, f, g = found.t, found.f, found.g
         x = x + t * direction
         evaluations += used
         if (
-            evaluations >= iterations * 5 // 4
+            evaluations >= most
             or np.abs(g).max() <= tolerance_gradient
             or np.abs(direction * t).max() <= tolerance_change
             or abs(f - f_before) < tolerance_change
@@ -105,13 +109,15 @@ def _line_search(
     t: float,
     length: float,
     tolerance: float,
+    most: int,
 ) -> tuple[_Point, int]:
-    """A point with enough decrease and a flat enough slope, and the evaluations used."""
+    """A point with enough decrease and a flat enough slope, and the evaluations used,
+    `most` after the first."""
     previous = origin
     now = along(t)
     searches = 0
     bracket: list[_Point] = []
-    while searches < SEARCHES:
+    while searches < most:
         if not _decreases(now, origin) or (searches > 1 and now.f >= previous.f):
             bracket = [previous, now]
             break
@@ -129,7 +135,7 @@ def _line_search(
 
     stuck = False
     best = int(bracket[0].f > bracket[1].f)
-    while searches < SEARCHES:
+    while searches < most:
         left, right = sorted(point.t for point in bracket)
         if (right - left) * length < tolerance:
             break

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,9 @@ def _recall(x: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
 
 
 @cache
-def kernels(name: str, model: FunctionType) -> tuple[Any, Any, Any]:
+def kernels(name: str, model: Recall) -> tuple[Any, Any, Any]:
     """Loss, gradient and recall, compiled for one model's `recall_and_slope`."""
-    steps = {
+    steps: dict[str, Callable[..., Any]] = {
         "recall_and_slope": model,
         "single": single,
         "loss_of": loss_of,
@@ -87,7 +86,7 @@ def kernels(name: str, model: FunctionType) -> tuple[Any, Any, Any]:
 
 def fit(
     name: str,
-    model: FunctionType,
+    model: Recall,
     features: FloatArray,
     start: Sequence[float],
     trials: Trials,
@@ -126,7 +125,7 @@ def fit(
 
 def predict(
     name: str,
-    model: FunctionType,
+    model: Recall,
     features: FloatArray,
     w: Sequence[float],
     trials: Trials,

@@ -215,8 +215,8 @@ def _part(paths: Paths, trials: Trials, rows: IntArray, weights: FloatArray) -> 
     place = np.searchsorted(nodes, paths.node[own])
     return _Part(
         nodes,
-        np.bincount(place, weights * y, len(nodes)),
-        np.bincount(place, weights * (1 - y), len(nodes)),
+        np.bincount(place, weights * y, len(nodes)).astype(np.float64),
+        np.bincount(place, weights * (1 - y), len(nodes)).astype(np.float64),
     )
 
 

@@ -142,9 +142,9 @@ def features(
         row[24] = math.log(1 + other_passes)
         row[25] = math.log(1 + same_passes) if same_day else 0
         row[26] = passes > 0
-        row[27] = transformed(now - last_lapse)
+        row[27] = transformed(float(now - last_lapse))
         row[28] = same_day
-        row[29] = transformed(now)
+        row[29] = transformed(float(now))
     return x
 
 
