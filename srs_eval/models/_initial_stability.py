@@ -278,7 +278,7 @@ def _minimise(
         if not failed:
             # Moré and Thuente with sufficient decrease 1e-3, curvature 0.9, width 0.1
             enough = 1e-3 * slope
-            bracketed = False
+            bracketed = slope > 0.0  # false; a literal would be compiled as a type of its own
             first_stage = True
             width = longest
             width_before = 2.0 * width
