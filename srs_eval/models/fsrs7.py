@@ -1,11 +1,11 @@
 """FSRS-7: a long-term and a short-term stability, a forgetting curve mixed of two.
 
-Formulas, defaults and training: srs-benchmark models/fsrs_v7.py in its finished form, "the
-finished dual-stability FSRS-7, 34 params" (summer 2026, ported there from
-Expertium/fsrs-rs-speed-autoresearch, fsrs-rs/src/model.rs), with script.py and
-features/base.py of the same time. It follows the form of 35 parameters with one stability
-(commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) and needs no fit of S0. Scheduling
-penalties are off, as they are there by default.
+Formulas, defaults and training: srs-benchmark at commit
+bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, script.py and
+features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
+stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
+Scheduling penalties are off, as they are there by default; training begins at the defaults
+and keeps the parameters of the last epoch.
 
 A state is (s, q, d): long-term stability and short-term stability q in days, difficulty
 1-10. Intervals are fractions of a day. Parameters are w[0] ... w[33] as there:
@@ -440,7 +440,7 @@ MODELS = (
         family="fsrs",
         inputs="FIL, G, SR",
         parameters=34,
-        source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py, the form of 34 parameters",
+        source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py",
         predict=predict,
         fit=fit,
         default=lambda context: list(DEFAULT),
