@@ -43,6 +43,7 @@ LN_S_MIN = math.log(0.001)
 LN_S_MAX = math.log(36500)
 LN_T_MIN = math.log(1e-9)
 R_MIN, R_MAX = 1e-6, 1 - 1e-6
+MOST_REPEATED = 100  # 2 n
 ITERATIONS = 200
 
 
@@ -72,102 +73,93 @@ def bounded_adjoint(w: FloatArray, bar: FloatArray) -> FloatArray:
     return out
 
 
-def shape(n: float, w: FloatArray) -> float:
-    """beta(n)."""
-    return math.exp(min(max(w[3] + w[4] * math.log(math.exp(w[6]) + n), -30.0), 30.0))
+def shapes(w: FloatArray) -> FloatArray:
+    """beta(n) for n = 0, 0.5, 1 ... 50 (101,)."""
+    beta = np.empty(MOST_REPEATED + 1)
+    for k in range(len(beta)):
+        beta[k] = math.exp(min(max(w[3] + w[4] * math.log(math.exp(w[6]) + k / 2), -30.0), 30.0))
+    return beta
 
 
-def recall(ln_t: float, ln_s: float, g: float, n: float, w: FloatArray) -> float:
-    """R, from ln t and ln S, before its limits."""
-    ln_rho = (w[1] - w[0]) / 3
-    ln_age = ln_t / w[2]
-    ln_b = w[5] / w[2] - g * ln_rho / 2 + ln_s / 2
-    most = max(ln_age, ln_b)
-    ln_a = most + math.log1p(math.exp(-abs(ln_age - ln_b)))
-    x = ln_a - ln_s
-    ln_base = max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-    return math.exp(max(-shape(n, w) * ln_base, -30.0))
+def shapes_adjoint(
+    w: FloatArray, beta: FloatArray, beta_bar: FloatArray, w_bar: FloatArray
+) -> None:
+    delta = math.exp(w[6])
+    for k in range(len(beta)):
+        ln = math.log(delta + k / 2)
+        if abs(w[3] + w[4] * ln) <= 30.0:
+            bar = beta_bar[k] * beta[k]
+            w_bar[3] += bar
+            w_bar[4] += bar * ln
+            w_bar[6] += bar * w[4] * delta / (delta + k / 2)
 
 
-def recall_adjoint(
-    ln_t: float, ln_s: float, g: float, n: float, w: FloatArray, r_bar: float, w_bar: FloatArray
-) -> float:
-    """Gradient in ln S; adds to w_bar."""
+def recall(
+    ln_t: float, ln_s: float, g: float, beta: float, w: FloatArray
+) -> tuple[float, float, float, float]:
+    """R before its limits, from ln t and ln S; and for the adjoint, ln(1 + a / S), the share
+    of t^(1/k) in a, and that of a / S in 1 + a / S.
+    """
     ln_rho = (w[1] - w[0]) / 3
     ln_age = ln_t / w[2]
     ln_b = w[5] / w[2] - g * ln_rho / 2 + ln_s / 2
     smaller = math.exp(-abs(ln_age - ln_b))
     ln_a = max(ln_age, ln_b) + math.log1p(smaller)
-    share = (1.0 if ln_age >= ln_b else smaller) / (1 + smaller)  # of ln_age in ln_a
+    share = (1.0 if ln_age >= ln_b else smaller) / (1 + smaller)
     x = ln_a - ln_s
     less = math.exp(-abs(x))
-    ln_base = max(x, 0.0) + math.log1p(less)
-    beta = shape(n, w)
-    q_bar = r_bar * math.exp(max(-beta * ln_base, -30.0))
-    shape_adjoint(n, w, -ln_base * q_bar, w_bar)
-    x_bar = -beta * q_bar * (1.0 if x >= 0 else less) / (1 + less)
+    base = max(x, 0.0) + math.log1p(less)
+    growth = (1.0 if x >= 0 else less) / (1 + less)
+    return math.exp(max(-beta * base, -30.0)), base, share, growth
+
+
+def recall_adjoint(
+    ln_t: float,
+    g: float,
+    beta: float,
+    w: FloatArray,
+    kept: tuple[float, float, float, float],
+    r_bar: float,
+    w_bar: FloatArray,
+) -> tuple[float, float]:
+    """Gradients in ln S and beta; adds to w_bar. `kept` is what `recall` returned."""
+    r, base, share, growth = kept
+    q_bar = r_bar * r
+    x_bar = -beta * q_bar * growth
     age_bar, b_bar = share * x_bar, (1 - share) * x_bar
-    w_bar[2] -= (age_bar * ln_age + b_bar * w[5] / w[2]) / w[2]
+    w_bar[2] -= (age_bar * ln_t / w[2] + b_bar * w[5] / w[2]) / w[2]
     w_bar[5] += b_bar / w[2]
     rho_bar = -g / 2 * b_bar
     w_bar[0] -= rho_bar / 3
     w_bar[1] += rho_bar / 3
-    return b_bar / 2 - x_bar
+    return b_bar / 2 - x_bar, -base * q_bar
 
 
-def shape_adjoint(n: float, w: FloatArray, beta_bar: float, w_bar: FloatArray) -> None:
-    delta = math.exp(w[6])
-    ln = math.log(delta + n)
-    if abs(w[3] + w[4] * ln) <= 30.0:
-        bar = beta_bar * shape(n, w)
-        w_bar[3] += bar
-        w_bar[4] += bar * ln
-        w_bar[6] += bar * w[4] * delta / (delta + n)
+def limited(r: float) -> float:
+    return min(max(r, R_MIN), R_MAX)
 
 
-def gain(r: float, passed: bool, n: float, w: FloatArray) -> float:
+def gain(r: float, passed: bool, beta: float, w: FloatArray) -> float:
     """ln (S' / S)."""
     if passed:
-        return min(-math.log(r) / shape(n, w), 30.0)
+        return min(-math.log(r) / beta, 30.0)
     return max(w[4] * math.log(1 - r), -30.0)
 
 
-def step(
-    ln_t: float, ln_s: float, g: float, n: float, passed: bool, w: FloatArray
+def gain_adjoint(
+    r: float, passed: bool, beta: float, w: FloatArray, bar: float, w_bar: FloatArray
 ) -> tuple[float, float]:
-    """R within its limits, and ln S' before its own."""
-    r = min(max(recall(ln_t, ln_s, g, n, w), R_MIN), R_MAX)
-    return r, ln_s + gain(r, passed, n, w)
-
-
-def step_adjoint(
-    ln_t: float,
-    ln_s: float,
-    g: float,
-    n: float,
-    passed: bool,
-    w: FloatArray,
-    bar: float,
-    w_bar: FloatArray,
-) -> float:
-    """Gradient in ln S from that in ln S'; adds to w_bar."""
-    raw = recall(ln_t, ln_s, g, n, w)
-    r = min(max(raw, R_MIN), R_MAX)
-    new = ln_s + gain(r, passed, n, w)
-    if new < LN_S_MIN or new > LN_S_MAX:
-        return 0.0
-    r_bar = 0.0
+    """Gradients in r and beta; adds to w_bar."""
     if passed:
-        beta = shape(n, w)
-        if -math.log(r) / beta <= 30.0:
-            r_bar = -bar / (r * beta)
-            shape_adjoint(n, w, bar * math.log(r) / (beta * beta), w_bar)
-    elif w[4] * math.log(1 - r) >= -30.0:
-        r_bar = -bar * w[4] / (1 - r)
-        w_bar[4] += bar * math.log(1 - r)
-    if raw < R_MIN or raw > R_MAX:
-        return bar
-    return bar + recall_adjoint(ln_t, ln_s, g, n, w, r_bar, w_bar)
+        ln_r = math.log(r)
+        if -ln_r / beta > 30.0:
+            return 0.0, 0.0
+        return -bar / (r * beta), bar * ln_r / (beta * beta)
+    ln_f = math.log(1 - r)
+    if w[4] * ln_f < -30.0:
+        return 0.0, 0.0
+    w_bar[4] += bar * ln_f
+    return -bar * w[4] / (1 - r), 0.0
 
 
 def stabilities(
@@ -175,18 +167,31 @@ def stabilities(
     parent: NDArray[np.int32],
     ln_t: FloatArray,
     rating: FloatArray,
-    repeated: FloatArray,
+    repeated: IntArray,
     w: FloatArray,
+    kept: FloatArray,
 ) -> FloatArray:
-    """ln S after the history of each of `nodes` (all nodes' array); parents come first."""
+    """ln S after the history of each of `nodes` (all nodes' array); parents come first.
+
+    `kept` (nodes, 5) takes what the adjoint needs: that of `recall`, and ln S' before its limits.
+    """
+    beta = shapes(w)
     ln_s = np.zeros(len(parent))
     for v in nodes:
-        if parent[v] < 0:
+        u = parent[v]
+        if u < 0:
             ln_s[v] = w[0] + (w[1] - w[0]) * (rating[v] - 1) / 3
         else:
-            u = parent[v]
-            _, new = step(ln_t[v], ln_s[u], rating[u] - 1, repeated[u], rating[v] > 1.5, w)
+            b = beta[repeated[u]]
+            r, base, share, growth = recall(ln_t[v], ln_s[u], rating[u] - 1, b, w)
+            new = ln_s[u] + gain(limited(r), rating[v] > 1.5, b, w)
             ln_s[v] = min(max(new, LN_S_MIN), LN_S_MAX)
+            if len(kept):
+                kept[v, 0] = r
+                kept[v, 1] = base
+                kept[v, 2] = share
+                kept[v, 3] = growth
+                kept[v, 4] = new
     return ln_s
 
 
@@ -194,15 +199,17 @@ def predicted(
     node: NDArray[np.int32],
     ln_t: FloatArray,
     rating: FloatArray,
-    repeated: FloatArray,
+    repeated: IntArray,
     ln_s: FloatArray,
     w: FloatArray,
 ) -> FloatArray:
     """R of trials, ln_t after the history at their node."""
+    beta = shapes(w)
     p = np.empty(len(node))
     for k in range(len(node)):
         u = node[k]
-        p[k] = min(max(recall(ln_t[k], ln_s[u], rating[u] - 1, repeated[u], w), R_MIN), R_MAX)
+        r, _, _, _ = recall(ln_t[k], ln_s[u], rating[u] - 1, beta[repeated[u]], w)
+        p[k] = limited(r)
     return p
 
 
@@ -211,7 +218,7 @@ def loss_and_gradient(
     parent: NDArray[np.int32],
     node_ln_t: FloatArray,
     rating: FloatArray,
-    repeated: FloatArray,
+    repeated: IntArray,
     node: NDArray[np.int32],
     ln_t: FloatArray,
     y: FloatArray,
@@ -219,47 +226,56 @@ def loss_and_gradient(
     w: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Weighted sum of the log losses of the trials, and its gradient in w (7,)."""
-    ln_s = stabilities(nodes, parent, node_ln_t, rating, repeated, w)
+    kept = np.empty((len(parent), 5))
+    ln_s = stabilities(nodes, parent, node_ln_t, rating, repeated, w, kept)
+    beta = shapes(w)
     loss = 0.0
     bar = np.zeros(len(parent))
+    beta_bar = np.zeros(len(beta))
     w_bar = np.zeros(7)
     for k in range(len(node)):
         u = node[k]
-        raw = recall(ln_t[k], ln_s[u], rating[u] - 1, repeated[u], w)
-        p = min(max(raw, R_MIN), R_MAX)
+        b = beta[repeated[u]]
+        found = recall(ln_t[k], ln_s[u], rating[u] - 1, b, w)
+        p = limited(found[0])
         loss += weight[k] * loss_of(p, y[k])
-        if p == raw:
+        if p == found[0]:
             p_bar = weight[k] * slope_of(p, y[k])
-            bar[u] += recall_adjoint(ln_t[k], ln_s[u], rating[u] - 1, repeated[u], w, p_bar, w_bar)
+            s_bar, b_bar = recall_adjoint(ln_t[k], rating[u] - 1, b, w, found, p_bar, w_bar)
+            bar[u] += s_bar
+            beta_bar[repeated[u]] += b_bar
     for at in range(len(nodes) - 1, -1, -1):
         v = nodes[at]
-        if parent[v] < 0:
+        u = parent[v]
+        if u < 0:
             share = (rating[v] - 1) / 3
             w_bar[0] += bar[v] * (1 - share)
             w_bar[1] += bar[v] * share
-        else:
-            u = parent[v]
-            bar[u] += step_adjoint(
-                node_ln_t[v],
-                ln_s[u],
-                rating[u] - 1,
-                repeated[u],
-                rating[v] > 1.5,
-                w,
-                bar[v],
-                w_bar,
-            )
+            continue
+        if bar[v] == 0.0 or kept[v, 4] < LN_S_MIN or kept[v, 4] > LN_S_MAX:
+            continue
+        b = beta[repeated[u]]
+        found = (kept[v, 0], kept[v, 1], kept[v, 2], kept[v, 3])
+        r = limited(found[0])
+        r_bar, b_bar = gain_adjoint(r, rating[v] > 1.5, b, w, bar[v], w_bar)
+        bar[u] += bar[v]
+        beta_bar[repeated[u]] += b_bar
+        if r == found[0]:
+            s_bar, b_bar = recall_adjoint(node_ln_t[v], rating[u] - 1, b, w, found, r_bar, w_bar)
+            bar[u] += s_bar
+            beta_bar[repeated[u]] += b_bar
+    shapes_adjoint(w, beta, beta_bar, w_bar)
     return loss, w_bar
 
 
-def repeats(parent: NDArray[np.int32], rating: FloatArray) -> FloatArray:
-    """n of each node."""
-    n = np.zeros(len(parent))
+def repeats(parent: NDArray[np.int32], rating: FloatArray) -> IntArray:
+    """2 n of each node."""
+    twice = np.zeros(len(parent), np.int64)
     for v in range(len(parent)):
-        n[v] = max(0.0, (3 - rating[v]) / 2)
+        twice[v] = max(0, 3 - int(rating[v]))
         if parent[v] >= 0:
-            n[v] = min(n[v] + n[parent[v]], 50.0)
-    return n
+            twice[v] = min(twice[v] + twice[parent[v]], MOST_REPEATED)
+    return twice
 
 
 def with_ancestors(parent: NDArray[np.int32], node: NDArray[np.int32]) -> IntArray:
@@ -279,7 +295,7 @@ class Histories:
     parent: NDArray[np.int32]
     ln_t: FloatArray
     rating: FloatArray
-    repeated: FloatArray  # n
+    repeated: IntArray  # 2 n
     node: NDArray[np.int32]  # of each trial's history
 
 
@@ -350,7 +366,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     w = bounded(np.array(parameters, np.float64))
     node = h.node[index]
     nodes = compiled(with_ancestors)(h.parent, node)
-    ln_s = compiled(stabilities)(nodes, h.parent, h.ln_t, h.rating, h.repeated, w)
+    ln_s = compiled(stabilities)(nodes, h.parent, h.ln_t, h.rating, h.repeated, w, np.empty((0, 5)))
     p: FloatArray = compiled(predicted)(
         node, _ln(trials.delta_t[index]), h.rating, h.repeated, ln_s, w
     )
