@@ -76,8 +76,8 @@ def short_recall_adjoint(t: Value, q: Value, w: Any, bar: Value, w_bar: Any) -> 
     return (w[33] - 0.3) * raw / q * decay_bar - u_bar * (base - 1.0) * t / (q * q)
 
 
-def forgetting_curve(t: Value, state: State, w: Any) -> Value:
-    """R(t), the mean of R1(t) and R2(t) with weights that depend on q, s and d.
+def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
+    """R(t), the mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
 
     R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d: R2(s) = w26 at d = 5.
     """
@@ -87,10 +87,10 @@ def forgetting_curve(t: Value, state: State, w: Any) -> Value:
     r2 = power(1.0 + factor * t / s * exp((d - 5.0) * (w[32] - 0.3)), -w[24])
     weight1 = w[27] * power(q, -w[29])
     weight2 = w[28] * power(s, w[30]) * exp((d - 5.0) * (w[31] - 0.5))
-    return SQUEEZE * (weight1 * r1 + weight2 * r2) / (weight1 + weight2) + 1e-5
+    return SQUEEZE * (weight1 * r1 + weight2 * r2) / (weight1 + weight2) + 1e-5, r1
 
 
-def forgetting_curve_adjoint(t: Value, state: State, w: Any, bar: Value, w_bar: Any) -> State:
+def recalls_adjoint(t: Value, state: State, w: Any, bar: Value, r1_bar: Value, w_bar: Any) -> State:
     s, q, d = state
     r1 = short_recall(t, q, w)
     base = exp(-log(w[26]) / w[24])
@@ -103,7 +103,7 @@ def forgetting_curve_adjoint(t: Value, state: State, w: Any, bar: Value, w_bar: 
     r = (weight1 * r1 + weight2 * r2) / both
     bar = SQUEEZE * bar
 
-    q_bar = short_recall_adjoint(t, q, w, weight1 / both * bar, w_bar)
+    q_bar = short_recall_adjoint(t, q, w, weight1 / both * bar + r1_bar, w_bar)
     r2_bar = weight2 / both * bar
     u_bar = -w[24] * r2 / u * r2_bar
     exponent_bar = base * scaled * u_bar  # of -log(w26) / w24
@@ -128,11 +128,12 @@ def forgetting_curve_adjoint(t: Value, state: State, w: Any, bar: Value, w_bar: 
 
 
 def recall(t: Value, state: State, w: Any) -> Value:
-    return forgetting_curve(t, state, w)
+    r, _ = recalls(t, state, w)
+    return r
 
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state, w, r_bar, w_bar)
+    return recalls_adjoint(t, state, w, r_bar, 0.0 * r_bar, w_bar)
 
 
 def init_d(rating: Value, w: Any) -> Value:
@@ -271,7 +272,7 @@ def short_term(w: Any) -> Any:
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
     """The long-term stability answers to R, the short-term one to R1."""
     s, q, d = state
-    r, r1 = forgetting_curve(t, state, w), short_recall(t, q, w)
+    r, r1 = recalls(t, state, w)
     return (
         clamp(after_success(s, d, r, rating, long_term(w)), w[34], S_MAX),
         clamp(after_success(q, d, r1, rating, short_term(w)), w[34], S_MAX),
@@ -281,7 +282,7 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
 
 def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     s, q, d = state
-    r, r1 = forgetting_curve(t, state, w), short_recall(t, q, w)
+    r, r1 = recalls(t, state, w)
     new_s = after_success(s, d, r, rating, long_term(w))
     new_s_bar = clamp_bar(new_s, w[34], S_MAX, bar[0])
     s_bar, d_bar, r_bar, b0, b1, b2, b3, b4, b5, b6, b7 = after_success_adjoint(
@@ -309,15 +310,14 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     w_bar[21] += b6
     w_bar[22] += b7
     d_of_d, _ = next_d_adjoint(d, rating, 1.0, w, bar[2], w_bar)
-    s_of_r, q_of_r, d_of_r = forgetting_curve_adjoint(t, state, w, r_bar, w_bar)
-    q_bar += short_recall_adjoint(t, q, w, r1_bar, w_bar)
+    s_of_r, q_of_r, d_of_r = recalls_adjoint(t, state, w, r_bar, r1_bar, w_bar)
     return s_bar + s_of_r, q_bar + q_of_r, d_bar + d_of_q + d_of_d + d_of_r
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
-    r, r1 = forgetting_curve(t, state, w), short_recall(t, q, w)
+    r, r1 = recalls(t, state, w)
     new_s = after_failure(s, r, long_term(w))
     new_q = minimum(after_failure(q, r1, short_term(w)), 0.8 * new_s)
     return (
@@ -329,7 +329,7 @@ def failure(state: State, t: Value, rating: Value, w: Any) -> State:
 
 def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     s, q, d = state
-    r, r1 = forgetting_curve(t, state, w), short_recall(t, q, w)
+    r, r1 = recalls(t, state, w)
     new_s = after_failure(s, r, long_term(w))
     new_q = after_failure(q, r1, short_term(w))
     limit_bar = clamp_bar(minimum(new_q, 0.8 * new_s), w[34], S_MAX, bar[1])
@@ -345,8 +345,7 @@ def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     w_bar[20] += b5
     d_bar, surprise_bar = next_d_adjoint(d, rating, r + 0.1, w, bar[2], w_bar)
     r_bar += surprise_bar
-    s_of_r, q_of_r, d_of_r = forgetting_curve_adjoint(t, state, w, r_bar, w_bar)
-    q_bar += short_recall_adjoint(t, q, w, r1_bar, w_bar)
+    s_of_r, q_of_r, d_of_r = recalls_adjoint(t, state, w, r_bar, r1_bar, w_bar)
     return s_bar + s_of_r, q_bar + q_of_r, d_bar + d_of_r
 
 
