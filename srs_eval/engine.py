@@ -169,12 +169,15 @@ def _fit_and_predict(
     fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
     if fit is None and configuration.fit != "default" and model.parameters:
         raise RuntimeError(f"{configuration.name} is not available: it cannot be trained yet")
+    default_of = model.default
+    if configuration.protocol.secs and model.default_secs is not None:
+        default_of = model.default_secs
     scratch = np.empty(len(trials))
     parts: list[FloatArray] = []
     notes: list[str] = []
     fitted: dict[int, Any] = {}
     for number, fold in enumerate(trials.folds, start=1):
-        default = model.default(context)
+        default = default_of(context)
         train_partition = trials.partition[fold.train]
         fitted = {}
         for partition, train in _by_partition(fold.train, train_partition):

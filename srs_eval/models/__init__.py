@@ -83,6 +83,8 @@ class Model:
     online: Callable[[Trials, Context], FloatArray] | None = None
     default: Callable[[Context], Any] = field(default=lambda context: [])
     """Parameters used untrained (`-dry-run`) and where there is too little to train on."""
+    default_secs: Callable[[Context], Any] | None = None
+    """The same where intervals are fractions of a day, if they differ there."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of configurations: alias -> configuration name."""
     configurations: tuple[str, ...] = ()

@@ -148,6 +148,7 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: list(DEFAULT),
+        default_secs=lambda context: list(DEFAULT_SECS),
         aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
         seconds_per_10k=0.03,
     ),
