@@ -167,14 +167,25 @@ def sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
 
 
+def dot(a: FloatArray, b: FloatArray) -> float:
+    """Sum of a * b, in four sums so that no addition waits for the one before."""
+    s0 = s1 = s2 = s3 = 0.0
+    whole = len(a) // 4 * 4
+    for k in range(0, whole, 4):
+        s0 += a[k] * b[k]
+        s1 += a[k + 1] * b[k + 1]
+        s2 += a[k + 2] * b[k + 2]
+        s3 += a[k + 3] * b[k + 3]
+    for k in range(whole, len(a)):
+        s0 += a[k] * b[k]
+    return (s0 + s1) + (s2 + s3)
+
+
 def recall(x: FloatArray, coefficients: FloatArray) -> FloatArray:
     """p of the rows x (n, 34)."""
     p = np.empty(len(x))
     for row in range(len(x)):
-        z = 0.0
-        for k in range(x.shape[1]):
-            z += x[row, k] * coefficients[k]
-        p[row] = sigmoid(z)
+        p[row] = sigmoid(dot(x[row], coefficients))
     return p
 
 
@@ -184,10 +195,7 @@ def gradient(
     """Of the weighted log loss, summed over `rows`, in the coefficients (34,)."""
     bar = np.zeros(x.shape[1])
     for row in rows:
-        z = 0.0
-        for k in range(x.shape[1]):
-            z += x[row, k] * coefficients[k]
-        z_bar = weight[row] * (sigmoid(z) - y[row])
+        z_bar = weight[row] * (sigmoid(dot(x[row], coefficients)) - y[row])
         for k in range(x.shape[1]):
             bar[k] += x[row, k] * z_bar
     return bar
