@@ -1,8 +1,16 @@
-"""Simulated learners: review histories from a seed, for the demo and for tests."""
+"""Simulated learners: review histories from a seed, for the demo, for tests and for pretraining."""
 
 from __future__ import annotations
 
 from srs_eval.simulation.files import write_collection, write_dataset
-from srs_eval.simulation.learner import CardStates, Learner, simulate_learner
+from srs_eval.simulation.learner import CardStates, Character, Habits, Learner, simulate_learner
 
-__all__ = ["CardStates", "Learner", "simulate_learner", "write_collection", "write_dataset"]
+__all__ = [
+    "CardStates",
+    "Character",
+    "Habits",
+    "Learner",
+    "simulate_learner",
+    "write_collection",
+    "write_dataset",
+]

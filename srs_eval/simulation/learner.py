@@ -1,11 +1,11 @@
 """How a simulated learner studies: memory, habits, scheduler and incidents, day by day.
 
 A learner has a memory (the formulas of FSRS-6 with parameters of their own, other ones
-for each preset, and cards that are harder or easier than others) and habits: pauses,
-answer times, the buttons they use. A scheduler as in Anki (learning and relearning
-steps, then FSRS with the preset's parameters, or SM-2, with fuzz) decides what they see.
-What a real collection holds besides is there too: reviews of deleted cards, leeches,
-filtered decks, a reset, due dates set by hand.
+for each preset, and cards that are harder or easier than others; or another kind of memory,
+see `memories`) and habits: pauses, answer times, the buttons they use. A scheduler as in
+Anki (learning and relearning steps, then FSRS with the preset's parameters, or SM-2, with
+fuzz) decides what they see. What a real collection holds besides is there too: reviews of
+deleted cards, leeches, filtered decks, a reset, due dates set by hand.
 
 Steps, intervals and entries as in ankitects/anki (rslib/src/scheduler).
 """
@@ -36,6 +36,7 @@ from srs_eval.reviews import (
     Preset,
     ReviewLog,
 )
+from srs_eval.simulation.memories import Fsrs6, Memory, Moment, Traits
 from srs_eval.simulation.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
@@ -43,7 +44,6 @@ from srs_eval.simulation.memory import (
     fuzzed,
     interval_for,
     next_state,
-    retrievability,
 )
 
 BoolArray = NDArray[np.bool_]
@@ -99,7 +99,8 @@ class Learner:
     presets: Mapping[int, Preset]
     scheduler: Literal["fsrs", "sm2"]
     memory: Mapping[int, tuple[float, ...]]
-    """The memory's own FSRS-6 parameters by preset: what a perfect fit would find."""
+    """The memory's own FSRS-6 parameters by preset: what a perfect fit would find; empty for
+    another kind of memory."""
     recall: FloatArray
     """Of each entry: the memory's probability of recall then; NaN at first reviews and the like."""
     days: int  # days from the first to the last, both counted
@@ -128,50 +129,8 @@ class Learner:
         )
 
 
-def simulate_learner(
-    seed: int,
-    reviews: int = 20_000,
-    *,
-    scheduler: Literal["fsrs", "sm2"] = "fsrs",
-    buttons: Literal[2, 4] = 4,
-    forgets: bool = True,
-    new_per_day: int | None = None,
-    incidents: bool = True,
-) -> Learner:
-    """A learner's history with exactly `reviews` answers; the same arguments give the same one.
-
-    `buttons=2` never presses Hard or Easy; `forgets=False` never fails; `new_per_day` sets how
-    dense the history is (by default so that 20,000 answers take about a year). `incidents`
-    adds what happens to real collections: filtered decks, resets, due dates set by hand,
-    deleted cards. Raises ValueError for fewer than one review.
-    """
-    if reviews < 1:
-        raise ValueError("a learner has at least one review")
-    random = np.random.default_rng(seed)
-    presets, memory = _presets(random)
-    decks = _decks()
-    habits = _habits(random, buttons, forgets)
-    pace = new_per_day or max(3, round(math.sqrt(reviews) / 20))
-    sim = _Simulation(random, reviews, scheduler, habits, decks, presets, memory)
-
-    plan = _incident_plan(reviews) if incidents else []
-    pause = 0
-    while sim.answered < reviews:
-        sim.day += 1
-        pause -= 1
-        if pause > 0 or (random.random() < habits.skip and sim.day > 1):
-            continue
-        if random.random() < 0.005:
-            pause = int(random.integers(4, 16))
-        sim.begin_session()
-        while plan and sim.answered >= plan[0][0]:
-            plan.pop(0)[1](sim)
-        sim.study(pace if random.random() < 0.9 else 0)
-    return sim.finish(seed)
-
-
 @dataclass(frozen=True)
-class _Habits:
+class Habits:
     """What tells one learner from another besides memory."""
 
     first: FloatArray  # (4,) chances of the buttons at a first review
@@ -183,14 +142,91 @@ class _Habits:
     seconds: float  # median answer time
     hour: float  # of the day at which sessions begin, counted from the rollover
     daily_limit: int
+    candour: float = 0.0  # how much more Hard is pressed for what was nearly forgotten
+    slowing: float = 0.0  # how much longer answers take then
+    slip: float = 0.0  # share of what is known that is failed all the same
+    long_pause: float = 0.005  # chance of a day to begin a pause
+    pause_days: int = 15  # the longest pause
+    new_share: float = 0.9  # of the days on which new cards come
+    new_per_day: int | None = None
 
 
-def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> _Habits:
+@dataclass(frozen=True, eq=False)
+class Character:
+    """A learner to be simulated: memory, habits, and what they have set up."""
+
+    memory: Memory
+    habits: Habits
+    scheduler: Literal["fsrs", "sm2"]
+    decks: Mapping[int, Deck]
+    presets: Mapping[int, Preset]
+    shares: Mapping[int, float]  # of the cards, by deck
+    spread: tuple[float, float] = (0.35, 0.8)
+    """Standard deviations of the logarithm of a card's strength and of its hardness."""
+
+
+def simulate_learner(
+    seed: int,
+    reviews: int = 20_000,
+    *,
+    scheduler: Literal["fsrs", "sm2"] = "fsrs",
+    buttons: Literal[2, 4] = 4,
+    forgets: bool = True,
+    new_per_day: int | None = None,
+    incidents: bool = True,
+    character: Character | None = None,
+) -> Learner:
+    """A learner's history with exactly `reviews` answers; the same arguments give the same one.
+
+    `buttons=2` never presses Hard or Easy; `forgets=False` never fails; `new_per_day` sets how
+    dense the history is (by default so that 20,000 answers take about a year). `incidents`
+    adds what happens to real collections: filtered decks, resets, due dates set by hand,
+    deleted cards. `character` is the learner to simulate, in place of one made from the seed
+    with `scheduler`, `buttons` and `forgets`. Raises ValueError for fewer than one review.
+    """
+    if reviews < 1:
+        raise ValueError("a learner has at least one review")
+    random = np.random.default_rng(seed)
+    memory: Mapping[int, tuple[float, ...]] = {}
+    if character is None:
+        presets, memory = _presets(random)
+        character = Character(
+            memory=Fsrs6(np.array(list(memory.values())).T),
+            decks=_decks(),
+            habits=_habits(random, buttons, forgets),
+            scheduler=scheduler,
+            presets=presets,
+            shares=_DECK_SHARES,
+        )
+    elif isinstance(character.memory, Fsrs6):
+        columns = character.memory.w.T.tolist()
+        memory = {preset: tuple(w) for preset, w in zip(character.presets, columns, strict=True)}
+    habits = character.habits
+    pace = new_per_day or habits.new_per_day or max(3, round(math.sqrt(reviews) / 20))
+    sim = _Simulation(random, reviews, character)
+
+    plan = _incident_plan(reviews) if incidents else []
+    pause = 0
+    while sim.answered < reviews:
+        sim.day += 1
+        pause -= 1
+        if pause > 0 or (random.random() < habits.skip and sim.day > 1):
+            continue
+        if random.random() < habits.long_pause:
+            pause = int(random.integers(4, habits.pause_days + 1))
+        sim.begin_session()
+        while plan and sim.answered >= plan[0][0]:
+            plan.pop(0)[1](sim)
+        sim.study(pace if random.random() < habits.new_share else 0)
+    return sim.finish(seed, memory)
+
+
+def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
     first = np.array([0.3, 0.08, 0.5, 0.12]) if buttons == 4 else np.array([0.35, 0, 0.65, 0])
     if not forgets:
         first = np.array([0.0, 0.1, 0.7, 0.2]) if buttons == 4 else np.array([0.0, 0, 1, 0])
     hard, easy = random.uniform(0.03, 0.12, 2) if buttons == 4 else (0.0, 0.0)
-    return _Habits(
+    return Habits(
         first=first,
         hard=float(hard),
         easy=float(easy),
@@ -273,6 +309,24 @@ def _presets(
     }
 
 
+def character_presets(
+    stored: tuple[float, ...],
+    retention: float,
+    learning_steps: tuple[float, ...],
+    relearning_steps: tuple[float, ...],
+) -> tuple[dict[int, Deck], dict[int, Preset], dict[int, float]]:
+    """Decks, presets and shares of a `Character` with one deck and these settings."""
+    preset = Preset(
+        1, "Default", {6: stored}, retention, 0.9, None,
+        learning_steps, relearning_steps, MAXIMUM_INTERVAL,
+    )  # fmt: skip
+    decks = {
+        1: Deck(1, "Default", 1),
+        FILTERED_DECK: Deck(FILTERED_DECK, "Cram", None, filtered=True),
+    }
+    return decks, {1: preset}, {1: 1.0}
+
+
 _NEW, _IN_LEARNING, _IN_REVIEW, _IN_RELEARNING = range(4)
 _KIND_OF_PHASE = np.array([LEARNING, LEARNING, REVIEW, RELEARNING])
 _ENTRY_COLUMNS = (
@@ -284,24 +338,18 @@ _ENTRY_COLUMNS = (
 class _Simulation:
     """The running state: one element per card in each array, cards in order of first sight."""
 
-    def __init__(
-        self,
-        random: np.random.Generator,
-        reviews: int,
-        scheduler: Literal["fsrs", "sm2"],
-        habits: _Habits,
-        decks: Mapping[int, Deck],
-        presets: Mapping[int, Preset],
-        memory: Mapping[int, tuple[float, ...]],
-    ) -> None:
-        self.random, self.habits, self.scheduler = random, habits, scheduler
-        self.decks, self.presets, self.memory = decks, presets, memory
+    def __init__(self, random: np.random.Generator, reviews: int, character: Character) -> None:
+        self.random, self.habits, self.scheduler = random, character.habits, character.scheduler
+        self.decks, self.presets, self.memory = character.decks, character.presets, character.memory
+        self.deck_ids = list(character.shares)
+        self.deck_shares = list(character.shares.values())
+        self.spread = character.spread
+        presets = character.presets
         self.reviews, self.answered, self.day, self.now_s = reviews, 0, -1, 0.0
         self.entries: list[dict[str, NDArray[Any]]] = []
 
         # Per preset and per deck, looked up by position.
         self.preset_ids = list(presets)
-        self.memory_w = np.array([memory[preset] for preset in presets]).T
         self.stored_w = np.array(
             [presets[preset].fsrs_parameters.get(6, DEFAULT_PARAMETERS) for preset in presets]
         ).T
@@ -324,19 +372,21 @@ class _Simulation:
         self.number = {
             name: np.full(size, np.nan)
             for name in (
-                "stability", "difficulty",  # the memory's
-                "sched_stability", "sched_difficulty",  # the scheduler's idea of it
+                "sched_stability", "sched_difficulty",  # the scheduler's idea of the memory
                 "strength", "hardness", "retention",
             )
         }  # fmt: skip
         self.suspended, self.deleted, self.filtered = np.zeros((3, size), np.bool_)
+        self.memory.begin(
+            Traits(self.integer["preset"], self.number["strength"], self.number["hardness"])
+        )
 
     # Cards
 
     def add_cards(self, count: int, new_notes: bool = False) -> IntArray:
         """Positions of `count` cards that have not been seen; siblings come days apart."""
         begin = self.n
-        decks = self.random.choice(list(_DECK_SHARES), count, p=list(_DECK_SHARES.values()))
+        decks = self.random.choice(self.deck_ids, count, p=self.deck_shares)
         for deck in decks.tolist():
             if (
                 deck == _WORDS
@@ -364,8 +414,9 @@ class _Simulation:
         integer["ease"][at] = 2500
         number["retention"][at] = retention
         # No two cards are alike: some stick, some become leeches.
-        number["strength"][at] = math.exp(0.35 * self.random.standard_normal())
-        number["hardness"][at] = 0.8 * self.random.standard_normal()
+        strength, hardness = self.spread
+        number["strength"][at] = math.exp(strength * self.random.standard_normal())
+        number["hardness"][at] = hardness * self.random.standard_normal()
         self.n += 1
 
     def active(self, *phases: int) -> IntArray:
@@ -413,6 +464,8 @@ class _Simulation:
         """Show cards one after the other, each not before its time, and record the answers."""
         count = len(cards)
         seconds = self.habits.seconds * np.exp(0.55 * self.random.standard_normal(count))
+        if self.habits.slowing:
+            seconds *= self._slowing(cards, np.maximum(self.now_s, not_before))
         seconds = np.clip(seconds, 0.8, 60.0)  # Anki stops the clock after a minute
         spent = np.cumsum(seconds + 0.4)
         at = spent + np.maximum(
@@ -421,7 +474,7 @@ class _Simulation:
         self.now_s = float(at[-1])
 
         recall, rating = self._answers(cards, at)
-        self._learn(cards, rating)
+        self.memory.learn(cards, rating, self._moment(cards, at))
         before = self.integer["phase"][cards]
         last = np.where(
             before == _IN_REVIEW, self.integer["interval"][cards], -self.integer["delay_s"][cards]
@@ -444,38 +497,41 @@ class _Simulation:
         self.integer["reps"][cards] += 1
         self.answered += count
 
+    def _moment(self, cards: IntArray, at: FloatArray) -> Moment:
+        days = (self.day - self.integer["last_day"][cards]).astype(np.float64)
+        same_day = (at - self.integer["last_s"][cards]) / DAY
+        return Moment((at - FIRST_DAY_S) / DAY, days, np.where(days > 0, days, same_day))
+
+    def _recall(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Chance of recall (NaN for cards never seen), and which cards have been seen."""
+        seen = self.memory.seen(cards)
+        moment = self._moment(cards, at)
+        recall = np.full(len(cards), np.nan)
+        known = self.memory.recall(cards[seen], Moment(*(column[seen] for column in moment)))
+        recall[seen] = known * (1 - self.habits.slip)
+        return recall, seen
+
+    def _slowing(self, cards: IntArray, at: FloatArray) -> FloatArray:
+        """By what each answer takes longer than usual; what is nearly forgotten takes longest."""
+        recall = np.clip(np.nan_to_num(self._recall(cards, at)[0], nan=0.5), 0.1, 0.995)
+        logit = np.log(recall / (1 - recall))
+        result: FloatArray = np.exp(0.25 * self.habits.slowing * (2.2 - logit))
+        return result
+
     def _answers(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, IntArray]:
         """Chance of recall (NaN for cards never seen) and the button pressed."""
-        number, habits = self.number, self.habits
-        w = self.memory_w[:, self.integer["preset"][cards]]
-        days = (self.day - self.integer["last_day"][cards]).astype(np.float64)
-        days = np.where(days > 0, days, (at - self.integer["last_s"][cards]) / DAY)
-        seen = ~np.isnan(number["stability"][cards])
-        recall = np.full(len(cards), np.nan)
-        recall[seen] = retrievability(w[:, seen], number["stability"][cards[seen]], days[seen])
+        habits = self.habits
+        recall, seen = self._recall(cards, at)
         if not habits.forgets:
             recall[seen] = 1.0
         chance = self.random.random((2, len(cards)))
         first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], chance[0], side="right")
-        hard = habits.hard * np.nan_to_num(number["difficulty"][cards]) / 5
-        passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - habits.easy, 4, 3))
+        shaky = habits.candour * (1 - np.nan_to_num(recall, nan=1.0))
+        hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
+        easy = habits.easy / (1 + 6 * shaky)
+        passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
         known = np.where(chance[0] < recall, passed, 1)
         return recall, np.where(seen, known, first)
-
-    def _learn(self, cards: IntArray, rating: IntArray) -> None:
-        """The memory after the answer."""
-        number = self.number
-        w = self.memory_w[:, self.integer["preset"][cards]]
-        days = (self.day - self.integer["last_day"][cards]).astype(np.float64)
-        stability, difficulty = number["stability"][cards], number["difficulty"][cards]
-        new = np.isnan(stability)
-        first_s, first_d = first_state(w, rating)
-        first_d = np.clip(first_d + number["hardness"][cards], 1, 10)
-        later = next_state(
-            w, np.where(new, 1, stability), np.where(new, 5, difficulty), rating, days
-        )
-        number["stability"][cards] = np.where(new, first_s * number["strength"][cards], later[0])
-        number["difficulty"][cards] = np.where(new, first_d, later[1])
 
     def _schedule(self, cards: IntArray, rating: IntArray, at: FloatArray) -> None:
         """Learning steps, lapses and intervals, as Anki sets them."""
@@ -622,7 +678,7 @@ class _Simulation:
 
     # The end
 
-    def finish(self, seed: int) -> Learner:
+    def finish(self, seed: int, memory: Mapping[int, tuple[float, ...]]) -> Learner:
         """Unseen cards, cards that wait in the filtered deck, and everything as columns."""
         days = self.day + 1
         self.add_cards(self.n // 15, new_notes=True)
@@ -682,7 +738,7 @@ class _Simulation:
             decks=self.decks,
             presets=self.presets,
             scheduler=self.scheduler,
-            memory=self.memory,
+            memory=memory,
             recall=column["recall"],
             days=days,
         )

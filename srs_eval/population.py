@@ -1,0 +1,339 @@
+"""A population of learners: what is published about real ones, and simulated ones like them.
+
+`data/population.json` sums up the per-user fits that srs-benchmark publishes for 9,999 users
+of anki-revlogs-10k: per model, quantiles of every parameter and how the parameters go together
+(correlation of normal scores), along with the number of judged reviews and the share of
+successes. `draw` draws a learner's parameters from that (a Gaussian copula), `draw_character`
+a whole learner, with one of several kinds of memory and habits of their own, and
+`population_learner` simulates them. Networks are pretrained on such learners, see
+`srs_eval.pretrain`.
+
+No user's own numbers are in the file or can be got from it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.errors import InputError
+from srs_eval.reviews import REVIEW, FloatArray
+from srs_eval.simulation.learner import (
+    Character,
+    Habits,
+    Learner,
+    character_presets,
+    simulate_learner,
+)
+from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
+from srs_eval.simulation.memory import DEFAULT_PARAMETERS, SPREAD
+
+FILE = Path(__file__).parent / "data" / "population.json"
+SOURCE = (
+    "open-spaced-repetition/srs-benchmark, published results (folder result/), snapshot of "
+    "18 January 2025, commit 399354168d2924898b49babdc6104a33948c76b0 of 1DWalker/srs-benchmark"
+)
+MODELS = {"FSRS-5": 19, "FSRS-4.5": 17, "HLR": 3, "DASH": 9}  # number of parameters
+LEAST_REVIEWS = 1000  # fits on fewer are mostly noise
+LEVELS = (
+    0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+    0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.965, 0.98, 0.99, 0.995,
+)  # fmt: skip
+
+
+# What is published
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One learner's draw for one model."""
+
+    parameters: FloatArray
+    size: float  # judged reviews
+    success: float  # share of them that were recalled
+
+
+@dataclass(frozen=True, eq=False)
+class _Copula:
+    levels: FloatArray
+    quantiles: FloatArray  # (k + 2, levels), of the parameters, size and success
+    root: FloatArray  # (k + 2, k + 2) Cholesky factor of the correlation
+
+
+def summarise(folder: str | Path) -> dict[str, Any]:
+    """The content of population.json, from a folder with srs-benchmark's published results.
+
+    Reads `AVG.jsonl.gz` and one file for each of `MODELS`; figures have 4 significant digits,
+    correlations 3 decimals. Users with fewer than 1,000 judged reviews are left out. Raises
+    InputError where a file is missing or no such file.
+    """
+    folder = Path(folder)
+    success = {
+        user: success_rate(line["metrics"]["LogLoss"])
+        for user, line in _lines(folder, "AVG").items()
+    }
+    models = {}
+    users = 0
+    for model, count in MODELS.items():
+        rows = []
+        for user, line in _lines(folder, model).items():
+            parameters = line["parameters"]
+            if isinstance(parameters, Mapping):  # by partition; there is one
+                (parameters,) = parameters.values()
+            if len(parameters) == count and line["size"] >= LEAST_REVIEWS and user in success:
+                rows.append([*parameters, line["size"], success[user]])
+        table = np.array(rows, np.float64)
+        users = max(users, len(table))
+        models[model] = {
+            "users": len(table),
+            "quantiles": [
+                [_digits(value) for value in np.quantile(column, LEVELS)] for column in table.T
+            ],
+            "correlation": np.round(_normal_scores_correlation(table), 3).tolist(),
+        }
+    return {
+        "source": SOURCE,
+        "note": "Per model: quantiles of each parameter, then of the number of judged reviews and "
+        "of the share of successes, at the levels given; correlation of their normal scores. "
+        f"Users with at least {LEAST_REVIEWS:,} judged reviews.",
+        "users": users,
+        "levels": list(LEVELS),
+        "models": models,
+    }
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """population.json as it is written: a line for each row of numbers."""
+
+    def rows(table: list[list[float]]) -> str:
+        return "[\n" + ",\n".join(f"        {json.dumps(row)}" for row in table) + "\n      ]"
+
+    parts = [
+        f"  {json.dumps(key)}: {json.dumps(summary[key])}" for key in summary if key != "models"
+    ]
+    models = [
+        f'    "{model}": {{\n      "users": {found["users"]},\n'
+        f'      "quantiles": {rows(found["quantiles"])},\n'
+        f'      "correlation": {rows(found["correlation"])}\n    }}'
+        for model, found in summary["models"].items()
+    ]
+    parts.append('  "models": {\n' + ",\n".join(models) + "\n  }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def success_rate(log_loss: float) -> float:
+    """The share of successes p >= 0.5 at which always predicting p has this log loss.
+
+    Solves -p ln p - (1 - p) ln(1 - p) = log_loss by halving; 0.5 above ln 2, where a
+    constant prediction was worse than none.
+    """
+    low, high = 0.5, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        entropy = -p * math.log(p) - (1 - p) * math.log1p(-p) if p < 1 else 0.0
+        low, high = (p, high) if entropy > log_loss else (low, p)
+    return (low + high) / 2
+
+
+def draw(random: np.random.Generator, model: str) -> Drawn:
+    """A learner's parameters for this model, with their size and success rate.
+
+    Gaussian copula: each value is distributed as published between the 0.5 % and the 99.5 %
+    quantile, and their ranks go together as published. Raises InputError for a model that
+    population.json does not hold.
+    """
+    copula = _copula(model)
+    scores = copula.root @ random.standard_normal(len(copula.root))
+    level = [0.5 * math.erfc(-score / math.sqrt(2)) for score in scores.tolist()]
+    values = [
+        float(np.interp(u, copula.levels, quantiles))
+        for u, quantiles in zip(level, copula.quantiles, strict=True)
+    ]
+    return Drawn(np.array(values[:-2]), values[-2], values[-1])
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The content of population.json."""
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _copula(model: str) -> _Copula:
+    content = published()
+    if model not in content["models"]:
+        raise InputError(
+            f"No published distribution for {model!r}; there are {', '.join(content['models'])}."
+        )
+    found = content["models"][model]
+    correlation = np.array(found["correlation"])
+    # Rounding may leave it a hair short of positive definite.
+    root = np.array(np.linalg.cholesky(0.999 * correlation + 0.001 * np.eye(len(correlation))))
+    return _Copula(np.array(content["levels"]), np.array(found["quantiles"]), root)
+
+
+def _lines(folder: Path, model: str) -> dict[int, dict[str, Any]]:
+    path = folder / f"{model}.jsonl.gz"
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as source:
+            lines = [json.loads(line) for line in source]
+        return {line["user"]: line for line in lines}
+    except FileNotFoundError as error:
+        raise InputError(f"{folder} holds no {path.name}; give srs-benchmark's results.") from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path.name} cannot be read as published results ({type(error).__name__})."
+        ) from error
+
+
+def _normal_scores_correlation(table: FloatArray) -> FloatArray:
+    """Correlation (k, k) of the columns' normal scores, ties sharing their mean rank."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    scores = ndtri((rankdata(table, axis=0) - 0.5) / len(table))
+    return np.array(np.corrcoef(scores.T))
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+# Simulated learners
+
+Kind = Literal["FSRS-5", "FSRS-6", "FSRS-4.5", "DASH", "HLR", "ACT-R"]
+SHARES: Mapping[Kind, float] = {
+    "FSRS-5": 0.25,
+    "FSRS-6": 0.25,
+    "FSRS-4.5": 0.15,
+    "ACT-R": 0.15,
+    "DASH": 0.1,
+    "HLR": 0.1,
+}
+"""How many learners have which kind of memory."""
+
+REVIEWS = 1_500, 12_000  # answers of one learner, least and most
+
+
+def kind_of(number: int) -> Kind:
+    """The kind of memory of the population's learner with this number (0, 1, ...).
+
+    Shares are met as closely as they can be in every stretch of numbers.
+    """
+    kinds = list(SHARES)
+    weights = np.array(list(SHARES.values()))
+    given = np.zeros(len(kinds))
+    chosen = 0
+    for count in range(number % 20 + 1):
+        chosen = int(np.argmax(weights * (count + 1) - given))
+        given[chosen] += 1
+    return kinds[chosen]
+
+
+def population_learner(seed: int, number: int) -> Learner:
+    """The learner with this number (0, 1, ...) of the population with this seed.
+
+    The same arguments give the same learner, whoever else is simulated. Who fails much more
+    or much less often than real learners (outside the 10 % and 98 % quantiles), because
+    scheduler and memory do not go together, is drawn again. (Below 10 % the published share
+    tells little: who changes over time looks like someone who guesses, see `success_rate`.)
+    """
+    random = np.random.default_rng([seed, number])
+    levels, shares = published()["levels"], published()["models"]["FSRS-5"]["quantiles"][-1]
+    least, most = np.interp([0.1, 0.98], levels, shares)
+    while True:
+        character, reviews = draw_character(random, kind_of(number))
+        learner = simulate_learner(
+            int(random.integers(2**62)), reviews, incidents=False, character=character
+        )
+        due = learner.entries.kind == REVIEW
+        if due.any() and least <= (learner.entries.rating[due] > 1).mean() <= most:
+            return learner
+
+
+def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, int]:
+    """A learner's memory and habits, and how many answers they give."""
+    memory, drawn, own = _memory(random, kind)
+    reviews = int(np.clip(0.4 * drawn.size, *REVIEWS))
+    retention = float(np.clip(drawn.success + random.normal(0, 0.02), 0.75, 0.97))
+    # Who has optimised is scheduled by parameters near their memory's, others by the defaults.
+    stored = np.array(DEFAULT_PARAMETERS)
+    if own is not None and random.random() < 0.5:
+        stored = np.clip(own * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None)
+    two_buttons = random.random() < 0.25
+    first = random.dirichlet(np.array([4.0, 1.5, 6.0, 2.5]))
+    if two_buttons:
+        first = np.array([first[0], 0.0, 1 - first[0], 0.0])
+    habits = Habits(
+        first=first,
+        hard=0.0 if two_buttons else float(random.beta(1.2, 12)),
+        easy=0.0 if two_buttons else float(random.beta(1.2, 14)),
+        forgets=True,
+        skip=float(random.beta(1.2, 8)),
+        stop=float(random.uniform(0.01, 0.08)),
+        seconds=float(np.exp(random.normal(1.9, 0.4))),
+        hour=float(random.uniform(4.0, 16.0)),
+        daily_limit=int(random.choice([60, 120, 200, 250, 500])),
+        candour=float(random.uniform(0, 1)),
+        slowing=float(random.choice([0.0, random.uniform(0.3, 1.5)], p=[0.3, 0.7])),
+        slip=float(random.uniform(0, 0.03)),
+        long_pause=float(random.uniform(0, 0.01)),
+        pause_days=int(random.choice([15, 40, 100], p=[0.6, 0.3, 0.1])),
+        new_share=float(random.uniform(0.3, 1.0)),
+        new_per_day=max(2, round(math.exp(random.uniform(math.log(2), math.log(25))))),
+    )
+    learning = ((1.0, 10.0), (10.0,), (1.0, 10.0, 30.0), (15.0,), (1.0, 10.0, 1440.0))
+    relearning = ((10.0,), (1.0, 10.0), (20.0,))
+    decks, presets, shares = character_presets(
+        tuple(np.round(stored, 4).tolist()),
+        retention,
+        learning[int(random.choice(5, p=[0.5, 0.15, 0.15, 0.1, 0.1]))],
+        relearning[int(random.choice(3, p=[0.6, 0.2, 0.2]))],
+    )
+    scheduler: Literal["fsrs", "sm2"] = "fsrs" if random.random() < 0.4 else "sm2"
+    character = Character(
+        memory=memory,
+        habits=habits,
+        scheduler=scheduler,
+        decks=decks,
+        presets=presets,
+        shares=shares,
+        spread=(float(random.uniform(0.2, 0.8)), float(random.uniform(0.2, 1.2))),
+    )
+    return character, reviews
+
+
+def _memory(
+    random: np.random.Generator, kind: Kind
+) -> tuple[Memory, Drawn, NDArray[np.float64] | None]:
+    """The memory, the draw behind it, and FSRS-6 parameters near it where there are any."""
+    if kind in ("FSRS-5", "FSRS-6"):
+        drawn = draw(random, "FSRS-5")
+        # FSRS-5 is FSRS-6 without the last but one parameter and with a decay of 0.5.
+        more = (0.0, 0.5)
+        if kind == "FSRS-6":
+            more = (float(random.uniform(0.0, 0.2)), float(random.uniform(0.1, 0.45)))
+        w = np.array([*drawn.parameters, *more])
+        return Fsrs6(w[:, None]), drawn, w
+    if kind == "FSRS-4.5":
+        drawn = draw(random, "FSRS-4.5")
+        return Fsrs4Dot5(drawn.parameters), drawn, None
+    if kind == "DASH":
+        drawn = draw(random, "DASH")
+        return Dash(drawn.parameters), drawn, None
+    if kind == "HLR":
+        drawn = draw(random, "HLR")
+        return HalfLife(drawn.parameters), drawn, None
+    # Nobody publishes fits of ACT-R: around the constants of Pavlik and Anderson (2005).
+    drawn = draw(random, "FSRS-5")
+    return ActR.around_literature(random), drawn, None

@@ -1,0 +1,308 @@
+"""Kinds of memory that a simulated learner can have.
+
+A memory keeps a state for each card, says how likely a card is recalled now, and learns
+from the answer. Several kinds, so that what is trained on simulated learners does not
+merely learn one model's formulas: FSRS-6 (and FSRS-5 as a case of it), FSRS-4.5, half-life
+regression, DASH, and ACT-R's decaying traces.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.simulation.memory import first_state, next_state, retrievability
+
+BoolArray = NDArray[np.bool_]
+LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
+
+
+class Moment(NamedTuple):
+    """When each of n cards is asked, in days (n,)."""
+
+    now: FloatArray  # since the first day's beginning
+    days: FloatArray  # whole days since the card's last review; 0: same day
+    waited: FloatArray  # the same, but in fractions of a day where it was the same day
+
+
+@dataclass(frozen=True, eq=False)
+class Traits:
+    """What tells cards apart, by position (size,); the simulation fills it."""
+
+    preset: IntArray  # position of the card's preset
+    strength: FloatArray  # about 1: how well it sticks
+    hardness: FloatArray  # about 0: how much harder it is than others
+
+
+class Memory(Protocol):
+    """One learner's memory. `begin` is called once, before everything else."""
+
+    name: str
+
+    def begin(self, traits: Traits) -> None:
+        """Forget everything; the traits' length is the number of cards there can be."""
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        """Which cards have been learnt from."""
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        """Probability of recall of cards that have been seen."""
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        """How hard the cards feel, 1 to 10; NaN for cards never seen."""
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        """What an answer (1 to 4) does to the memory; a card may be seen for the first time."""
+
+
+def _logistic(z: FloatArray) -> FloatArray:
+    result: FloatArray = 1 / (1 + np.exp(-z))
+    return result
+
+
+class Fsrs6:
+    """FSRS-6; `w` has shape (21, presets)."""
+
+    name = "FSRS-6"
+
+    def __init__(self, w: FloatArray) -> None:
+        self.w = w
+
+    def begin(self, traits: Traits) -> None:
+        self.traits = traits
+        self.stability, self.hard = np.full((2, len(traits.preset)), np.nan)
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        return ~np.isnan(self.stability[cards])
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        w = self.w[:, self.traits.preset[cards]]
+        return retrievability(w, self.stability[cards], moment.waited)
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        return self.hard[cards]
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        w = self.w[:, self.traits.preset[cards]]
+        stability, difficulty = self.stability[cards], self.hard[cards]
+        new = np.isnan(stability)
+        first_s, first_d = first_state(w, rating)
+        first_d = np.clip(first_d + self.traits.hardness[cards], 1, 10)
+        later = next_state(
+            w, np.where(new, 1, stability), np.where(new, 5, difficulty), rating, moment.days
+        )
+        self.stability[cards] = np.where(new, first_s * self.traits.strength[cards], later[0])
+        self.hard[cards] = np.where(new, first_d, later[1])
+
+
+class Fsrs4Dot5:
+    """FSRS-4.5 with parameters `w` (17,); reviews of the same day leave the memory as it is.
+
+    Formulas: open-spaced-repetition, "The Algorithm" (FSRS-4.5).
+    """
+
+    name = "FSRS-4.5"
+
+    def __init__(self, w: FloatArray) -> None:
+        self.w = w
+
+    def begin(self, traits: Traits) -> None:
+        self.traits = traits
+        self.stability, self.hard = np.full((2, len(traits.preset)), np.nan)
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        return ~np.isnan(self.stability[cards])
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        result: FloatArray = (1 + 19 / 81 * moment.waited / self.stability[cards]) ** -0.5
+        return result
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        return self.hard[cards]
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        w, new = self.w, ~self.seen(cards)
+        s, d = np.where(new, 1.0, self.stability[cards]), np.where(new, 5.0, self.hard[cards])
+        r = (1 + 19 / 81 * moment.days / s) ** -0.5
+        bonus = np.where(rating == 2, w[15], np.where(rating == 4, w[16], 1.0))
+        recalled = s * (
+            1 + np.exp(w[8]) * (11 - d) * s ** -w[9] * np.expm1(w[10] * (1 - r)) * bonus
+        )
+        forgotten = w[11] * d ** -w[12] * ((s + 1) ** w[13] - 1) * np.exp(w[14] * (1 - r))
+        changed = np.where(rating == 1, np.minimum(forgotten, s), recalled)
+        harder = w[7] * w[4] + (1 - w[7]) * (d - w[6] * (rating - 3))
+        first_d = w[4] - w[5] * (rating - 3) + self.traits.hardness[cards]
+        first_s = w[rating - 1] * self.traits.strength[cards]
+        stays = ~new & (moment.days == 0)
+        self.stability[cards] = np.where(
+            stays, s, np.clip(np.where(new, first_s, changed), SHORTEST, LONGEST)
+        )
+        self.hard[cards] = np.where(stays, d, np.clip(np.where(new, first_d, harder), 1, 10))
+
+
+class HalfLife:
+    """Half-life regression (Settles and Meeder, 2016) with parameters (3,), h = 2^(theta x).
+
+    x = (sqrt(passes), sqrt(failures), 1); reviews of the same day are not counted. A card's
+    strength multiplies h.
+    """
+
+    name = "HLR"
+
+    def __init__(self, theta: FloatArray) -> None:
+        self.theta = theta
+
+    def begin(self, traits: Traits) -> None:
+        self.traits = traits
+        self.passes, self.failures = np.zeros((2, len(traits.preset)))
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        return self.passes[cards] + self.failures[cards] > 0
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        z = (
+            self.theta[0] * np.sqrt(self.passes[cards])
+            + self.theta[1] * np.sqrt(self.failures[cards])
+            + self.theta[2]
+        )
+        half_life = 2.0 ** np.clip(z, -5, 15) * self.traits.strength[cards]
+        result: FloatArray = 2.0 ** (-moment.waited / half_life)
+        return result
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        return np.clip(5 + 2 * self.traits.hardness[cards], 1, 10)
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        counts = ~self.seen(cards) | (moment.days > 0)
+        self.passes[cards] += counts & (rating > 1)
+        self.failures[cards] += counts & (rating == 1)
+
+
+class _Past:
+    """When each card was reviewed, one column per review; columns are added as needed."""
+
+    def __init__(self, cards: int) -> None:
+        self.count = np.zeros(cards, np.int64)
+        self.time = np.zeros((cards, 8))
+        self.value = np.zeros((cards, 8))  # what else is remembered of the review
+
+    def add(self, cards: IntArray, time: FloatArray, value: FloatArray) -> None:
+        place = self.count[cards]
+        if len(place) and place.max() >= self.time.shape[1]:
+            self.time = np.concatenate([self.time, np.zeros_like(self.time)], axis=1)
+            self.value = np.concatenate([self.value, np.zeros_like(self.value)], axis=1)
+        self.time[cards, place] = time
+        self.value[cards, place] = value
+        self.count[cards] += 1
+
+    def of(self, cards: IntArray) -> tuple[BoolArray, FloatArray, FloatArray]:
+        """Which columns are filled, times and values (n, longest)."""
+        count = self.count[cards]
+        longest = int(count.max(initial=0))
+        return (
+            np.arange(longest) < count[:, None],
+            self.time[cards, :longest],
+            self.value[cards, :longest],
+        )
+
+
+class Dash:
+    """DASH (Lindsey and others, 2014) with parameters (9,), counts in 1, 7, 30 days and for ever.
+
+    Reviews of the same day are not counted. A harder card has a lower logit; what was seen
+    today is recalled more often than the counts say.
+    """
+
+    name = "DASH"
+    windows = (1.0, 7.0, 30.0, math.inf)
+
+    def __init__(self, theta: FloatArray) -> None:
+        self.theta = theta
+
+    def begin(self, traits: Traits) -> None:
+        self.traits = traits
+        self.past = _Past(len(traits.preset))
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        return self.past.count[cards] > 0
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        filled, day, success = self.past.of(cards)
+        age = np.floor(moment.now)[:, None] - day
+        z = self.theta[8] - 0.6 * self.traits.hardness[cards]
+        for place, window in enumerate(self.windows):
+            inside = filled & (age <= window)
+            z = z + self.theta[2 * place] * np.log1p(inside.sum(axis=1))
+            z = z + self.theta[2 * place + 1] * np.log1p((inside * success).sum(axis=1))
+        p = _logistic(np.clip(z, -20, 20))
+        return np.where(moment.days == 0, 1 - 0.4 * (1 - p), p)
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        return np.clip(5 + 2 * self.traits.hardness[cards], 1, 10)
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        counts = ~self.seen(cards) | (moment.days > 0)
+        day = np.floor(moment.now)
+        self.past.add(cards[counts], day[counts], (rating[counts] > 1).astype(np.float64))
+
+
+class ActR:
+    """Traces that decay as powers of their age (Pavlik and Anderson, 2005).
+
+    m = ln sum over reviews of age^-d, d = c e^m(when the trace was laid) + a, and
+    p = 1 / (1 + e^((tau - m) / s)); ages in seconds, of which only the share `h` counts
+    for time between sessions. All reviews lay traces; one after a failure decays faster.
+    """
+
+    name = "ACT-R"
+
+    def __init__(
+        self, a: float, c: float, s: float, tau: float, h: float, after_failure: float
+    ) -> None:
+        self.a, self.c, self.s, self.tau, self.h = a, c, s, tau, h
+        self.after_failure = after_failure  # added to d
+
+    @staticmethod
+    def around_literature(random: np.random.Generator) -> ActR:
+        """Constants near those of Pavlik and Anderson (2005)."""
+        return ActR(
+            a=float(0.177 * np.exp(random.normal(0, 0.25))),
+            c=float(0.217 * np.exp(random.normal(0, 0.3))),
+            s=float(0.255 * np.exp(random.normal(0, 0.3))),
+            tau=float(random.normal(-1.2, 0.3)),
+            h=float(0.025 * np.exp(random.normal(0, 0.6))),
+            after_failure=float(random.uniform(0.0, 0.15)),
+        )
+
+    def begin(self, traits: Traits) -> None:
+        self.traits = traits
+        self.past = _Past(len(traits.preset))
+
+    def seen(self, cards: IntArray) -> BoolArray:
+        return self.past.count[cards] > 0
+
+    def _activation(self, cards: IntArray, moment: Moment) -> FloatArray:
+        filled, time, decay = self.past.of(cards)
+        age = np.maximum((moment.now[:, None] - time) * 86_400 * self.h, 1.0)
+        traces = np.where(filled, age**-decay, 0.0).sum(axis=1)
+        result: FloatArray = np.log(np.maximum(traces, 1e-12))
+        return result
+
+    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
+        tau = self.tau + 0.25 * self.traits.hardness[cards]
+        z = (self._activation(cards, moment) - tau) / self.s
+        return _logistic(np.clip(z, -20, 20))
+
+    def difficulty(self, cards: IntArray) -> FloatArray:
+        return np.clip(5 + 2 * self.traits.hardness[cards], 1, 10)
+
+    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
+        before = np.where(self.seen(cards), np.exp(self._activation(cards, moment)), 0.0)
+        decay = self.c * np.minimum(before, 3.0) + self.a / self.traits.strength[cards] ** 0.3
+        decay += self.after_failure * (rating == 1) - 0.03 * (rating == 4)
+        self.past.add(cards, moment.now, np.clip(decay, 0.02, 2.0))

@@ -1,0 +1,229 @@
+"""The published distributions, draws from them, and the simulated population."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from srs_eval import population
+from srs_eval.errors import InputError
+from srs_eval.rows import select_rows
+from srs_eval.simulation import simulate_learner
+from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits
+from tests.conftest import shared_or_skip
+
+# What is published
+
+
+def test_the_file_is_what_the_published_results_give() -> None:
+    summary = population.summarise(shared_or_skip("published"))
+    assert population.FILE.read_text(encoding="utf-8") == population.summary_text(summary)
+
+
+def test_the_file_names_its_source_and_fits_the_models() -> None:
+    content = population.published()
+    assert "srs-benchmark" in content["source"]
+    for model, count in population.MODELS.items():
+        found = content["models"][model]
+        assert found["users"] > 9000
+        assert np.shape(found["quantiles"]) == (count + 2, len(population.LEVELS))
+        assert (np.diff(found["quantiles"], axis=1) >= 0).all()
+        correlation = np.array(found["correlation"])
+        assert correlation.shape == (count + 2, count + 2)
+        np.testing.assert_array_equal(correlation, correlation.T)
+        assert (np.diag(correlation) == 1).all()
+
+
+def test_published_sizes_and_success_are_those_of_learners() -> None:
+    quantiles = population.published()["models"]["FSRS-5"]["quantiles"]
+    median = population.LEVELS.index(0.5)
+    assert 5_000 < quantiles[-2][median] < 50_000
+    assert 0.8 < quantiles[-1][median] < 0.95
+
+
+@pytest.mark.parametrize("p", [0.5, 0.7, 0.9, 0.999])
+def test_success_rate_inverts_the_entropy(p: float) -> None:
+    entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
+    assert population.success_rate(entropy) == pytest.approx(p, abs=1e-6)
+
+
+def test_success_rate_beyond_the_ends() -> None:
+    assert population.success_rate(0.9) == pytest.approx(0.5)
+    assert population.success_rate(0.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("model", population.MODELS)
+def test_draws_are_distributed_and_correlated_as_published(model: str) -> None:
+    from scipy.stats import spearmanr
+
+    random = np.random.default_rng(0)
+    drawn = [population.draw(random, model) for _ in range(3000)]
+    table = np.array([[*each.parameters, each.size, each.success] for each in drawn])
+    found = population.published()["models"][model]
+    quantiles = np.array(found["quantiles"])
+    assert (table >= quantiles[:, :1].T).all()
+    assert (table <= quantiles[:, -1:].T).all()
+    # The share below a published quantile is its level, but for ties at a bound.
+    for level in (0.2, 0.5, 0.8):
+        at = quantiles[:, population.LEVELS.index(level)]
+        below, up_to = (table < at).mean(axis=0), (table <= at).mean(axis=0)
+        assert (below < level + 0.04).all()
+        assert (up_to > level - 0.04).all()
+    # Spearman's rho of a normal copula is 6/pi asin(r/2); ties make it a little smaller.
+    rho = spearmanr(table).statistic
+    expected = 6 / np.pi * np.arcsin(np.array(found["correlation"]) / 2)
+    assert np.abs(rho - expected).max() < 0.09
+
+
+def test_same_seed_same_draw() -> None:
+    one, two = (population.draw(np.random.default_rng(4), "DASH") for _ in range(2))
+    np.testing.assert_array_equal(one.parameters, two.parameters)
+    assert (one.size, one.success) == (two.size, two.success)
+
+
+def test_no_distribution_for_an_unknown_model() -> None:
+    with pytest.raises(InputError, match="SM-99"):
+        population.draw(np.random.default_rng(0), "SM-99")
+
+
+def test_summary_refuses_what_are_no_results(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"AVG\.jsonl\.gz"):
+        population.summarise(tmp_path)
+    (tmp_path / "AVG.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="cannot be read"):
+        population.summarise(tmp_path)
+    with gzip.open(tmp_path / "AVG.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"users": []}))
+    with pytest.raises(InputError, match="KeyError"):
+        population.summarise(tmp_path)
+
+
+# Memories
+
+
+def traits(cards: int) -> Traits:
+    return Traits(np.zeros(cards, np.int64), np.ones(cards), np.zeros(cards))
+
+
+def moment(now: float, days: float, cards: int) -> Moment:
+    whole = np.floor(days)
+    return Moment(
+        np.full(cards, now), np.full(cards, whole), np.full(cards, days if whole == 0 else whole)
+    )
+
+
+FSRS4DOT5 = np.array(
+    [0.4872, 1.4003, 3.7145, 13.8206, 5.1618, 1.2298, 0.8975, 0.031, 1.6474, 0.1367, 1.0461,
+     2.1072, 0.0793, 0.3246, 1.587, 0.2272, 2.8755]
+)  # fmt: skip
+MEMORIES = {
+    "FSRS-6": lambda: Fsrs6(np.array(population.DEFAULT_PARAMETERS)[:, None]),
+    "FSRS-4.5": lambda: Fsrs4Dot5(FSRS4DOT5),
+    "HLR": lambda: HalfLife(np.array([1.5, -0.5, 2.0])),
+    "DASH": lambda: Dash(np.array([0.2, 0.6, 0.13, 0.6, -0.15, 0.57, 0.09, 0.48, 0.79])),
+    "ACT-R": lambda: ActR(0.177, 0.217, 0.255, -0.7, 0.025, 0.1),
+}
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_memories_forget_with_time_and_keep_more_after_success(kind: str) -> None:
+    memory = MEMORIES[kind]()
+    memory.begin(traits(4))
+    cards = np.arange(3)
+    assert not memory.seen(np.arange(4)).any()
+    memory.learn(cards, np.full(3, 3), moment(0.5, 0, 3))
+    assert memory.seen(np.arange(4)).tolist() == [True] * 3 + [False]
+    soon, later = (memory.recall(cards, moment(0.5 + day, day, 3)) for day in (1, 60))
+    assert ((soon > 0) & (soon < 1)).all()
+    assert (later < soon).all()
+    memory.learn(cards, np.array([1, 3, 3]), moment(4.5, 4, 3))
+    after = memory.recall(cards, moment(14.5, 10, 3))
+    assert after[0] < after[1] == after[2]
+    assert memory.difficulty(cards)[0] >= memory.difficulty(cards)[1]
+
+
+def test_memories_follow_their_formulas() -> None:
+    """By hand: Good, then Good after 3 days, asked after 10 more."""
+    cards = np.zeros(1, np.int64)
+    memories = {name: make() for name, make in MEMORIES.items()}
+    for memory in memories.values():
+        memory.begin(traits(1))
+        memory.learn(cards, np.array([3]), moment(0.0, 0, 1))
+        memory.learn(cards, np.array([3]), moment(3.0, 3, 1))
+    recall = {
+        name: float(memory.recall(cards, moment(13.0, 10, 1))[0])
+        for name, memory in memories.items()
+    }
+    w = FSRS4DOT5
+    r = (1 + 19 / 81 * 3 / w[2]) ** -0.5
+    gain = math.exp(w[8]) * (11 - w[4]) * w[2] ** -w[9] * (math.exp(w[10] * (1 - r)) - 1)
+    s = w[2] * (1 + gain)
+    assert recall["FSRS-4.5"] == pytest.approx((1 + 19 / 81 * 10 / s) ** -0.5)
+    half_life = 2 ** (1.5 * math.sqrt(2) + 2.0)
+    assert recall["HLR"] == pytest.approx(2 ** (-10 / half_life))
+    # 10 and 13 days ago: both in 30 days and for ever
+    z = (-0.15 + 0.57 + 0.09 + 0.48) * math.log(3) + 0.79
+    assert recall["DASH"] == pytest.approx(1 / (1 + math.exp(-z)))
+    scale = 86_400 * 0.025
+    second = 0.217 * (3 * scale) ** -0.177 + 0.177  # m when it was laid: ln age^-d
+    m = math.log((13 * scale) ** -0.177 + (10 * scale) ** -second)
+    assert recall["ACT-R"] == pytest.approx(1 / (1 + math.exp((-0.7 - m) / 0.255)))
+
+
+def test_traces_keep_more_reviews_than_they_have_room_for() -> None:
+    memory = MEMORIES["ACT-R"]()
+    memory.begin(traits(2))
+    for day in range(40):
+        memory.learn(np.zeros(1, np.int64), np.array([3]), moment(day, min(day, 1), 1))
+    assert memory.past.count.tolist() == [40, 0]
+    np.testing.assert_array_equal(memory.past.of(np.zeros(1, np.int64))[1][0], np.arange(40))
+
+
+# Learners
+
+
+def test_kinds_of_memory_have_their_shares() -> None:
+    kinds = [population.kind_of(number) for number in range(120)]
+    for kind, share in population.SHARES.items():
+        assert kinds.count(kind) == round(share * 120)
+    assert sum(population.SHARES.values()) == pytest.approx(1)
+
+
+def test_same_number_same_learner_other_number_other_learner() -> None:
+    first, again, other = (population.population_learner(7, number) for number in (2, 2, 3))
+    assert first.log().fingerprint() == again.log().fingerprint()
+    assert first.log().fingerprint() != other.log().fingerprint()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5])  # one of each kind
+def test_answers_follow_the_memory(number: int) -> None:
+    learner = population.population_learner(3, number)
+    assert population.REVIEWS[0] <= len(learner.entries) <= population.REVIEWS[1]
+    assert (np.diff(learner.entries.time_ms) > 0).all()
+    asked = ~np.isnan(learner.recall)
+    p, y = learner.recall[asked], learner.entries.rating[asked] > 1
+    assert (p > 0).all()
+    assert (p <= 1).all()
+    assert abs(p.mean() - y.mean()) < 4 * math.sqrt((p * (1 - p)).sum()) / len(p)
+    rows = select_rows(learner.log()).rows
+    assert (rows.elapsed_days > 0).sum() > 200
+
+
+def test_answer_times_tell_of_recall_where_a_learner_slows_down() -> None:
+    random = np.random.default_rng(1)
+    character, _ = population.draw_character(random, "FSRS-6")
+    correlation = []
+    for slowing in (0.0, 1.2):
+        habits = type(character.habits)(**{**character.habits.__dict__, "slowing": slowing})
+        mine = type(character)(**{**character.__dict__, "habits": habits})
+        learner = simulate_learner(1, 3000, incidents=False, character=mine)
+        asked = ~np.isnan(learner.recall)
+        seconds = np.log(learner.entries.duration_ms[asked])
+        correlation.append(np.corrcoef(learner.recall[asked], seconds)[0, 1])
+    assert abs(correlation[0]) < 0.1
+    assert correlation[1] < -0.2
