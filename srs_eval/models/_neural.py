@@ -125,6 +125,12 @@ def _read(path: Path, changed_ns: int, size: int) -> Tensors:
         ) from error
 
 
+def require_finite(*arrays: FloatArray | NDArray[np.float32]) -> None:
+    """Raises NotEnoughData where training has led to infinities; the pretrained weights serve."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise NotEnoughData("training diverged")
+
+
 # Networks on torch
 
 
@@ -143,6 +149,14 @@ def device_of(context: Context) -> Any:
             f"The device {context.device!r} cannot be used ({reason}); give cpu or cuda."
         ) from error
     return device
+
+
+def build(network: type) -> Any:
+    """An instance of a torch network, without a trace in torch's random stream."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        return network()
 
 
 @contextmanager
@@ -266,8 +280,7 @@ def fit_network(
             run(_shape(network), some, done, w, batches, x, adam, scratch)
             done += len(some)
             context.tick(done / adam.steps)
-    if not np.isfinite(w).all():
-        raise NotEnoughData("training diverged")
+    require_finite(w)
     return w.tolist()
 
 

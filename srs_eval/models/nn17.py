@@ -26,9 +26,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._elementwise import clamp, clamp_bar, exp, log, power, where
-from srs_eval.models._neural import flat, load_weights, no_weights, weight_names
+from srs_eval.models._neural import (
+    flat,
+    load_weights,
+    no_weights,
+    require_finite,
+    weight_names,
+)
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
@@ -343,7 +351,9 @@ def _model(trials: Trials) -> tuple[RecurrentModel, tuple[float, ...]]:
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = _start(trials, context)
     model, constants = _model(trials)
-    return fit_recurrent(model, trials, train, weights, start, context, constants)
+    fitted = fit_recurrent(model, trials, train, weights, start, context, constants)
+    require_finite(np.array(fitted))
+    return fitted
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
@@ -363,7 +373,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
-        seconds_per_10k=0.2,
+        seconds_per_10k=0.1,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
         "stands for each of its matrices, so it says little about SM-17 itself.",
     ),

@@ -1,0 +1,345 @@
+"""GRU-P and LSTM against a torch loop written the reference's way, side by side.
+
+    python benchmarks/neural.py [--data DIR --user N] [--weights DIR] [--models GRU-P,LSTM]
+
+Same learner, same five folds, same weights to begin with. Timed is, after one fold to
+warm up, the training of five folds and the prediction of their test parts, from trials
+that are ready. Each side runs in a process of its own, one after the other; its peak
+memory is that of the whole process, libraries included. srs-eval uses one thread, the
+loop three, as srs-benchmark sets it (--torch-threads). Log losses must agree.
+
+The loop does what srs-benchmark does: every review's whole history is a sequence of its
+own, padded to the longest of its batch; the network's output is computed at all places;
+GRU-P's loss over all batches is taken before each epoch and at the end. DIR has the
+layout of anki-revlogs-10k; without it a simulated learner is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srs_eval.configurations import resolve
+from srs_eval.engine import Session
+from srs_eval.metrics import log_loss
+from srs_eval.models import Context
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+TARGETS = {"GRU-P": 4.0, "GRU-P-short": 4.0, "LSTM": 2.0}  # times as fast as the loop
+MOST_MEMORY_MB = 1500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="networks: time and memory against a torch loop")
+    parser.add_argument("--data", type=Path, help="folder in the layout of anki-revlogs-10k")
+    parser.add_argument("--user", type=int, default=1)
+    parser.add_argument("--weights", type=Path, help="folder of pretrained weights")
+    parser.add_argument("--models", default="GRU-P,GRU-P-short,LSTM")
+    parser.add_argument("--torch-threads", type=int, default=3)
+    parser.add_argument("--side", choices=("srs-eval", "loop"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(one_side(options)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if options.data is None:
+            from srs_eval.simulation import simulate_learner, write_dataset
+
+            write_dataset({options.user: simulate_learner(1, 12_000)}, Path(folder))
+            options.data = Path(folder)
+        missed = [compare(name, options) for name in options.models.split(",")]
+    sys.exit(any(missed))
+
+
+def compare(name: str, options: argparse.Namespace) -> bool:
+    """Prints one model's line; whether it misses a target."""
+    load = os.getloadavg()[0]
+    loop, ours = (in_process(name, side, options) for side in ("loop", "srs-eval"))
+    times = loop["seconds"] / ours["seconds"]
+    print(
+        f"{name}, user {options.user}, {ours['judged']} judged (load {load:.1f})\n"
+        f"  loop      {loop['seconds']:8.2f} s  {loop['peak_mb']:6.0f} MB  "
+        f"log loss {loop['log_loss']:.6f}  ({options.torch_threads} threads)\n"
+        f"  srs-eval  {ours['seconds']:8.2f} s  {ours['peak_mb']:6.0f} MB  "
+        f"log loss {ours['log_loss']:.6f}  (1 thread)\n"
+        f"  {times:.1f} times as fast; target {TARGETS.get(name, 1.0):.0f}",
+        flush=True,
+    )
+    differs = abs(loop["log_loss"] - ours["log_loss"]) > 1e-3
+    return times < TARGETS.get(name, 1.0) or ours["peak_mb"] > MOST_MEMORY_MB or differs
+
+
+def in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--side", side, "--models", name]
+    command += ["--data", str(options.data), "--user", str(options.user)]
+    command += ["--torch-threads", str(options.torch_threads)]
+    if options.weights is not None:
+        command += ["--weights", str(options.weights)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def one_side(options: argparse.Namespace) -> dict[str, Any]:
+    from srs_eval.dataset import open_dataset
+
+    configuration = resolve(options.models)[0]
+    model = configuration.model
+    trials = Session(open_dataset(options.data).load(options.user)).trials(configuration.protocol)
+    context = Context(weights=options.weights, user=options.user)
+    if options.side == "srs-eval":
+
+        def fold(train: IntArray, test: IntArray) -> FloatArray:
+            assert model.fit is not None
+            assert model.predict is not None
+            fitted = model.fit(trials, train, np.ones(len(train)), context)
+            return model.predict(trials, fitted, test, context)
+    else:
+        import torch
+
+        torch.set_num_threads(options.torch_threads)
+        loop = gru_p_loop if model.name == "GRU-P" else lstm_loop
+
+        def fold(train: IntArray, test: IntArray) -> FloatArray:
+            return loop(trials, train, test, context)
+
+    first = trials.folds[0]
+    fold(first.train, first.test)
+    trials._derived.clear()  # what folds share is timed too
+    start = time.perf_counter()
+    p = np.concatenate([fold(each.train, each.test) for each in trials.folds])
+    seconds = time.perf_counter() - start
+    y = trials.y[trials.test_index]
+    return {
+        "seconds": seconds,
+        "peak_mb": peak_mb(),
+        "log_loss": log_loss(y, p),
+        "judged": len(y),
+    }
+
+
+def peak_mb() -> float:
+    """Most memory that this process has held."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+# The loop
+
+
+def padded(
+    trials: Trials, rows: IntArray, columns: list[FloatArray], shift: int
+) -> tuple[Any, Any]:
+    """Sequences (longest, n, columns), padded with 0, and their lengths (n,)."""
+    import torch
+
+    lengths = torch.from_numpy(trials.sequence_length[rows])
+    sequences = []
+    for row in rows:
+        start, end = int(trials.history_start[row]), int(trials.history_end[row])
+        parts = [columns[0][start + shift : end + shift]]
+        parts += [column[start:end] for column in columns[1:]]
+        sequences.append(torch.from_numpy(np.stack(parts, axis=1).astype(np.float32)))
+    return torch.nn.utils.rnn.pad_sequence(sequences), lengths
+
+
+def batches_of(
+    trials: Trials,
+    rows: IntArray,
+    size: int,
+    columns: list[FloatArray],
+    days: FloatArray,
+    weights: FloatArray,
+    shift: int = 0,
+) -> list[Any]:
+    import torch
+
+    made = []
+    for first in range(0, len(rows), size):
+        batch = rows[first : first + size]
+        sequences, lengths = padded(trials, batch, columns, shift)
+        made.append(
+            (
+                sequences,
+                lengths,
+                torch.from_numpy(days[batch].astype(np.float32)),
+                torch.from_numpy(trials.y[batch].astype(np.float32)),
+                torch.from_numpy(weights[first : first + size].astype(np.float32)),
+            )
+        )
+    return made
+
+
+def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+    import torch
+    from torch import nn
+
+    from srs_eval.models import gru_p
+    from srs_eval.models._neural import length_order, load_weights, weight_names
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(2, 8)
+            self.fc = nn.Linear(8, 1)
+
+        def forward(self, sequences: Any, lengths: Any, days: Any) -> Any:
+            everywhere = torch.sigmoid(self.fc(self.rnn(sequences)[0]))
+            return everywhere[lengths - 1, torch.arange(len(lengths)), 0]
+
+    found = load_weights(weight_names("GRU-P", trials.protocol), gru_p.NETWORK.shapes, context)
+    assert found is not None
+    network = Network()
+    network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in found.items()})
+    columns = [trials.history_delta_t, trials.history_rating.astype(float)]
+    rows = train[trials.sequence_length[train] <= trials.protocol.max_seq_len]
+    rows = length_order(trials, rows)
+    ones = np.ones(len(rows))
+    batches = batches_of(trials, rows, 512, columns, trials.delta_t, ones, shift=1)
+    loss_of = nn.BCELoss(reduction="none")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2, weight_decay=1e-5)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(batches) * 16)
+    generator = torch.Generator().manual_seed(2023)
+
+    def evaluate() -> None:
+        network.eval()
+        with torch.no_grad():
+            for sequences, lengths, days, y, weight in batches:
+                (loss_of(network(sequences, lengths, days), y) * weight).sum().item()
+
+    for _ in range(16):
+        evaluate()
+        for k in torch.randperm(len(batches), generator=generator).tolist():
+            sequences, lengths, days, y, weight = batches[k]
+            network.train()
+            optimizer.zero_grad()
+            (loss_of(network(sequences, lengths, days), y) * weight).sum().backward()
+            optimizer.step()
+            schedule.step()
+    evaluate()
+    return predicted(
+        network,
+        batches_of(trials, test, 8192, columns, trials.delta_t, np.ones(len(test)), shift=1),
+    )
+
+
+def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+    import torch
+    from torch import nn
+
+    from srs_eval.models import lstm
+
+    class Layer(nn.Module):
+        def __init__(self, bias: bool) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(20, bias=bias)
+            self.module = nn.LSTM(20, 20)
+
+        def forward(self, h: Any) -> Any:
+            return h + self.module(self.norm(h))[0]
+
+    class Network(nn.Module):
+        mean: torch.Tensor
+        deviation: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            linear, silu = nn.Linear, nn.SiLU()
+            self.first = nn.Sequential(
+                linear(6, 20), silu, nn.LayerNorm(20, bias=False), linear(20, 20), silu
+            )
+            self.one, self.two = Layer(False), Layer(True)
+            self.mix = nn.Sequential(
+                nn.LayerNorm(20, bias=False), linear(20, 20), silu,
+                nn.LayerNorm(20, bias=False), linear(20, 20), silu,
+            )  # fmt: skip
+            self.last = nn.Sequential(nn.LayerNorm(20, bias=False), linear(20, 20), silu)
+            self.share, self.stability, self.exponent = (linear(20, 3) for _ in range(3))
+
+        def forward(self, x: Any, lengths: Any, days: Any) -> Any:
+            delay, duration, grade = x.split(1, dim=-1)
+            both = torch.cat([(1e-5 + delay).log(), duration.clamp(100, 60_000).log()], dim=-1)
+            both = (both - self.mean) / self.deviation
+            one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
+            h = self.two(self.one(self.first(torch.cat([both, one_hot.float()], dim=-1))))
+            h = self.last(h + self.mix(h))
+            everywhere = (
+                torch.softmax(self.share(h), dim=-1),
+                torch.exp(self.stability(h).clamp(-25, 25)),
+                torch.exp(self.exponent(h).clamp(-25, 25)),
+            )
+            here = lengths - 1, torch.arange(len(lengths))
+            w, s, d = (values[here] for values in everywhere)
+            return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+
+    start = lstm._start(False, context)
+    network = Network()
+    # Both networks define their parameters in the same order.
+    for parameter, tensor in zip(network.parameters(), start.tensors.values(), strict=True):
+        parameter.data = torch.from_numpy(tensor.copy())
+    network.mean = torch.from_numpy(start.mean)
+    network.deviation = torch.from_numpy(start.deviation)
+    columns = [
+        trials.history_delta_t,
+        trials.history_duration_ms.astype(float),
+        trials.history_rating.astype(float),
+    ]
+    days = trials.elapsed_days.astype(float)
+    train = train[days[train] > 0]
+    x = np.linspace(0, 1, len(train))
+    weights = 1 + 6.49 * x**2.4758
+    weights *= len(train) / weights.sum()
+    shuffle = np.random.RandomState(2025).permutation(len(train))
+    shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
+    batches = batches_of(trials, train[shuffle], 16_384, columns, days, weights[shuffle])
+    pretrained = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=1.0, betas=(0.0, 0.999), weight_decay=0.04855
+    )
+    loss_of = nn.BCELoss(reduction="none")
+    network.train()
+    for number in range(20):
+        for settings in optimizer.param_groups:
+            settings["lr"] = lstm.learning_rate(number)
+        for sequences, lengths, delta_t, y, weight in batches:
+            optimizer.zero_grad()
+            loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
+            now = torch.cat([parameter.flatten() for parameter in network.parameters()])
+            pull = ((now - pretrained) ** 2).sum()
+            (loss * len(y) ** 1.2103 + 0.000244 * pull).backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 7050.0)
+            optimizer.step()
+    ones = np.ones(len(test))
+    return predicted(network, batches_of(trials, test, 8192, columns, days, ones))
+
+
+def predicted(network: Any, batches: list[Any]) -> FloatArray:
+    import torch
+
+    network.eval()
+    with torch.no_grad():
+        parts = [
+            network(sequences, lengths, days).double().numpy()
+            for sequences, lengths, days, _, _ in batches
+        ]
+    return np.concatenate(parts)
+
+
+if __name__ == "__main__":
+    main()

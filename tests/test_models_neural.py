@@ -1,0 +1,607 @@
+"""Networks: gradients against torch autograd, figures against the reference, weight files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from srs_eval.configurations import resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.engine import Session
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Cancelled, Context, all_models, gru, gru_p, lstm, nn17, transformer
+from srs_eval.models import _neural as neural
+from srs_eval.models._compile import compiled
+from srs_eval.models._trie import make_batches
+from srs_eval.protocol import Protocol, Trials
+from srs_eval.reviews import ReviewLog
+from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import shared_or_skip
+
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
+GOLDEN = {
+    "GRU": 2e-6,
+    "GRU-P": 2e-6,
+    "GRU-P-short": 2e-6,
+    "NN-17": 2e-6,
+    "Transformer": 2e-6,
+    "LSTM-short-secs-equalize_test_with_non_secs": 2e-5,
+}
+SMALL_USERS = (104, 110, 112)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    folder = tmp_path_factory.mktemp("networks")
+    write_dataset({1: simulate_learner(3, 700)}, folder)
+    return open_dataset(folder).load(1)
+
+
+@pytest.fixture(scope="module")
+def session(log: ReviewLog) -> Session:
+    return Session(log)
+
+
+@pytest.fixture(scope="module")
+def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of every network, small and random."""
+    folder = tmp_path_factory.mktemp("weights")
+    rng = np.random.default_rng(1)
+
+    def write(name: str, shapes: neural.Shapes) -> None:
+        tensors = {
+            key: rng.normal(0, 0.3, shape).astype(np.float32) for key, shape in shapes.items()
+        }
+        if "input_std" in tensors:
+            tensors["input_mean"] = np.array([-2.0, 8.8], np.float32)
+            tensors["input_std"] = np.array([5.2, 1.1], np.float32)
+        neural.write_weights(folder / f"{name}.safetensors", tensors, {"made_by": "test"})
+
+    for network in SMALL_NETWORKS:
+        write(network.name, network.shapes)
+    write("NN-17", nn17.SHAPES)
+    write("Transformer", transformer._shapes())
+    write("LSTM", lstm.file_shapes())
+    return folder
+
+
+def trials_of(session: Session, name: str) -> Trials:
+    return session.trials(resolve(name)[0].protocol)
+
+
+# The small networks against torch
+
+
+def torch_network(network: neural.Network, w: np.ndarray) -> tuple[Any, Any]:
+    kind = (torch.nn.GRU, torch.nn.RNN, torch.nn.LSTM)[network.cell]
+    rnn = kind(network.inputs, network.hidden).double()
+    fc = torch.nn.Linear(network.hidden, 1).double()
+    at = 0
+    for (name, shape), parameter in zip(
+        network.shapes.items(), [*rnn.parameters(), *fc.parameters()], strict=True
+    ):
+        size = int(np.prod(shape))
+        parameter.data = torch.tensor(w[at : at + size].reshape(shape))
+        at += size
+        assert tuple(parameter.shape) == shape, name
+    assert at == len(w)
+    return rnn, fc
+
+
+def torch_recall(network: neural.Network, rnn: Any, fc: Any, trials: Trials, rows: Any) -> Any:
+    """Probability of recall of each row, its history run on its own."""
+    found = []
+    for row in rows:
+        start, end = trials.history_start[row], trials.history_end[row]
+        shift = 1 if network.following_interval else 0
+        days = trials.history_delta_t[start + shift : end + shift]
+        rating = trials.history_rating[start:end]
+        if network.one_hot:
+            columns = [days, *(rating == each for each in (1, 2, 3, 4))]
+        else:
+            columns = [days, rating]
+        x = torch.tensor(np.stack(columns, axis=1).astype(float))
+        z = fc(rnn(x[:, None])[0][-1, 0])[0]
+        t = float(trials.delta_t[row])
+        if network.head == 0:
+            found.append(torch.sigmoid(z))
+        elif network.head == 1:
+            found.append((1 + (0.9**-2 - 1) * t / torch.exp(z)) ** -0.5)
+        else:
+            found.append(0.9 ** (t / torch.exp(z)))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("network", SMALL_NETWORKS, ids=lambda network: network.name)
+@pytest.mark.parametrize("short", [False, True])
+def test_small_network_equals_torch_with_gradient(
+    network: neural.Network, short: bool, session: Session
+) -> None:
+    from srs_eval.models._cells import Adam, sweep
+
+    trials = session.trials(Protocol(short=short))
+    rng = np.random.default_rng(7)
+    rows = rng.choice(len(trials), 150, replace=False)
+    weights = rng.uniform(0.2, 2, len(trials))
+    w = rng.normal(0, 0.4, sum(int(np.prod(shape)) for shape in network.shapes.values()))
+
+    rnn, fc = torch_network(network, w)
+    p = torch_recall(network, rnn, fc, trials, rows)
+    y = torch.tensor(trials.y[rows])
+    losses = torch.nn.functional.binary_cross_entropy(p, y, reduction="none")
+    loss = (losses * torch.tensor(weights[rows])).sum()
+    loss.backward()
+    gradient = np.concatenate(
+        [parameter.grad.ravel() for parameter in [*rnn.parameters(), *fc.parameters()]]
+    )
+
+    ours = neural.predict_network(network, w, trials, rows)
+    np.testing.assert_allclose(ours, p.detach(), rtol=2e-7)
+    batches = make_batches(neural._trie(network, trials), trials, [rows], weights)
+    adam = Adam(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 1)
+    scratch = neural._scratch(network, batches, len(w))
+    before = w.copy()
+    found = compiled(sweep)(
+        neural._shape(network),
+        np.zeros(1, np.int64),
+        0,
+        w,
+        batches,
+        neural._inputs(network, batches),
+        adam,
+        scratch,
+    )
+    np.testing.assert_allclose(found, loss.item(), rtol=1e-10)
+    np.testing.assert_allclose(adam.mean / 0.1, gradient, rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(w, before)  # the rate is 0
+
+
+def test_training_equals_torch(session: Session, weights_folder: Path) -> None:
+    """AdamW, schedule, batches and their order: the weights after 5 epochs."""
+    trials = replace(session.trials(Protocol()), protocol=Protocol(batch_size=25))
+    context = Context(weights=weights_folder)
+    train = trials.folds[2].train
+    start = neural.pretrained(gru.GRU, trials, context)
+    weights = np.linspace(0.25, 1, len(train))
+    ours = neural.fit_network(gru.GRU, start, trials, train, weights, context)
+
+    rows = train[trials.sequence_length[train] <= 64]
+    # On any processor numpy sorts long doubles by its plain quicksort.
+    rows = rows[np.argsort(trials.sequence_length[rows].astype(np.longdouble), kind="quicksort")]
+    weight = dict(zip(train.tolist(), weights, strict=True))
+    batches = [rows[k : k + 25] for k in range(0, len(rows), 25)]
+    assert len(batches) > 3
+    rnn, fc = torch_network(gru.GRU, start)
+    parameters = [*rnn.parameters(), *fc.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=4e-2, weight_decay=1e-5)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5 * len(batches))
+    generator = torch.Generator().manual_seed(2023)
+    for _ in range(5):
+        for k in torch.randperm(len(batches), generator=generator).tolist():
+            optimizer.zero_grad()
+            p = torch_recall(gru.GRU, rnn, fc, trials, batches[k])
+            y = torch.tensor(trials.y[batches[k]])
+            each = torch.tensor([weight[row] for row in batches[k].tolist()])
+            torch.nn.functional.binary_cross_entropy(p, y, each, reduction="sum").backward()
+            optimizer.step()
+            schedule.step()
+    theirs = np.concatenate([parameter.detach().ravel() for parameter in parameters])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+
+
+# NN-17 against autograd
+
+
+def torch_unit(x: Any, w: Any, at: int) -> Any:
+    """One hidden Mish unit on the columns x, weights from w[at] on; before the activation."""
+    n = x.shape[1]
+    hidden = torch.nn.functional.mish(x @ w[at : at + n] + w[at + n])
+    return hidden * w[at + n + 1] + w[at + n + 2]
+
+
+def torch_rw(d: Any, s: Any, r: Any, w: Any) -> Any:
+    z = torch.nn.functional.softplus(torch_unit(torch.stack([d, s, r], 1), w, 11))
+    return torch.exp(-z).clamp(0.0001, 0.9999)
+
+
+def torch_nn17_step(state: Any, t: Any, rating: Any, w: Any, least: float) -> Any:
+    softplus = torch.nn.functional.softplus
+    s, d, lapses = state
+    rw = torch_rw(d, s, (0.9 ** (t / s)).clamp(0.0001, 0.9999), w).clamp(0.0001, 0.9999)
+    sr = (np.log(0.9) / torch.log(rw) * t).clamp(least, 36500)
+    new_d = torch.sigmoid(torch_unit(torch.stack([d, rw, rating], 1), w, 17))
+    lapsed = softplus(torch_unit(torch.stack([rw, lapses], 1), w, 23)).clamp(least, 36500)
+    formula = 1 + torch.exp(w[8]) * (5 * (1 - new_d) + 1) * sr ** -w[9] * torch.exp(-rw * w[10])
+    net = 1 + softplus(torch_unit(torch.stack([new_d, sr, rw], 1), w, 28))
+    best = 1 + softplus(torch_unit(torch.stack([formula, net], 1), w, 34))
+    new_s = torch.where(rating > 1, sr * best, lapsed).clamp(least, 36500)
+    return new_s, new_d
+
+
+@pytest.mark.parametrize("step", ["success", "failure", "recall"])
+def test_nn17_adjoint_equals_autograd(step: str) -> None:
+    rng = np.random.default_rng(11)
+    n = 300
+    least = 0.01
+    w = np.concatenate([rng.normal(0, 1.0, 39), [least]])
+    s, d = np.exp(rng.normal(2, 2, n)).clip(least, 3e4), rng.uniform(0, 1, n)
+    lapses = rng.integers(0, 9, n).astype(float)
+    t = rng.integers(0, 400, n).astype(float)
+    rating = np.ones(n) if step == "failure" else rng.integers(2, 5, n).astype(float)
+    inputs = [torch.tensor(x, requires_grad=True) for x in (s, d)]
+    weights = torch.tensor(w, requires_grad=True)
+    times, ratings = torch.tensor(t), torch.tensor(rating)
+    bars = rng.normal(0, 1, (2, n))
+    w_bar = np.zeros((40, n))
+    if step == "recall":
+        r = torch_rw(inputs[1], inputs[0], 0.9 ** (times / inputs[0]), weights)
+        (r * torch.tensor(bars[0])).sum().backward()
+        np.testing.assert_allclose(nn17.recall(t, (s, d, lapses), w), r.detach(), rtol=1e-7)
+        found = nn17.recall_adjoint(t, (s, d, lapses), w, bars[0], w_bar)
+    else:
+        state = (*inputs, torch.tensor(lapses))
+        new_s, new_d = torch_nn17_step(state, times, ratings, weights, least)
+        (new_s * torch.tensor(bars[0]) + new_d * torch.tensor(bars[1])).sum().backward()
+        forward, adjoint = getattr(nn17, step), getattr(nn17, f"{step}_adjoint")
+        ours = forward((s, d, lapses), t, rating, w)
+        np.testing.assert_allclose(ours[0], new_s.detach(), rtol=1e-7)
+        np.testing.assert_allclose(ours[1], new_d.detach(), rtol=1e-7)
+        np.testing.assert_array_equal(ours[2], lapses + (step == "failure"))
+        found = adjoint((s, d, lapses), t, rating, w, (*bars, np.zeros(n)), w_bar)
+    for bar, value in zip(found, inputs, strict=False):
+        assert value.grad is not None
+        np.testing.assert_allclose(bar, value.grad, rtol=1e-6, atol=1e-9)
+    assert weights.grad is not None
+    theirs = weights.grad.numpy()
+    np.testing.assert_allclose(w_bar.sum(axis=1)[:39], theirs[:39], rtol=1e-6, atol=1e-8)
+    assert np.abs(theirs[:39]).max() > 1e-3
+
+
+def test_nn17_first_review() -> None:
+    w = np.array([1e-9, 2.0, 4.0, 1e5, *np.linspace(0.1, 0.4, 4), *np.zeros(31), 0.01])
+    s, d, lapses = nn17.first(np.array([1.0, 2.0, 3.0, 4.0]), w)
+    np.testing.assert_array_equal(s, [0.01, 2.0, 4.0, 36500.0])
+    np.testing.assert_allclose(d, [0.1, 0.2, 0.3, 0.4])
+    np.testing.assert_array_equal(lapses, [1.0, 0.0, 0.0, 0.0])
+    w_bar = np.zeros((40, 4))
+    nn17.first_adjoint(np.array([1.0, 2.0, 3.0, 4.0]), w, (np.ones(4), np.ones(4), 0.0), w_bar)
+    # The first and the last stability are held at a bound.
+    np.testing.assert_array_equal(w_bar.sum(axis=1)[:8], [0, 1, 1, 0, 1, 1, 1, 1])
+
+
+# LSTM
+
+
+@pytest.fixture(scope="module")
+def lstm_trials(session: Session) -> Trials:
+    return trials_of(session, "LSTM")
+
+
+def sequence_recall(weights: lstm.Weights, trials: Trials, row: int) -> float:
+    """R of one trial, its history run through the network alone."""
+    network = lstm._network(weights, torch.device("cpu"))
+    start, end = trials.history_start[row], trials.history_end[row]
+    x = lstm._inputs(trials, weights.mean, weights.deviation)[start:end]
+    n = int(end - start)
+    with torch.no_grad():
+        p = network(
+            torch.from_numpy(x),
+            torch.ones(n, dtype=torch.int64),
+            torch.tensor([n - 1]),
+            torch.tensor([float(trials.elapsed_days[row])]),
+        )
+    return float(p[0])
+
+
+@pytest.mark.parametrize("at_once", [1, 60, 10**6])
+def test_lstm_reads_every_history_from_its_card(
+    lstm_trials: Trials, weights_folder: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lstm, "REVIEWS_AT_ONCE", at_once)
+    context = Context(weights=weights_folder)
+    weights = lstm._start(True, context)
+    rows = np.random.default_rng(5).choice(lstm_trials.test_index, 40, replace=False)
+    p = lstm.recall(weights, lstm_trials, rows, context)
+    expected = [sequence_recall(weights, lstm_trials, row) for row in rows]
+    np.testing.assert_allclose(p, expected, rtol=2e-6)
+    assert p.std() > 1e-3
+
+
+def test_lstm_inputs_by_hand(lstm_trials: Trials) -> None:
+    trials = replace(
+        lstm_trials,
+        history_delta_t=np.array([0.0, 0.5, 3.0]),
+        history_duration_ms=np.array([20, 5_000, 10**7]),
+        history_rating=np.array([1, 3, 4]),
+    )
+    mean, deviation = np.array([-2, 9], np.float32), np.array([5, 2], np.float32)
+    x = lstm._inputs(trials, mean, deviation)
+    delay = (np.log([1e-5, 0.50001, 3.00001]) + 2) / 5
+    duration = (np.log([100, 5_000, 60_000]) - 9) / 2
+    np.testing.assert_allclose(x[:, 0], delay, rtol=1e-5)
+    np.testing.assert_allclose(x[:, 1], duration, rtol=1e-5)
+    np.testing.assert_array_equal(x[:, 2:], [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+
+
+def test_lstm_groups_train_as_one(lstm_trials: Trials, weights_folder: Path) -> None:
+    """Less memory, same weights."""
+    context = Context(weights=weights_folder)
+    start = lstm._start(True, context)
+    train = lstm_trials.folds[1].train
+    whole = lstm.tune(start, lstm_trials, train, context, 10**6)
+    parts = lstm.tune(start, lstm_trials, train, context, 100)
+    moved = 0.0
+    for name, tensor in whole.tensors.items():
+        np.testing.assert_allclose(parts.tensors[name], tensor, rtol=1e-3, atol=3e-5)
+        moved = max(moved, float(np.abs(tensor - start.tensors[name]).max()))
+    assert moved > 1e-2
+
+
+def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
+    context = Context(weights=weights_folder)
+    published, mended = lstm._start(False, context), lstm._start(True, context)
+    np.testing.assert_allclose(published.mean, [-2.0, -2.0])
+    np.testing.assert_allclose(published.deviation, [5.2, 5.2])
+    np.testing.assert_allclose(mended.mean, [-2.0, 8.8])
+    np.testing.assert_allclose(mended.deviation, [5.2, 1.1])
+
+
+def test_lstm_shuffles_as_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=lstm.SHUFFLE_SEED)
+    ours = np.random.RandomState(lstm.SHUFFLE_SEED).permutation(1000)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_lstm_schedule_and_recency() -> None:
+    assert lstm.learning_rate(0) == pytest.approx(lstm.RATES[0])
+    assert lstm.learning_rate(5) == pytest.approx(lstm.RATES[1])
+    rates = [lstm.learning_rate(k) for k in range(20)]
+    assert np.argmax(rates) == 5
+    assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
+    weights = lstm.recency(101)
+    assert weights.mean() == pytest.approx(1)
+    assert weights[-1] / weights[0] == pytest.approx(7.49)
+
+
+# Weight files
+
+
+def test_weight_files_keep_everything(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    shapes = gru.GRU.shapes
+    rng = np.random.default_rng(2)
+    tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    made = {"model": "GRU", "seed": "7"}
+    neural.write_weights(tmp_path / "GRU.safetensors", tensors, made)
+    found = neural.load_weights(["GRU"], shapes, Context(weights=tmp_path))
+    assert found is not None
+    assert list(found) == list(shapes)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(found[name], tensor)
+    with safe_open(tmp_path / "GRU.safetensors", "numpy") as file:
+        assert file.metadata() == made
+
+
+def test_weights_of_upstream_are_read(tmp_path: Path) -> None:
+    state = {
+        name: torch.full(shape, 0.5 + number)
+        for number, (name, shape) in enumerate(gru.GRU.shapes.items())
+    }
+    torch.save(state, tmp_path / "GRU_pretrain.pth")
+    found = neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+    assert found is not None
+    np.testing.assert_array_equal(found["fc.bias"], [5.5])
+
+
+def test_weights_by_flags() -> None:
+    protocol = Protocol(short=True, secs=True, recency=True)
+    assert neural.weight_names("GRU-P", protocol) == (
+        "GRU-P-short-secs",
+        "GRU-P-secs",
+        "GRU-P-short",
+        "GRU-P",
+    )
+    assert neural.weight_names("GRU", Protocol()) == ("GRU",)
+
+
+@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "LSTM-fixed"])
+def test_missing_weights_are_named(
+    name: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = resolve(name)[0]
+    with pytest.raises(InputError, match=rf"holds no weights for {name}: no "):
+        session.run(configuration, Context(weights=tmp_path))
+    monkeypatch.setattr(neural, "SHIPPED", tmp_path)
+    with pytest.raises(
+        InputError, match=rf"^Pretrained weights for {name} are not installed; give --weights DIR"
+    ):
+        session.run(configuration, Context())
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM-489"])
+def test_networks_without_published_weights_start_at_random(
+    name: str, session: Session, tmp_path: Path
+) -> None:
+    configuration = resolve(name)[0]
+    p = [session.run(configuration, Context(weights=tmp_path, user=user)).p for user in (1, 1, 2)]
+    np.testing.assert_array_equal(p[0], p[1])
+    assert not np.array_equal(p[0], p[2])
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:60])
+
+
+def _rewrite(**changes: Any) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        tensors = {name: np.zeros(shape, np.float32) for name, shape in gru.GRU.shapes.items()}
+        for name, tensor in changes.items():
+            name = name.replace("_bias", ".bias")
+            if tensor is None:
+                del tensors[name]
+            else:
+                tensors[name] = tensor
+        neural.write_weights(file, tensors, {})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (_cut, "cannot be read as network weights"),
+        (_rewrite(fc_bias=None), "lacks the tensor fc.bias"),
+        (_rewrite(fc_bias=np.zeros(3)), r"fc.bias has the shape \(3,\), not \(1,\)"),
+        (_rewrite(fc_bias=np.array([np.nan])), "not finite"),
+    ],
+    ids=["cut", "lacking", "shape", "nan"],
+)
+@pytest.mark.parametrize("suffix", [".safetensors", "_pretrain.pth"])
+def test_unusable_weights_are_refused(
+    harm: Callable[[Path], None], message: str, suffix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / f"GRU{suffix}"
+    written = tmp_path / "other.safetensors"
+    _rewrite()(written)
+    if harm is _cut:
+        written.rename(file)
+        harm(file)
+    else:
+        harm(written)
+        if suffix == ".safetensors":
+            written.rename(file)
+        else:
+            from safetensors.torch import load_file
+
+            torch.save(load_file(written), file)
+    with pytest.raises(InputError, match=message):
+        neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+
+
+# All of them
+
+
+def test_parameter_counts() -> None:
+    models = all_models()
+    counts = {
+        **{network.name: network.shapes for network in SMALL_NETWORKS},
+        "NN-17": nn17.SHAPES,
+        "Transformer": transformer._shapes(),
+        "LSTM": {name: lstm.file_shapes()[name] for name in lstm.TENSORS},
+    }
+    for name, shapes in counts.items():
+        size = sum(int(np.prod(shape)) for shape in shapes.values())
+        assert size == models[name].parameters, name
+    published = {"GRU": 39, "GRU-P": 297, "NN-17": 39, "Transformer": 127, "LSTM": 8869}
+    assert {name: models[name].parameters for name in published} == published
+
+
+NEURAL = ["GRU", "RNN", "GRU-P", "GRU-P-short", "NN-17", "Transformer", "LSTM", "LSTM-489"]
+
+
+@pytest.mark.parametrize("name", NEURAL)
+def test_cancelling_and_progress(name: str, session: Session, weights_folder: Path) -> None:
+    configuration = resolve(name)[0]
+    trials = session.trials(configuration.protocol)
+    fit = configuration.model.fit
+    assert fit is not None
+    train = trials.folds[0].train
+    seen: list[float] = []
+    context = Context(weights=weights_folder, tick=seen.append)
+    fit(trials, train, np.ones(len(train)), context)
+    assert len(seen) >= 5
+    assert seen == sorted(seen)
+    assert seen[-1] == pytest.approx(1)
+
+    def cancel(fraction: float) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        fit(trials, train, np.ones(len(train)), replace(context, tick=cancel))
+
+
+@pytest.mark.parametrize("name", NEURAL)
+def test_figures_do_not_depend_on_what_ran_before(
+    name: str, log: ReviewLog, weights_folder: Path
+) -> None:
+    configuration = resolve(name)[0]
+    context = Context(weights=weights_folder, user=4)
+    first = Session(log).run(configuration, context)
+    torch.rand(17)
+    session = Session(log)
+    session.run(resolve("Transformer")[0], context)
+    again = session.run(configuration, context)
+    np.testing.assert_array_equal(first.p, again.p)
+    assert not first.notes
+    untrained = session.run(resolve(name, fit="default")[0], context)
+    assert not np.array_equal(untrained.p, first.p)
+
+
+def test_own_random_streams_leave_torch_alone(session: Session, weights_folder: Path) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    trials = trials_of(session, "Transformer")
+    train = trials.folds[0].train
+    context = Context(weights=weights_folder)
+    fitted = transformer.fit(trials, train, np.ones(len(train)), context)
+    transformer.predict(trials, fitted, trials.folds[0].test, context)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM"])
+def test_histories_all_too_long(name: str, session: Session, weights_folder: Path) -> None:
+    configuration = resolve(name)[0]
+    trials = session.trials(configuration.protocol)
+    trials = replace(trials, protocol=replace(trials.protocol, max_seq_len=0))
+    fit, predict = configuration.model.fit, configuration.model.predict
+    assert fit is not None
+    assert predict is not None
+    context = Context(weights=weights_folder)
+    train = trials.folds[0].train
+    with pytest.raises(NotEnoughData, match="too long"):
+        fit(trials, train, np.ones(len(train)), context)
+    assert len(predict(trials, [], train[:0], context)) == 0
+
+
+@pytest.mark.parametrize("device", ["cuda", "nonsense"])
+def test_unusable_devices_are_refused(device: str, session: Session, weights_folder: Path) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    with pytest.raises(InputError, match=f"The device '{device}' cannot be used"):
+        session.run(resolve("LSTM")[0], Context(weights=weights_folder, device=device))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name: str) -> None:
+    golden = shared_or_skip("golden")
+    lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()
+    expected = {line["user"]: line for line in map(json.loads, lines)}
+    dataset = open_dataset(golden / "dataset")
+    configuration = resolve(name)[0]
+    assert configuration.name == name
+    for user in SMALL_USERS:
+        context = Context(weights=golden / "weights", user=user)
+        result = Session(dataset.load(user)).run(configuration, context)
+        assert result.size == expected[user]["size"]
+        theirs = expected[user]["metrics"]["LogLoss"]
+        assert result.metrics.log_loss == pytest.approx(theirs, abs=GOLDEN[name]), user
+
+
+def test_right_normalisation_is_better_on_a_plain_user() -> None:
+    golden = shared_or_skip("golden")
+    session = Session(open_dataset(golden / "dataset").load(102))
+    context = Context(weights=golden / "weights", user=102)
+    published, mended = (
+        session.run(resolve(name)[0], context).metrics.log_loss for name in ("LSTM", "LSTM-fixed")
+    )
+    assert mended < published - 0.005
