@@ -12,6 +12,7 @@ import numpy as np
 
 from srs_eval.errors import InputError
 from srs_eval.importing.files import file_errors, printable
+from srs_eval.places import data_dir
 from srs_eval.reviews import Cards, Deck, ImportReceipt, IntArray, Preset, ReviewLog, Rows
 
 if TYPE_CHECKING:
@@ -129,9 +130,7 @@ def open_dataset(folder: str | Path) -> Dataset:
 
 def datasets_folder() -> Path:
     """Where downloaded data sets lie (may not exist)."""
-    from platformdirs import user_data_path
-
-    return user_data_path("srs-eval", appauthor=False) / "datasets"
+    return data_dir() / "datasets"
 
 
 def _read(parts: list[Path], names: tuple[str, ...]) -> tuple[IntArray, ...]:

@@ -178,7 +178,8 @@ def _filtered(
     place = np.arange(len(first_of_card))
 
     if secs and not protocol.later_days_only:
-        number = place - first_of_card + 1
+        later_days = np.cumsum(columns.elapsed_days > 0)
+        number = later_days - later_days[first_of_card] + 1 if len(place) else place
         judged = columns.elapsed_seconds > 0
         return columns, first_of_card, number, judged & (place > first_of_card)
 
@@ -317,15 +318,15 @@ def _assemble(
         )
     if protocol.secs:
         history_delta_t = np.maximum(columns.elapsed_seconds, 0) / SECONDS_PER_DAY
-        # Upstream writes a first interval as "0.0" there and so counts a first Again.
-        counted = (
-            columns.elapsed_seconds > 0
-            if protocol.later_days_only
-            else np.ones(len(judged), np.bool_)
-        )
+        # Upstream's bins count every Again there, the first and same-day ones too, and go by
+        # whole days, with a bin of its own for the same day.
+        counted = np.ones(len(judged), np.bool_)
+        bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
+        if protocol.later_days_only:
+            counted, bin_delta_t = columns.elapsed_seconds > 0, history_delta_t
     else:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
-        counted = columns.elapsed_days > 0
+        counted, bin_delta_t = columns.elapsed_days > 0, history_delta_t
     lapses = _lapses_before(columns, first_of_card, counted)
     folds = tuple(
         # Upstream's --train_equals_test trains on everything and judges from each start on.
@@ -359,7 +360,7 @@ def _assemble(
         partition=columns.partition[position],
         history_start=first_of_card[position],
         history_end=position,
-        bin_delta_t=history_delta_t[position],
+        bin_delta_t=bin_delta_t[position],
         bin_i=number[position],
         bin_lapses=lapses[position],
         history_delta_t=history_delta_t,

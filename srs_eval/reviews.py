@@ -176,6 +176,7 @@ class ReviewLog:
         known, inverse = np.unique(deck_id, return_inverse=True)
         presets = np.full(len(known), MISSING, np.int64)
         for place, deck in enumerate(known.tolist()):
-            if deck in self.decks and self.decks[deck].preset_id is not None:
-                presets[place] = self.decks[deck].preset_id
+            preset = self.decks[deck].preset_id if deck in self.decks else None
+            if preset is not None:
+                presets[place] = preset
         return presets[inverse]

@@ -23,6 +23,7 @@ from types import FunctionType
 from typing import Any
 
 from srs_eval.models import _elementwise
+from srs_eval.places import cache_dir
 
 _UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
 
@@ -51,10 +52,8 @@ def _numba() -> tuple[Any, bool]:
 
     if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR: someone has chosen
         return numba, True
-    from platformdirs import user_cache_path
-
     version = f"numba{numba.__version__}-py{sys.version_info[0]}{sys.version_info[1]}"
-    parent = user_cache_path("srs-eval") / "kernels"
+    parent = cache_dir() / "kernels"
     folder = parent / f"{source_hash()}-{version}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
