@@ -260,11 +260,19 @@ def _minimise(
     g = _slope(s, f, high, delta_t, recall, count, default, decay, pull)
     curvature = 1.0
     learned = False  # curvature is from a step, not the initial guess
+    # L-BFGS-B keeps its products of earlier steps as it goes, but not where the next point
+    # lies on a bound; once it lies inside again they are unusable, and it starts over.
+    stale = False
     iterations = 0
     if abs(max(min(s - g, high), low) - s) <= 1e-5:
         return s
     while True:
         target = max(min(s - g / curvature, high), low)
+        if learned and (target <= low or target >= high):
+            stale = True
+        elif learned and stale:
+            curvature, learned, stale = 1.0, False, False
+            target = max(min(s - g, high), low)
         d = target - s
         slope = g * d
         longest = 1.0
@@ -342,7 +350,7 @@ def _minimise(
         if failed:
             if not learned:
                 return s
-            curvature, learned = 1.0, False
+            curvature, learned, stale = 1.0, False, False
             continue
         iterations += 1
         moved, turned = s_new - s, g_new - g
