@@ -116,6 +116,8 @@ def _begin(target: Callable[..., None], args: tuple[Any, ...], tied: bool, silen
     if silent:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 2)
+        if hasattr(os, "nice"):
+            os.nice(5)  # the app's screen comes first
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # stdout is for data only
     _end_with_parent(tied)
     target(*args)
