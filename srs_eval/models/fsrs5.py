@@ -43,7 +43,14 @@ from srs_eval.models.fsrs4dot5 import (
     recall,
     recall_adjoint,
 )
-from srs_eval.models.fsrs6 import init_d, init_d_adjoint, next_d, next_d_adjoint
+from srs_eval.models.fsrs6 import (
+    init_d,
+    init_d_adjoint,
+    longest_after_failure,
+    longest_after_failure_adjoint,
+    next_d,
+    next_d_adjoint,
+)
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
@@ -76,11 +83,6 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
-def longest_after_failure(s: Value, w: Any) -> Value:
-    """Forgetting then learning on the same day would give as much."""
-    return s / exp(w[17] * w[18])
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
@@ -96,10 +98,8 @@ def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     new_s_bar = clamp_bar(minimum(new_s, longest), w[19], S_MAX, bar[0])
     share = share_of_first(new_s, longest)
     s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
-    longest_bar = (1.0 - share) * new_s_bar
-    w_bar[17] += -w[18] * longest * longest_bar
-    w_bar[18] += -w[17] * longest * longest_bar
-    s_bar += longest / s * longest_bar + forgetting_curve_adjoint(t, s, r_bar)
+    s_bar += longest_after_failure_adjoint(s, w, (1.0 - share) * new_s_bar, w_bar)
+    s_bar += forgetting_curve_adjoint(t, s, r_bar)
     return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 

@@ -22,6 +22,15 @@ from srs_eval.models._elementwise import (
     where,
 )
 from srs_eval.models._initial_stability import InitialStability, fit_initial_stability
+from srs_eval.models.fsrs1 import S_MAX
+from srs_eval.models.fsrs4 import (
+    init_s,
+    init_s_adjoint,
+    stability_after_failure,
+    stability_after_failure_adjoint,
+    stability_after_success,
+    stability_after_success_adjoint,
+)
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
@@ -30,7 +39,6 @@ Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
 
 LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
-S_MAX = 36500.0
 
 
 def forgetting_curve(t: Value, s: Value, w: Any) -> Value:
@@ -70,17 +78,12 @@ def init_d_adjoint(rating: Value, w: Any, bar: Value, w_bar: Any) -> None:
 
 def first(rating: Value, w: Any) -> State:
     """S0 and D0."""
-    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
-    return clamp(s, w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+    return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
 def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    s_bar, d_bar = bar
-    w_bar[0] += where(rating == 1.0, s_bar, 0.0)  # w[0] ... w[3] never leave the clamp
-    w_bar[1] += where(rating == 2.0, s_bar, 0.0)
-    w_bar[2] += where(rating == 3.0, s_bar, 0.0)
-    w_bar[3] += where(rating == 4.0, s_bar, 0.0)
-    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, d_bar), w_bar)
+    init_s_adjoint(rating, bar[0], w_bar)  # w[0] ... w[3] never leave the clamp
+    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1]), w_bar)
 
 
 def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
@@ -106,20 +109,6 @@ def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> V
     return damped_bar * (1.0 + w[6] * (rating - 3.0) / 9.0)
 
 
-def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Any) -> Value:
-    hard_penalty = where(rating == 2.0, w[15], 1.0)
-    easy_bonus = where(rating == 4.0, w[16], 1.0)
-    return s * (
-        1.0
-        + exp(w[8])
-        * (11.0 - d)
-        * power(s, -w[9])
-        * (exp((1.0 - r) * w[10]) - 1.0)
-        * hard_penalty
-        * easy_bonus
-    )
-
-
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
@@ -130,59 +119,42 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
 def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
-    bar_s = clamp_bar(stability_after_success(s, d, r, rating, w), w[21], S_MAX, bar[0])
-    gain = exp((1.0 - r) * w[10])
-    plain = exp(w[8]) * power(s, -w[9])
-    modifier = where(rating == 2.0, w[15], where(rating == 4.0, w[16], 1.0))
-    slope = plain * (11.0 - d) * modifier  # new_s = s (1 + slope (gain - 1))
-    growth = slope * (gain - 1.0)
-    growth_bar = bar_s * s
-    unmodified_bar = plain * (11.0 - d) * (gain - 1.0) * growth_bar
-    w_bar[8] += growth * growth_bar
-    w_bar[9] += -log(s) * growth * growth_bar
-    w_bar[10] += slope * gain * (1.0 - r) * growth_bar
-    w_bar[15] += where(rating == 2.0, unmodified_bar, 0.0)
-    w_bar[16] += where(rating == 4.0, unmodified_bar, 0.0)
-    r_bar = -w[10] * slope * gain * growth_bar
-    s_bar = bar_s * (1.0 + growth - w[9] * growth)
+    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[21], S_MAX, bar[0])
+    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
     s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
-    d_bar = -plain * modifier * (gain - 1.0) * growth_bar
     return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
-def stability_after_failure(s: Value, d: Value, r: Value, w: Any) -> Value:
-    new_s = w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
-    return minimum(new_s, s / exp(w[17] * w[18]))
+def longest_after_failure(s: Value, w: Any) -> Value:
+    """What w[17] and w[18] make of S; a failure leaves no more than that."""
+    return s / exp(w[17] * w[18])
+
+
+def longest_after_failure_adjoint(s: Value, w: Any, bar: Value, w_bar: Any) -> Value:
+    """Gradient with respect to s."""
+    drop = exp(w[17] * w[18])
+    w_bar[17] += -w[18] * (s / drop) * bar
+    w_bar[18] += -w[17] * (s / drop) * bar
+    return bar / drop
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
-    r = forgetting_curve(t, s, w)
-    return clamp(stability_after_failure(s, d, r, w), w[21], S_MAX), next_d(d, rating, w)
+    forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
+    new_s = minimum(forgotten, longest_after_failure(s, w))
+    return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
 def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
-    grown = power(s + 1.0, w[13])
-    factor = power(d, -w[12]) * exp((1.0 - r) * w[14])
-    forgotten = w[11] * factor * (grown - 1.0)
-    drop = exp(w[17] * w[18])
-    limit = s / drop
-    bar_s = clamp_bar(minimum(forgotten, limit), w[21], S_MAX, bar[0])
-    share = share_of_first(forgotten, limit)
-    limit_bar = (1.0 - share) * bar_s
-    forgotten_bar = share * bar_s
-    w_bar[17] += -w[18] * limit * limit_bar
-    w_bar[18] += -w[17] * limit * limit_bar
-    w_bar[11] += factor * (grown - 1.0) * forgotten_bar
-    w_bar[12] += -log(d) * forgotten * forgotten_bar
-    w_bar[13] += w[11] * factor * grown * log(s + 1.0) * forgotten_bar
-    w_bar[14] += (1.0 - r) * forgotten * forgotten_bar
-    s_bar = limit_bar / drop + w[11] * factor * w[13] * grown / (s + 1.0) * forgotten_bar
-    r_bar = -w[14] * forgotten * forgotten_bar
+    forgotten = stability_after_failure(s, d, r, w)
+    longest = longest_after_failure(s, w)
+    new_s_bar = clamp_bar(minimum(forgotten, longest), w[21], S_MAX, bar[0])
+    share = share_of_first(forgotten, longest)
+    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
+    s_bar += longest_after_failure_adjoint(s, w, (1.0 - share) * new_s_bar, w_bar)
     s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
-    d_bar = -w[12] * forgotten / d * forgotten_bar
     return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
