@@ -47,10 +47,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
     def on_mount(self) -> None:
         self.query_one("#facts").focus()
-        self.call_after_refresh(self.update_now)
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.update_now)
+        self.update_now()
 
     def update_now(self) -> None:
         """Show the configuration as it is chosen now."""
@@ -77,12 +74,9 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         if label(self.configuration) != self.configuration:
             lines.append(f"called {self.configuration} in files")
         lines += [f"* {note}" for note in result.notes]
-        width = facts.size.width - 2
         self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))
-        self.query_one("#metrics", Static).update(metric_table(result, width))
-        self.query_one("#parameters", Static).update(
-            parameter_table(result, self.house.log_, width)
-        )
+        self.query_one("#metrics", Static).update(metric_table(result))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.house.log_))
 
     def _move(self, step: int) -> None:
         names = [row.configuration for row in self.house.evaluation.ranking()]

@@ -117,12 +117,19 @@ class Evaluation:
         return self._ranking
 
     def in_order(self) -> list[tuple[ModelRun, Ranked | None]]:
-        """Finished models as ranked, then running, waiting, and those without a result."""
+        """Finished models as ranked, then running, waiting, and those without a result.
+
+        Those that were judged on other reviews than most come last.
+        """
         ranked = [(self.models[row.configuration], row) for row in self.ranking()]
         order = (Stage.RUNNING, Stage.WAITING, Stage.CANCELLED, Stage.SKIPPED, Stage.FAILED)
         rest = [model for model in self.models.values() if model.result is None]
         rest.sort(key=lambda model: order.index(model.stage))
-        return [*ranked, *((model, None) for model in rest)]
+        return [
+            *((model, row) for model, row in ranked if row.group == 0),
+            *((model, None) for model in rest),
+            *((model, row) for model, row in ranked if row.group > 0),
+        ]
 
     def seconds_gone(self, now: float) -> float:
         return (self.ended if self.ended is not None else now) - self.started
@@ -220,8 +227,10 @@ def label(configuration: str) -> str:
     from srs_eval.models import all_models
 
     for model in all_models().values():
-        if model.standard == configuration:
-            return model.name
+        if model.standard and f"{configuration}-".startswith(f"{model.standard}-"):
+            rest = configuration.removeprefix(model.standard)
+            more = [_SUFFIX_WORDS.get(word, word) for word in rest.split("-") if word]
+            return " ".join([model.name, *more])
         for alias, name in model.aliases.items():
             # Aliases that only spell a suffix in another way are no shorter names.
             spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))

@@ -202,10 +202,8 @@ RMSE-BINS-EXPLOIT shows.
                 ("AUC ", "dim"), words.metric(result.metrics, "auc", "3"),
             )
         )  # fmt: skip
-        width = box.size.width - 4
-        self.query_one("#all-metrics", Static).update(metric_table(result, width))
-        parameters = parameter_table(result, self.house.log_, width)
-        self.query_one("#parameters", Static).update(parameters)
+        self.query_one("#all-metrics", Static).update(metric_table(result))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.house.log_))
 
     @on(RankingTable.Chosen)
     def _chosen(self) -> None:

@@ -101,6 +101,11 @@ class CalibrationChart(Vertical):
         yield table
 
     @property
+    def is_drawn(self) -> bool:
+        """Whether what was to be shown is on the screen."""
+        return self._graph is None or (self._plot is not None and self._plot.is_mounted)
+
+    @property
     def as_table(self) -> bool:
         return self.has_class("-table")
 

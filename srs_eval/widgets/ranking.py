@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.text import Text
+from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
@@ -31,6 +32,11 @@ class RankingTable(DataTable[Any]):
     }
     """
 
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("home", "scroll_top", "First", show=False),
+        Binding("end", "scroll_bottom", "Last", show=False),
+    ]
+
     class Chosen(Message):
         """The cursor is on another model."""
 
@@ -44,6 +50,7 @@ class RankingTable(DataTable[Any]):
         self.follows_best = True  # until a person moves the cursor
         self.marked: list[str] = []
         self._shown: dict[str, tuple[Text, ...]] = {}
+        self._finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
         self._columns_for = 0
 
     def show(self, evaluation: Evaluation, now: float) -> None:
@@ -52,6 +59,7 @@ class RankingTable(DataTable[Any]):
         if not width:
             return
         rows: dict[str, tuple[Text, ...]] = {}
+        finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
         group = 0
         for model, ranked in evaluation.in_order():
             if ranked is not None and ranked.group != group:
@@ -59,7 +67,15 @@ class RankingTable(DataTable[Any]):
                 heading = Text("other reviews:", "italic dim")
                 blanks = [Text("")] * (len(self._columns(width)) - 2)
                 rows[f"{_SEPARATOR}{group}"] = (Text(""), heading, *blanks)
-            rows[model.configuration] = self._cells(model, ranked, now, width)
+            # A finished model's cells are kept: only its place and its mark can change.
+            same = (model.configuration, ranked, model.configuration in self.marked, width)
+            cells = self._finished.get(same) if ranked is not None else None
+            if cells is None:
+                cells = self._cells(model, ranked, now, width)
+            if ranked is not None:
+                finished[same] = cells
+            rows[model.configuration] = cells
+        self._finished = finished
         if self._columns_for != width:
             self._columns_for = width
             self._shown = {}
@@ -69,6 +85,8 @@ class RankingTable(DataTable[Any]):
         if list(rows) == list(self._shown):
             columns = list(self.columns)
             for key, cells in rows.items():
+                if cells is self._shown[key]:
+                    continue
                 for column, cell, before in zip(columns, cells, self._shown[key], strict=True):
                     if cell != before or cell.style != before.style:
                         self.update_cell(key, column, cell)
