@@ -101,13 +101,15 @@ def torch_peer(file: Path, repeat: int) -> None:
         }
     )
     optimizer = Optimizer()
+    # As srs-benchmark sets them; the packages' own defaults differ between versions.
+    settings = {"n_epoch": 5, "lr": 4e-2, "gamma": 1, "batch_size": 512, "max_seq_len": 64}
 
     def fold(first: int, end: int) -> Any:
         train, test = frame.iloc[:first].copy(), frame.iloc[first:end].copy()
         start = time.perf_counter()
         optimizer.define_model()
         optimizer.pretrain(dataset=train, verbose=False)
-        w = Trainer(train, None, optimizer.init_w).train(verbose=False)
+        w = Trainer(train, None, optimizer.init_w, **settings).train(verbose=False)
         stability, _ = Collection(w).batch_predict(test)
         decay = [-w[20]] if len(w) > 20 else []  # fixed in FSRS-5
         p = power_forgetting_curve(test["delta_t"].to_numpy(), np.array(stability), *decay)

@@ -179,7 +179,7 @@ def _filtered(
 
     if secs and not protocol.later_days_only:
         later_days = np.cumsum(columns.elapsed_days > 0)
-        number = later_days - later_days[first_of_card] + 1 if len(place) else place
+        number = later_days - later_days[first_of_card] + 1
         judged = columns.elapsed_seconds > 0
         return columns, first_of_card, number, judged & (place > first_of_card)
 
