@@ -52,8 +52,8 @@ async def settle(pilot: Any) -> None:
 @pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
 def test_open(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
     recent = (
-        Recent("/home/me/Anki2/User 1/collection.anki2", NOW - 3_600, 12_862),
-        Recent("/home/me/backups/2024-05-01.colpkg", NOW - 31 * 86_400, 11_204),
+        Recent("/anki/User 1/collection.anki2", NOW - 3_600, 12_862),
+        Recent("/backups/2024-05-01.colpkg", NOW - 31 * 86_400, 11_204),
     )
     save_state(State(theme=theme, recent=recent), tmp_path)
     assert snap_compare(make_app(tmp_path), terminal_size=size, run_before=settle)
