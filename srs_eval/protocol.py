@@ -179,14 +179,14 @@ def _filtered(
 
     if secs and not protocol.later_days_only:
         later_days = np.cumsum(columns.elapsed_days > 0)
-        number = later_days - later_days[first_of_card] + 1
+        number: IntArray = later_days - later_days[first_of_card] + 1
         judged = columns.elapsed_seconds > 0
         return columns, first_of_card, number, judged & (place > first_of_card)
 
     # Numbered are a card's first row and its rows on later days.
     numbered = (columns.elapsed_days != 0) | (place == first_of_card)
     running = np.cumsum(numbered)
-    number = running - running[first_of_card] + 1 if len(running) else running
+    number = running - running[first_of_card] + 1
     kept = numbered.copy()
     if not secs and protocol.rows == "benchmark":
         second = np.flatnonzero(numbered & (number == 2))
