@@ -178,14 +178,14 @@ def _filtered(
     place = np.arange(len(first_of_card))
 
     if secs and not protocol.later_days_only:
-        later_days = np.cumsum(columns.elapsed_days > 0)
-        number: IntArray = later_days - later_days[first_of_card] + 1
+        later_days: IntArray = np.cumsum(columns.elapsed_days > 0, dtype=np.int64)
+        number = later_days - later_days[first_of_card] + 1
         judged = columns.elapsed_seconds > 0
         return columns, first_of_card, number, judged & (place > first_of_card)
 
     # Numbered are a card's first row and its rows on later days.
     numbered = (columns.elapsed_days != 0) | (place == first_of_card)
-    running = np.cumsum(numbered)
+    running: IntArray = np.cumsum(numbered, dtype=np.int64)
     number = running - running[first_of_card] + 1
     kept = numbered.copy()
     if not secs and protocol.rows == "benchmark":
