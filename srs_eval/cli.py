@@ -414,10 +414,13 @@ def _rows_only(protocol: Any) -> Any:
     """The flags that decide which rows are judged."""
     from srs_eval.protocol import Protocol
 
+    secs = protocol.secs and not protocol.equalize_test_with_non_secs
     return Protocol(
         rows=protocol.rows,
-        secs=protocol.secs and not protocol.equalize_test_with_non_secs,
+        secs=secs,
+        short=secs and protocol.short and not protocol.later_days_only,
         no_test_same_day=protocol.no_test_same_day,
+        train_equals_test=protocol.train_equals_test,
         n_splits=protocol.n_splits,
         max_seq_len=protocol.max_seq_len,
     )

@@ -66,8 +66,14 @@ class Configuration:
         """Configurations with the same word are judged on the same rows and ranked together."""
         protocol = self.protocol
         if not protocol.secs or protocol.equalize_test_with_non_secs:
-            return "days"
-        return "secs, later days" if protocol.no_test_same_day else "secs"
+            word = "days"
+        elif not protocol.short or protocol.later_days_only:
+            word = "secs, later days"  # the rows of the same day are gone before folds are cut
+        elif protocol.no_test_same_day:
+            word = "secs, later days of all"
+        else:
+            word = "secs"
+        return f"{word}, trained on" if protocol.train_equals_test else word
 
     @property
     def expected_seconds_per_10k(self) -> float:
@@ -158,6 +164,8 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         if "equalize_test_with_non_secs" in in_name:
             raise InputError(f'"{name}" makes no sense without -secs.')
         flags["equalize_test_with_non_secs"] = False
+    if flags["equalize_test_with_non_secs"]:
+        flags["no_test_same_day"] = False  # none is judged anyway
     for flag in ("no_test_same_day", "no_train_same_day"):
         if flags[flag] and not flags["secs"]:
             if flag in in_name:

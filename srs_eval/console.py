@@ -130,6 +130,13 @@ TABLE_TITLES = {
     "days": "Judged on reviews of later days",
     "secs": "Judged on all reviews, same-day ones too (--secs)",
     "secs, later days": "Judged on reviews of later days, fractional intervals (--secs)",
+    "secs, later days of all": (
+        "Judged on reviews of later days, folds cut over all reviews (--no_test_same_day)"
+    ),
+}
+TABLE_TITLES |= {
+    f"{table}, trained on": f"{title}, trained on as well (--train_equals_test)"
+    for table, title in TABLE_TITLES.items()
 }
 
 

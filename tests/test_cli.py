@@ -222,6 +222,32 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
     assert "AVG" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--secs"],
+        ["--secs", "--short"],
+        ["--secs", "--no_test_same_day"],
+        ["--secs", "--short", "--no_test_same_day"],
+        ["--secs", "--equalize_test_with_non_secs"],
+        ["--train_equals_test"],
+    ],
+)
+def test_one_table_is_judged_on_the_same_reviews(
+    flags: list[str], collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = "90%,SM2,FSRSv4-dry-run,FSRS-5-dry-run,FSRS-6-dry-run,FSRS-7-dry-run"
+    arguments = ["run", str(collection), "--models", models, *flags, "--jobs", "0", "--json", "-"]
+    assert main(arguments) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert len(results) == 6
+    sizes: dict[str, set[int]] = {}
+    for result in results:
+        sizes.setdefault(result["table"], set()).add(result["size"])
+        assert result["log_loss_against_avg_percent"] is not None, result["configuration"]
+    assert all(len(each) == 1 for each in sizes.values()), sizes
+
+
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from srs_eval.anki_import import load_log
     from srs_eval.selection import only_deck, only_preset

@@ -86,7 +86,11 @@ def test_rows_that_are_judged_together() -> None:
         return resolve(name)[0].table
 
     assert table("FSRS-6") == table("SM2-short") == "days"
-    assert table("SM2-secs") == "secs"
+    assert table("SM2-short-secs") == table("FSRS-6-secs") == table("FSRS-7") == "secs"
+    assert table("SM2-secs") == table("FSRS-5-secs-no_test_same_day") == "secs, later days"
+    assert table("FSRS-6-secs-no_test_same_day") == "secs, later days of all"
+    assert table("FSRS-6-train_equals_test") == "days, trained on"
+    assert table("FSRS-7-short-secs-train_equals_test") == "secs, trained on"
     assert table("SM2-secs-equalize_test_with_non_secs") == "days"
     assert table("SM2-secs-no_test_same_day") == "secs, later days"
 
