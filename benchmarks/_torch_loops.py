@@ -1,0 +1,410 @@
+"""Models that fsrs-optimizer does not have, trained in torch the way srs-benchmark trains them.
+
+Opponents of benchmarks/speed.py. As there: every review's whole history is a sequence of
+its own, padded to the longest of its batch of 512; autograd through every step; Adam with
+a cosine schedule per batch; clipping after it; the loss over all batches before each epoch
+and at the end decides which parameters are kept; tests are predicted in batches of 8,192.
+Single precision. Initial values, bounds and the order of ties are those of srs_eval's
+models; initial stabilities (FSRS v4, 4.5) are fitted by srs_eval's own function, which
+takes a fraction of the time of scipy's. The sequences as tensors are not in the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
+from srs_eval.models import logistic_regression as logistic
+from srs_eval.models._tie_order import quicksort_order
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+S_MIN, S_MAX = 0.01, 36500.0
+NO_BOUND = float("inf")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One model: `recall(w, sequences, lengths, delta_t)` for sequences (longest, n, ...)."""
+
+    recall: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    sequences: Callable[[Trials], list[Tensor]]
+    start: Callable[[Trials, IntArray], list[float]]
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    decimals: int | None = 4  # of the kept parameters
+    frozen: int = 0  # this many parameters at the beginning have no gradient
+    trained_on: Callable[[Trials, IntArray], IntArray] | None = None
+
+
+@dataclass(frozen=True)
+class Timed:
+    p: FloatArray  # of the trials' test index
+    wall: float  # seconds of training and prediction, all folds
+    cpu: float
+
+
+def run_loop(name: str, trials: Trials) -> Timed:
+    """Five folds trained and predicted; KeyError where there is no such loop."""
+    fold_of = logistic_fold if name == "LogisticRegression" else _padded_fold(LOOPS[name], trials)
+    parts = []
+    wall, cpu = time.perf_counter(), time.process_time()
+    for fold in trials.folds:
+        parts.append(fold_of(trials, fold.train, fold.test))
+    return Timed(np.concatenate(parts), time.perf_counter() - wall, time.process_time() - cpu)
+
+
+# The loop
+
+
+def _padded_fold(loop: Loop, trials: Trials) -> Callable[[Trials, IntArray, IntArray], FloatArray]:
+    sequences = loop.sequences(trials)
+
+    def fold(trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
+        w = train_loop(loop, sequences, trials, train)
+        with torch.no_grad():
+            parts = [
+                loop.recall(torch.tensor(w), batch[0], batch[1], batch[2])
+                for batch in make_batches(sequences, trials, test, 8192, sort=False)
+            ]
+        return np.concatenate([part.double().numpy() for part in parts])
+
+    return fold
+
+
+def make_batches(
+    sequences: list[Tensor], trials: Trials, rows: IntArray, size: int, sort: bool
+) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Padded sequences, lengths, intervals and outcomes, sorted by length if `sort`."""
+    lengths = np.array([len(sequences[row]) for row in rows])
+    if sort:
+        rows, lengths = rows[lengths <= 64], lengths[lengths <= 64]
+        order = quicksort_order(lengths)
+        rows, lengths = rows[order], lengths[order]
+    padded = pad_sequence([sequences[row] for row in rows], batch_first=True)
+    delta_t = torch.tensor(trials.delta_t[rows], dtype=torch.float)
+    y = torch.tensor(trials.y[rows], dtype=torch.float)
+    made = []
+    for k in range(0, len(rows), size):
+        part = slice(k, k + size)
+        longest = int(lengths[part].max())
+        batch = padded[part, :longest].transpose(0, 1)
+        made.append((batch, torch.tensor(lengths[part]), delta_t[part], y[part]))
+    return made
+
+
+def train_loop(
+    loop: Loop, sequences: list[Tensor], trials: Trials, train: IntArray, epochs: int = 5
+) -> list[float]:
+    w = nn.Parameter(torch.tensor(loop.start(trials, train), dtype=torch.float))
+    whole = make_batches(sequences, trials, train, 512, sort=True)
+    batches = whole
+    if loop.trained_on is not None:
+        batches = make_batches(sequences, trials, loop.trained_on(trials, train), 512, sort=True)
+    optimizer = torch.optim.Adam([w], lr=0.04)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(batches) * epochs)
+    loss_of = nn.BCELoss(reduction="sum")
+    generator = torch.Generator()
+    generator.manual_seed(2023)
+    lower, upper = torch.tensor(loop.lower), torch.tensor(loop.upper)
+    best, best_loss = w.detach().clone(), np.inf
+    for epoch in range(epochs + 1):
+        with torch.no_grad():
+            total = sum(float(loss_of(loop.recall(w, *batch[:3]), batch[3])) for batch in whole)
+        if total < best_loss:
+            best, best_loss = w.detach().clone(), total
+        if epoch == epochs:
+            break
+        for k in torch.randperm(len(batches), generator=generator).tolist():
+            optimizer.zero_grad()
+            loss_of(loop.recall(w, *batches[k][:3]), batches[k][3]).backward()
+            if loop.frozen and w.grad is not None:
+                w.grad[: loop.frozen] = 0.0
+            optimizer.step()
+            schedule.step()
+            if loop.lower:
+                w.data = torch.minimum(torch.maximum(w.data, lower), upper)
+    kept = best.tolist()
+    return kept if loop.decimals is None else [round(x, loop.decimals) for x in kept]
+
+
+# What the models read
+
+
+def _reviews(trials: Trials) -> list[Tensor]:
+    """(interval, rating) of every review before each trial."""
+    both = np.stack([trials.history_delta_t, trials.history_rating], axis=1)
+    history = torch.tensor(both, dtype=torch.float)
+    ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
+    return [history[start:end] for start, end in ends]
+
+
+def _times(trials: Trials) -> list[Tensor]:
+    """Days from the first review on of every review before each trial, then its own."""
+    ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
+    return [
+        torch.tensor(np.cumsum(trials.history_delta_t[start : end + 1])[:, None])
+        for start, end in ends
+    ]
+
+
+def _ages(trials: Trials) -> list[Tensor]:
+    """(passed, days ago) of every review before each trial."""
+    made = []
+    for start, end in zip(trials.history_start, trials.history_end, strict=True):
+        ages = np.cumsum(trials.history_delta_t[start + 1 : end + 1][::-1])[::-1]
+        passed = trials.history_rating[start:end] > 1
+        made.append(torch.tensor(np.stack([passed, ages], axis=1), dtype=torch.float))
+    return made
+
+
+def _rows_of(features: FloatArray) -> list[Tensor]:
+    """Features (n, k), each row a sequence of k numbers."""
+    return list(torch.tensor(features, dtype=torch.float))
+
+
+# Recall
+
+
+def _hlr(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+    half_life = 2 ** nn.functional.linear(x.transpose(0, 1), w[None, :2], w[2:]).squeeze(1)
+    return 0.5 ** (t / half_life)
+
+
+def _dash(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+    features = torch.log(x.transpose(0, 1) + 1)
+    return torch.sigmoid(nn.functional.linear(features, w[None, :8], w[8:])).squeeze(1)
+
+
+def _dash_act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+    age = x[:, :, 1].clamp_min(0.1)
+    power = torch.where(age == 0.1, 0, age ** -w[1])
+    strength = torch.sum(power * torch.where(x[:, :, 0] == 0, w[2], w[3]), dim=0)
+    return torch.sigmoid(w[0] * torch.log(1 + strength.clamp_min(0)) + w[4])
+
+
+def _act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+    m = torch.zeros_like(x, dtype=torch.float)
+    m[0] = -torch.inf
+    for k in range(1, len(x)):
+        scaled = ((x[k] - x[:k]) * 86400 * w[4]).clamp_min(1)
+        m[k] = torch.log(torch.sum(scaled ** -(w[1] * torch.exp(m[:k]) + w[0]), dim=0))
+    p = 1 / (1 + torch.exp((w[3] - m[1:]) / w[2]))
+    return p[lengths - 2, torch.arange(x.shape[1]), 0]
+
+
+Step = Callable[[Tensor, Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+First = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+
+
+def _recurrent(
+    first: First, step: Step, curve: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """A state whose first number is a stability, stepped through all places."""
+
+    def recall(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+        state = first(w, x[0, :, 1])
+        outputs = [torch.stack(state, dim=1)]
+        for review in x[1:]:
+            state = step(w, review[:, 0], review[:, 1], outputs[-1].unbind(1))
+            outputs.append(torch.stack(state, dim=1))
+        stability = torch.stack(outputs)[lengths - 1, torch.arange(x.shape[1]), 0]
+        return curve(t, stability)
+
+    return recall
+
+
+def _fsrs4(decay: float, capped: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """FSRS v4 (decay 1) and 4.5 (decay 0.5, a failure never lengthens the stability)."""
+    factor = 0.9 ** (-1 / decay) - 1
+
+    def curve(t: Tensor, s: Tensor) -> Tensor:
+        return (1 + factor * t / s) ** -decay
+
+    def first(w: Tensor, rating: Tensor) -> tuple[Tensor, ...]:
+        s = w[(rating - 1).clamp_min(0).long()]
+        d = w[4] - w[5] * (rating - 3)
+        return s.clamp(S_MIN, S_MAX), d.clamp(1, 10)
+
+    def step(w: Tensor, t: Tensor, rating: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        s, d = state
+        r = curve(t, s)
+        hard = torch.where(rating == 2, w[15], 1)
+        easy = torch.where(rating == 4, w[16], 1)
+        gain = torch.exp((1 - r) * w[10]) - 1
+        growth = torch.exp(w[8]) * (11 - d) * torch.pow(s, -w[9]) * gain * hard * easy
+        failed = torch.pow(s + 1, w[13]) - 1
+        failed = w[11] * torch.pow(d, -w[12]) * failed * torch.exp((1 - r) * w[14])
+        if capped:
+            failed = torch.minimum(failed, s)
+        new_s = torch.where(rating > 1, s * (1 + growth), failed)
+        new_d = w[7] * w[4] + (1 - w[7]) * (d - w[6] * (rating - 3))
+        return new_s.clamp(S_MIN, S_MAX), new_d.clamp(1, 10)
+
+    return _recurrent(first, step, curve)
+
+
+def _by_interval(t: Tensor, interval: Tensor) -> Tensor:
+    return 0.9 ** (t / interval)
+
+
+def _sm2() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    def step(w: Tensor, t: Tensor, rating: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        interval, ease, count = state
+        count = torch.where(rating > 1, count + 1, torch.ones_like(count))
+        later = torch.where(count == 2, w[1] * torch.ones_like(interval), interval * ease)
+        interval = torch.where(count == 1, w[0] * torch.ones_like(interval), later)
+        ease = ease - w[3] * (rating + 1 - w[4]) ** 2 + w[5]
+        return interval.clamp(S_MIN, S_MAX), ease.clamp(1.3, 10.0), count
+
+    def first(w: Tensor, rating: Tensor) -> tuple[Tensor, ...]:
+        zero = torch.zeros_like(rating)
+        return step(w, zero, rating, (zero, w[2] + zero, zero))
+
+    return _recurrent(first, step, _by_interval)
+
+
+def _anki() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    def limited(interval: Tensor) -> Tensor:
+        soft = nn.functional.leaky_relu(interval - 1) + 1
+        return torch.max(soft, interval).clamp(S_MIN, S_MAX)
+
+    def first(w: Tensor, rating: Tensor) -> tuple[Tensor, ...]:
+        interval = torch.where(rating < 4, w[0], w[1])
+        return limited(interval), (torch.ones_like(interval) * w[2]).clamp(1.3, 5.5)
+
+    def step(w: Tensor, t: Tensor, rating: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        interval, ease = state
+        hard, easy = rating == 2, rating == 4
+        grown = torch.max(t * ease, interval)
+        early = torch.where(
+            hard,
+            torch.max(t * w[4], interval * w[4] / 2),
+            torch.where(easy, grown, grown * (w[3] - (w[3] - 1) / 2)),
+        )
+        late = torch.where(
+            hard,
+            interval * w[4],
+            torch.where(easy, (interval + (t - interval) / 2) * ease, t * ease * w[3]),
+        )
+        passed = torch.where(t < interval, early, late) * w[6]
+        ease = torch.where(
+            rating == 1,
+            ease - 0.2,
+            torch.where(hard, ease - 0.15, torch.where(easy, ease + 0.15, ease)),
+        )
+        new = torch.where(rating == 1, interval * w[5], passed)
+        return limited(new), ease.clamp(1.3, 5.5)
+
+    return _recurrent(first, step, _by_interval)
+
+
+def _same(start: Any) -> Callable[[Trials, IntArray], list[float]]:
+    return lambda trials, train: list(start)
+
+
+def _dash_start(trials: Trials, train: IntArray) -> list[float]:
+    return list(dash.START_SHORT if trials.protocol.short else dash.START)
+
+
+LOOPS = {
+    "FSRSv4": Loop(
+        _fsrs4(1.0, capped=False),
+        _reviews,
+        lambda trials, train: fsrs4.fit_s0(trials, train, fsrs4.DEFAULT, decay=1.0),
+        list(fsrs4.RECURRENT.lower),
+        list(fsrs4.RECURRENT.upper),
+        frozen=4,
+        trained_on=fsrs4.after_second_review,
+    ),
+    "FSRS-4.5": Loop(
+        _fsrs4(0.5, capped=True),
+        _reviews,
+        lambda trials, train: fsrs4.fit_s0(trials, train, fsrs4dot5.DEFAULT, decay=0.5),
+        list(fsrs4dot5.RECURRENT.lower),
+        list(fsrs4dot5.RECURRENT.upper),
+        decimals=6,
+        frozen=4,
+        trained_on=fsrs4.after_second_review,
+    ),
+    "HLR": Loop(
+        _hlr,
+        lambda trials: _rows_of(hlr.features(trials)[:, :2]),
+        _same(hlr.START),
+        decimals=None,
+    ),
+    "DASH": Loop(
+        _dash,
+        lambda trials: _rows_of(np.expm1(dash.features(trials)[:, :8])),
+        _dash_start,
+        decimals=None,
+    ),
+    "DASH[MCM]": Loop(
+        _dash,
+        lambda trials: _rows_of(np.expm1(dash.features_mcm(trials)[:, :8])),
+        _same(dash.START_MCM),
+        decimals=None,
+    ),
+    "DASH[ACT-R]": Loop(
+        _dash_act_r,
+        _ages,
+        _same(dash.START_ACT_R),
+        [0.001, 0.001, *[-NO_BOUND] * 3],
+        [NO_BOUND] * 5,
+    ),
+    "ACT-R": Loop(
+        _act_r, _times, _same(act_r.START), act_r.LEAST.tolist(), act_r.MOST.tolist()
+    ),
+    "SM2-trainable": Loop(
+        _sm2(),
+        _reviews,
+        _same(sm2_trainable.DEFAULT),
+        list(sm2_trainable.recurrent(S_MIN).lower),
+        list(sm2_trainable.recurrent(S_MIN).upper),
+    ),
+    "Anki": Loop(
+        _anki(),
+        _reviews,
+        _same(anki_sm2.DEFAULTS),
+        list(anki_sm2.RECURRENT.lower),
+        list(anki_sm2.RECURRENT.upper),
+    ),
+}
+
+
+def logistic_fold(trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
+    """LogisticRegression: no sequences; ten epochs of AdamW over shuffled batches of 2,048."""
+    features = torch.tensor(trials.derived("LogisticRegression", logistic.make_features))
+    features = features.float()
+    x, y = features[train], torch.tensor(trials.y[train], dtype=torch.float)
+    weight = 0.1 + 0.9 * torch.linspace(0, 1, len(train)) ** 4
+    mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic.MEAN, logistic.STD))
+    residual = nn.Parameter(torch.zeros(len(mean)))
+    optimizer = torch.optim.AdamW(
+        [residual], lr=logistic.RATE, betas=(0.0, logistic.BETA), weight_decay=logistic.DECAY
+    )
+    batches = -(-len(train) // logistic.BATCH)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimizer, T_max=batches * logistic.EPOCHS
+    )
+    loss_of = nn.BCEWithLogitsLoss(reduction="none")
+    generator = torch.Generator()
+    generator.manual_seed(logistic.SEED)
+    for _ in range(logistic.EPOCHS):
+        for rows in torch.randperm(len(train), generator=generator).split(logistic.BATCH):
+            optimizer.zero_grad()
+            z = x[rows] @ (residual * std + mean)
+            (loss_of(z, y[rows]) * weight[rows]).sum().backward()
+            optimizer.step()
+            schedule.step()
+    with torch.no_grad():
+        p: FloatArray = torch.sigmoid(features[test] @ (residual * std + mean)).double().numpy()
+    return p
