@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from srs_eval.metrics import CalibrationGraph
 
 LoadFunction = Callable[..., ReviewLog]
-"""Called like `anki_import.load_log`: (path, *, timezone, rollover)."""
+"""Called like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
 DEMO_FOLDER = "srs-eval-demo-"  # beginning of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
@@ -121,7 +121,11 @@ class Options:
     protocol: Protocol = field(default_factory=Protocol)
     timezone: str | None = None
     rollover: int | None = None
+    user: int | None = None  # of a data-set folder
+    deck: str | None = None  # narrows every file that is opened
+    preset: str | None = None
     context: Context = field(default_factory=Context)
+    use_cache: bool = True
 
 
 class SrsEvalApp(App[int]):
@@ -309,7 +313,14 @@ class SrsEvalApp(App[int]):
             from srs_eval.anki_import import load_log
 
             load = load_log
-        return load(path, timezone=self.options.timezone, rollover=self.options.rollover)
+        options = self.options
+        whose = {} if options.user is None else {"user": options.user}
+        log = load(path, timezone=options.timezone, rollover=options.rollover, **whose)
+        from srs_eval.selection import only_deck, only_preset
+
+        if options.deck is not None:
+            log = only_deck(log, options.deck)
+        return log if options.preset is None else only_preset(log, options.preset)
 
     def _opened(
         self,
@@ -327,7 +338,8 @@ class SrsEvalApp(App[int]):
             self._refuse("Can't read this file", outcome)
             return
         self.log_, self.receipt = outcome
-        self.file_name = shown
+        narrowed = (self.options.deck, self.options.preset)
+        self.file_name = " · ".join([shown, *(name for name in narrowed if name is not None)])
         self._prepared = {}
         self._graphs = {}
         if path.parent.name.startswith(DEMO_FOLDER):
@@ -445,6 +457,7 @@ class SrsEvalApp(App[int]):
                 jobs=self._jobs(),
                 context=self.options.context,
                 cancel=cancel,
+                use_cache=self.options.use_cache,
             )
 
         def deliver(event: Event) -> None:
@@ -502,7 +515,11 @@ def run_app(
     protocol: Protocol | None = None,
     timezone: str | None = None,
     rollover: int | None = None,
+    user: int | None = None,
+    deck: str | None = None,
+    preset: str | None = None,
     context: Context | None = None,
+    use_cache: bool = True,
 ) -> int:
     """Run the app until it is left; returns the exit code (0, 130 after an interrupt).
 
@@ -520,7 +537,11 @@ def run_app(
             protocol=protocol or Protocol(),
             timezone=timezone,
             rollover=rollover,
+            user=user,
+            deck=deck,
+            preset=preset,
             context=context or Context(),
+            use_cache=use_cache,
         ),
     )
     try:

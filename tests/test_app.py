@@ -494,6 +494,28 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     assert engine.asked == ["fsrs"]
 
 
+async def test_one_deck_only(tmp_path: Path) -> None:
+    """`--deck` and `--no-cache` hold in the app as in `run`; an unknown deck is told."""
+    asked: list[dict[str, Any]] = []
+    engine = MadeUpEngine()
+
+    def evaluate(log: Any, names: Any, protocol: Any, **keywords: Any) -> Any:
+        asked.append({"cards": len(log.cards.card_id), **keywords})
+        return engine(log, names, protocol, **keywords)
+
+    options = Options(deck="japanese::words", use_cache=False)
+    app = make_app(tmp_path, FILE, evaluate=evaluate, options=options)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await to_results(pilot, app)
+        assert "japanese::words" in text_of(app)
+    assert asked[0]["cards"] < 190
+    assert asked[0]["use_cache"] is False
+    app = make_app(tmp_path, FILE, options=Options(deck="Japanesse"))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, on(app, "Refusal"))
+        assert 'Did you mean "Japanese::Words"' in text_of(app)
+
+
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:

@@ -14,7 +14,7 @@ from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped
 from srs_eval.results import Result
 
 EvaluateFunction = Callable[..., Iterator[Event]]
-"""Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel)."""
+"""Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""
 
 
 class Stage(Enum):
