@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from srs_eval.metrics import CalibrationGraph
 
 LoadFunction = Callable[..., ReviewLog]
-"""Called like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
+"""Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
 DEMO_FOLDER = "srs-eval-demo-"  # beginning of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
