@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import fields, replace
 from typing import TypeVar
@@ -10,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.reviews import Cards, Entries, ReviewLog, Rows
+from srs_eval.reviews import Cards, Deck, Entries, Preset, ReviewLog, Rows
 
 Columns = TypeVar("Columns", Entries, Rows, Cards)
 
@@ -18,19 +19,18 @@ Columns = TypeVar("Columns", Entries, Rows, Cards)
 def only_deck(log: ReviewLog, name: str) -> ReviewLog:
     """The reviews of existing cards whose home deck is `name` or below it.
 
-    Case does not matter; a deck's id does where the source has no names. Raises InputError
-    with the nearest names for an unknown deck, and for one without reviews.
+    Case does not matter; a deck's id will do, which is all that data sets have. Raises
+    InputError with the nearest names for an unknown deck, and for one without reviews.
     """
-    wanted = name.casefold()
-    decks = {
-        deck.id
-        for deck in log.decks.values()
-        if deck.name.casefold() == wanted
-        or deck.name.casefold().startswith(f"{wanted}::")
-        or str(deck.id) == name
-    }
+    decks = {deck.id for deck in log.decks.values() if _is_called(deck, name)}
     if not decks:
         raise InputError(_unknown("deck", name, ((d.name, d.id) for d in log.decks.values())))
+    found = 0
+    while found != len(decks):  # as many rounds as decks are deep
+        found = len(decks)
+        decks |= {deck.id for deck in log.decks.values() if deck.parent_id in decks}
+    prefix = f"{_folded(name)}::"  # a deck whose parent is missing is below all the same
+    decks |= {deck.id for deck in log.decks.values() if _folded(deck.name).startswith(prefix)}
     return _only(log, decks, f'The deck "{name}"')
 
 
@@ -39,15 +39,20 @@ def only_preset(log: ReviewLog, name: str) -> ReviewLog:
 
     Raises InputError as `only_deck` does.
     """
-    presets = {
-        preset.id
-        for preset in log.presets.values()
-        if preset.name.casefold() == name.casefold() or str(preset.id) == name
-    }
+    presets = {preset.id for preset in log.presets.values() if _is_called(preset, name)}
     if not presets:
         raise InputError(_unknown("preset", name, ((p.name, p.id) for p in log.presets.values())))
     decks = {deck.id for deck in log.decks.values() if deck.preset_id in presets}
     return _only(log, decks, f'The preset "{name}"')
+
+
+def _is_called(thing: Deck | Preset, name: str) -> bool:
+    return str(thing.id) == name or (name != "" and _folded(thing.name) == _folded(name))
+
+
+def _folded(name: str) -> str:
+    """Without case, and composed as Anki stores names, whatever the keyboard sends."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _only(log: ReviewLog, decks: Collection[int], what: str) -> ReviewLog:

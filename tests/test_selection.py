@@ -1,0 +1,81 @@
+"""One deck or preset out of a log."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pytest
+
+from srs_eval.errors import InputError
+from srs_eval.reviews import Cards, Deck, ImportReceipt, Preset, ReviewLog, Rows
+from srs_eval.selection import only_deck, only_preset
+
+
+def log_with(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLog:
+    """A log with one card in each deck, whose id is the deck's id times ten."""
+    card = np.array(sorted(deck.id * 10 for deck in decks), np.int64)
+    ones = np.ones(len(card), np.int64)
+    return ReviewLog(
+        ImportReceipt("made", "made", len(card)),
+        rows=Rows(card, ones, 3 * ones, ones, ones, -ones, -ones),
+        cards=Cards(card, card, card // 10, np.zeros(len(card), np.bool_)),
+        decks={deck.id: deck for deck in decks},
+        presets={preset.id: preset for preset in presets or []},
+    )
+
+
+def kept(log: ReviewLog) -> list[int]:
+    assert log.rows is not None
+    return (log.rows.card_id // 10).tolist()
+
+
+NAMED = log_with(
+    [
+        Deck(1, "Spanish", 1),
+        Deck(2, "spanish::Verbs", 1, parent_id=1),
+        Deck(3, "Spanish2", 1),
+        Deck(4, "Lost::Deep::Down", 1),
+        Deck(5, unicodedata.normalize("NFC", "Español 🎉 100%_*\"'"), 1),
+        Deck(6, "7", 1),
+        Deck(7, "seven", 1),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "decks"),
+    [
+        ("Spanish", [1, 2]),
+        ("SPANISH::VERBS", [2]),
+        ("1", [1, 2]),
+        ("Lost::Deep::Down", [4]),
+        (unicodedata.normalize("NFD", "ESPAÑOL 🎉 100%_*\"'"), [5]),
+        ("7", [6, 7]),
+    ],
+)
+def test_a_deck_and_those_below_it(name: str, decks: list[int]) -> None:
+    assert kept(only_deck(NAMED, name)) == decks
+
+
+def test_decks_without_names_go_by_their_parents() -> None:
+    log = log_with(
+        [
+            Deck(0, "", 1),
+            Deck(1, "", 1, parent_id=0),
+            Deck(2, "", 1, parent_id=1),
+            Deck(3, "", 1),
+            Deck(4, "", 1, parent_id=5),  # a circle
+            Deck(5, "", 1, parent_id=4),
+        ]
+    )
+    assert kept(only_deck(log, "0")) == [0, 1, 2]
+    assert kept(only_deck(log, "4")) == [4, 5]
+    assert kept(only_deck(log, "3")) == [3]
+
+
+@pytest.mark.parametrize("choose", [only_deck, only_preset])
+def test_no_name_is_the_name_of_nothing(choose: object) -> None:
+    log = log_with([Deck(0, "", 0), Deck(1, "", 1)], [Preset(0, ""), Preset(1, "")])
+    with pytest.raises(InputError, match="There is no"):
+        choose(log, "")  # type: ignore[operator]
