@@ -21,7 +21,7 @@ import numpy as np
 
 from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.errors import NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.models import Cancelled, Context, all_models
 from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
@@ -281,6 +281,8 @@ def evaluate(
     """
     protocol = protocol or Protocol()
     context = context or Context()
+    if log.user is not None and not context.user:
+        context = replace(context, user=log.user)  # the seeds of a batch
     configurations = _as_configurations(names, protocol)
     cancel = cancel or threading.Event()
     session = Session(log)
@@ -327,6 +329,8 @@ def _one(
         return Skipped(name, str(reason))
     except Cancelled:
         raise
+    except InputError as error:
+        return Failed(name, str(error))
     except MemoryError:
         return Failed(name, "not enough memory", traceback.format_exc())
     except Exception as error:

@@ -348,6 +348,8 @@ def _assemble(
             )
             for fold in folds
         )
+        if not any(len(fold.test) for fold in folds):
+            raise NotEnoughData("no reviews of later days to judge")
     return Trials(
         review_th=columns.review_th[position],
         card_id=columns.card_id[position],

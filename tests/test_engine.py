@@ -92,6 +92,47 @@ def test_a_user_with_too_little_is_skipped_with_the_reason() -> None:
     assert "usable reviews" in outcome.reason
 
 
+def test_nothing_left_to_judge_is_no_failure() -> None:
+    protocol = Protocol(secs=True, no_test_same_day=True)
+    outcome = finals(
+        list(evaluate(HOSTILE["only same-day reviews"](), "FSRS-6-dry-run", protocol, jobs=0))
+    )
+    (only,) = outcome.values()
+    assert isinstance(only, Skipped)
+    assert only.reason == "no reviews of later days to judge"
+
+
+def test_a_person_is_told_a_sentence_not_an_exception(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("Something is missing; install it.")
+
+    (configuration,) = resolve("AVG")
+    refusing = replace(configuration, model=replace(configuration.model, online=None, fit=refuse))
+    refusing = replace(refusing, model=replace(refusing.model, predict=refuse))
+    outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
+    assert outcome == Failed("AVG", "Something is missing; install it.")
+
+
+def test_streams_of_random_numbers_are_those_of_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    run = Session.run
+
+    def spy(self: Session, configuration: object, context: Context, *rest: object, **more: object):
+        seen.append(context.user)
+        return run(self, configuration, context, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Session, "run", spy)
+    log = replace(HOSTILE["all passes"](), user=107)
+    list(evaluate(log, "AVG", jobs=0, use_cache=False))
+    list(evaluate(log, "AVG", jobs=0, use_cache=False, context=Context(user=3)))
+    list(evaluate(replace(log, user=None), "AVG", jobs=0, use_cache=False))
+    assert seen == [107, 3, 0]
+
+
 def test_unusable_names_are_refused_before_any_event(log: ReviewLog) -> None:
     with pytest.raises(InputError):
         next(iter(evaluate(log, "no such model")))
