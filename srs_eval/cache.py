@@ -6,6 +6,7 @@ A key covers everything that figures depend on. What can be derived from the tri
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -58,6 +59,8 @@ def load(key: str) -> Stored | None:
             about = json.loads(str(file["about"]))
             p = file["p"]
         parameters = about["parameters"]
+        with contextlib.suppress(OSError):
+            os.utime(_path(key))  # `prune` goes by the last use
         return Stored(
             p=p,
             parameters=None
@@ -106,8 +109,9 @@ def prune(limit_bytes: int = LIMIT_BYTES) -> None:
     for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
         if total <= limit_bytes:
             break
-        path.unlink(missing_ok=True)
-        total -= stat.st_size
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
 
 
 def _path(key: str) -> Path:

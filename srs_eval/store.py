@@ -251,11 +251,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file in one step, on disk before this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     if os.name == "posix":
         handle = os.open(path.parent, os.O_RDONLY)
         try:

@@ -230,3 +230,4 @@ def test_a_failed_replacement_leaves_the_old_file(
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.jsonl"]
