@@ -274,8 +274,15 @@ def _survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
             parts = sorted(folder.glob("*.parquet"))
             names += [(f"{table}/{user}/{part.name}", part) for part in parts]
             if table == "revlogs":
-                sizes[user] = sum(part.stat().st_size for part in parts)
+                sizes[user] = sum(_size(part) for part in parts)
     return folder_fingerprint(names), sizes
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # a broken link is told when its turn comes
 
 
 def _expectations(
@@ -293,7 +300,7 @@ def _expectations(
                 rows += pyarrow.parquet.read_metadata(part).num_rows
             except (OSError, pyarrow.ArrowException):
                 continue  # a damaged file is told when its turn comes
-            size += part.stat().st_size
+            size += _size(part)
     rows_per_byte = rows / size if size else 0.1
 
     def expected(user: int, names: Sequence[str]) -> float:

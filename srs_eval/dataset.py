@@ -41,7 +41,7 @@ class Dataset:
         """Ids of the users with reviews, ascending."""
         with file_errors(self.folder / "revlogs"):
             names = [entry.name for entry in (self.folder / "revlogs").iterdir()]
-        numbers = [re.fullmatch(r"user_id=(\d{1,15})", name) for name in names]
+        numbers = [re.fullmatch(r"user_id=(0|[1-9][0-9]{0,14})", name) for name in names]
         return sorted(int(number[1]) for number in numbers if number)
 
     def load(self, user: int) -> ReviewLog:

@@ -264,6 +264,18 @@ def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Pa
     assert results(tmp_path / "all") == results(undisturbed)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="makes a broken link")
+def test_a_broken_link_is_one_users_misfortune(tmp_path: Path) -> None:
+    write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
+    folder = tmp_path / "data" / "revlogs" / "user_id=2"
+    folder.mkdir()
+    (folder / "data.parquet").symlink_to(tmp_path / "nothing")
+    done = run(tmp_path / "data", tmp_path / "out", models="AVG")
+    assert done.returncode == 1, done.stderr
+    assert list(lines(tmp_path / "out" / "result" / "AVG.jsonl")) == [1]
+    assert "does not exist" in lines(tmp_path / "out" / "failed" / "AVG.jsonl")[2]["reason"]
+
+
 def test_events(dataset: Path, tmp_path: Path) -> None:
     events = list(
         run_batch(open_dataset(dataset), resolve("AVG,90%"), tmp_path, users=[1, 2], jobs=5)
