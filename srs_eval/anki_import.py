@@ -54,7 +54,7 @@ def load_log(
     real = files.resolve(path)
     start = files.read_start(real, _START_BYTES)
     if start.startswith(_PARQUET_MAGIC):
-        return _load_user_file(path, user)
+        return _load_user_file(path, days, user)
     if user is not None:
         raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
     return _load_file(path, real, start, days)
@@ -69,6 +69,12 @@ class _DayChoice:
 
     def grid(self, entries: Entries, clock: StoredClock) -> DayGrid:
         return day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
+
+    def refuse_for_data_set(self) -> None:
+        if self.timezone is not None or self.rollover is not None:
+            raise InputError(
+                "The days of a data set are settled: leave --timezone and --rollover out."
+            )
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
@@ -104,6 +110,24 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         presets=export.presets,
         day_grid=days.grid(export.entries, StoredClock(next_day_at_s=export.next_day_at_s)),
     )
+
+
+def is_learners_file(path: Path, source: Path | None) -> bool:
+    """Whether an existing file is `source`, lies beside it as its journal, or looks like one.
+
+    Such a file must never be written to. Raises InputError if it cannot be read.
+    """
+    from srs_eval.importing import package
+
+    real = files.resolve(path)
+    if source is not None:
+        with files.file_errors(source):
+            learners = source.expanduser().resolve()
+        if str(real) in {str(learners) + suffix for suffix in ("", "-wal", "-shm", "-journal")}:
+            return True
+    start = files.read_start(real, len(files.SQLITE_MAGIC))
+    magics = (files.SQLITE_MAGIC, package.ZIP_MAGIC, package.ZSTD_MAGIC, _PARQUET_MAGIC)
+    return start.startswith(magics)
 
 
 def _has_wal(real: Path) -> bool:
@@ -206,6 +230,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     if (folder / "revlogs").is_dir():
         from srs_eval.dataset import open_dataset
 
+        days.refuse_for_data_set()
         dataset = open_dataset(folder)
         if user is None and len(dataset.users) == 1:
             user = dataset.users[0]
@@ -218,7 +243,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     if folder.name.startswith("user_id="):
         parts = sorted(folder.glob("*.parquet"))
         if parts:
-            return _load_user_file(parts[0], user)
+            return _load_user_file(parts[0], days, user)
     with files.file_errors(folder):
         profiles = sorted(
             entry.parent.name for entry in folder.glob("*/collection.anki2") if entry.is_file()
@@ -234,7 +259,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     )
 
 
-def _load_user_file(path: Path, user: int | None) -> ReviewLog:
+def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
     from srs_eval.dataset import open_dataset
 
@@ -252,6 +277,7 @@ def _load_user_file(path: Path, user: int | None) -> ReviewLog:
         )
     if user is not None and user != int(number):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
+    days.refuse_for_data_set()
     return open_dataset(parents[2]).load(int(number))
 
 

@@ -60,6 +60,7 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code. Never a traceback for what a person did."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show
@@ -94,6 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sentence = str(message()).rstrip(".")
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller has closed (`>&-`) is None in Python; nothing goes there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: SIM115 - as long as we run
+            os.set_inheritable(stream.fileno(), True)  # workers have the same streams
+            setattr(sys, name, stream)
 
 
 def _with_command(given: list[str]) -> list[str]:
@@ -214,6 +224,7 @@ def batch(
     from srs_eval.console import BatchProgress, batch_table, console_for, say
     from srs_eval.dataset import open_dataset
 
+    _refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
     chosen = select_users(opened.users, users, max_user_id)
     configurations = flags.resolve(models)
@@ -279,6 +290,7 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     from srs_eval.console import console_for
     from srs_eval.inspection import inspect_log, render_inspection
 
+    _check_targets(source, json)
     inspection = inspect_log(source.load())
     if json is not None:
         _write(json, inspection.to_json() + "\n")
@@ -347,7 +359,10 @@ def _run(
     from srs_eval.export import Outcome, run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
+    _check_targets(source, json, csv)
     log = source.load()
+    if log.rows is not None:
+        _refuse_rows_of_anki(flags)
     asked = {each.name for each in configurations}
     evaluated = _with_averages(configurations)
     outcome = Outcome(evaluated)
@@ -390,6 +405,13 @@ def _run(
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if outcome.failed else FINE
+
+
+def _refuse_rows_of_anki(flags: Flags) -> None:
+    if flags.protocol.rows != "benchmark":
+        raise InputError(
+            f"A data set holds the benchmark's rows only: leave --rows {flags.protocol.rows} out."
+        )
 
 
 def _with_averages(configurations: list[Configuration]) -> list[Configuration]:
@@ -490,23 +512,38 @@ def _termination_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _check_targets(source: Source, *targets: str | None) -> None:
+    """Refuse what cannot or must not be written, before anything is evaluated."""
+    from srs_eval.anki_import import is_learners_file
+
+    for target in targets:
+        if target is None or target == "-":
+            continue
+        path = Path(target).expanduser()
+        if path.is_dir():
+            raise InputError(f'"{path}" is a folder: name a file in it.')
+        if not path.parent.is_dir():
+            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
+        if path.is_file() and is_learners_file(path, source.path):
+            raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
+
+
 def _write(target: str, text: str) -> None:
-    """To a file, in one step, or to stdout for `-`."""
+    """To a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
     if target == "-":
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
         sys.stdout.write(text)
         sys.stdout.flush()
         return
     from srs_eval.store import write_atomically
 
     path = Path(target).expanduser()
-    if path.is_dir():
-        raise InputError(f'"{path}" is a folder: name a file in it.')
-    if not path.parent.is_dir():
-        raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
+    content = text.encode("utf-8", "replace")  # a path need not be text
     try:
-        if path.exists() and not path.is_file():
-            path.write_text(text)  # a pipe or a device
+        if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
+            path.write_bytes(content)  # a pipe, a device, or /dev/stdout, whatever it is
         else:
-            write_atomically(path, text.encode())
+            write_atomically(path.resolve(), content)
     except OSError as error:
         raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None

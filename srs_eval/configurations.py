@@ -7,6 +7,7 @@ interchangeable; order of the suffixes as there.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -270,6 +271,8 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
         raise InputError(f"--n_splits must be at least 2, not {protocol.n_splits}.")
     if protocol.batch_size < 1:
         raise InputError(f"--batch_size must be at least 1, not {protocol.batch_size}.")
+    if not (protocol.gamma >= 0 and math.isfinite(protocol.gamma)):
+        raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")
     if protocol.max_seq_len < 1:
         raise InputError(f"--max_seq_len must be at least 1, not {protocol.max_seq_len}.")
 

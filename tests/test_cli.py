@@ -83,6 +83,8 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "FILE", "--modles", "AVG"], "--modles"),
         (["run", "FILE", "--n_splits", "many"], "--n_splits"),
         (["run", "FILE", "--n_splits", "1"], "at least 2"),
+        (["run", "FILE", "--gamma", "nan"], "--gamma must be 0 or more"),
+        (["run", "FILE", "--gamma", "-3"], "--gamma must be 0 or more"),
         (["run", "FILE", "--jobs", "-1"], "--jobs"),
         (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
         (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
@@ -417,3 +419,97 @@ def test_layouts_are_documented(
     assert written <= documented
     assert set(header) <= documented | {"log_loss_against_avg_percent", "seconds"}
     assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
+
+
+# --- where output must not or cannot go ----------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "inspect"])
+@pytest.mark.parametrize("name", ["own", "other", "journal", "link"])
+def test_no_option_overwrites_a_collection(
+    command: str, name: str, collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for path in (own, other):
+        path.write_bytes(collection.read_bytes())
+    (tmp_path / "link").symlink_to(own)
+    (tmp_path / "own-wal").write_bytes(b"")
+    target = tmp_path / ("own-wal" if name == "journal" else name)
+    before = target.read_bytes()
+    models = ["--models", "AVG"] if command == "run" else []
+    assert main([command, str(own), *models, "--json", str(target)]) == 2
+    assert "not overwritten" in capsys.readouterr().err
+    assert target.read_bytes() == before
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_csv_is_not_overwritten_by_its_results(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("card_id,review_rating,review_time\n1,3,1700000000000\n")
+    before = log.read_bytes()
+    assert main(["run", str(log), "--models", "AVG", "--csv", str(log)]) == 2
+    assert log.read_bytes() == before
+
+
+def test_targets_are_looked_at_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path / "missing"), "--json", str(tmp_path / "no" / "x")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_results_go_through_a_link(collection: Path, tmp_path: Path) -> None:
+    target = tmp_path / "real.json"
+    target.write_text("old")
+    (tmp_path / "link.json").symlink_to(target)
+    arguments = ["run", str(collection), "--models", "AVG", "--json", str(tmp_path / "link.json")]
+    assert main(arguments) == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads(target.read_text())["results"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names that are no text")
+@pytest.mark.parametrize("target", ["-", "out.json"])
+def test_a_path_that_is_no_text(target: str, collection: Path, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/b\xff.anki2"
+    try:
+        Path(os.fsdecode(path)).write_bytes(collection.read_bytes())
+    except OSError:
+        pytest.skip("this file system takes text only")
+    for command in (["run", "--models", "AVG"], ["inspect"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "srs_eval", *command, path, "--json", target],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        written = done.stdout if target == "-" else (tmp_path / target).read_bytes()
+        assert json.loads(written.decode("utf-8"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(closed: str, collection: Path) -> None:
+    command = f'"$0" -m srs_eval run "$1" --models AVG --no-cache --jobs 1 {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable, str(collection)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("AVG" in done.stdout) == (">&-" not in closed.split())
+
+
+@pytest.mark.parametrize("flags", [["--timezone", "UTC"], ["--rollover", "3"], ["--rows", "anki"]])
+def test_flags_that_mean_nothing_for_a_data_set(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset({3: simulate_learner(3, 300)}, tmp_path)
+    assert main(["run", str(tmp_path), "--user", "3", "--models", "AVG", *flags]) == 2
+    err = capsys.readouterr().err
+    assert "data set" in err
+    assert flags[0] in err
