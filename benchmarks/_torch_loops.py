@@ -6,14 +6,16 @@ a cosine schedule per batch; clipping after it; the loss over all batches before
 and at the end decides which parameters are kept; tests are predicted in batches of 8,192.
 Single precision. Initial values, bounds and the order of ties are those of srs_eval's
 models; initial stabilities (FSRS v4, 4.5) are fitted by srs_eval's own function, which
-takes a fraction of the time of scipy's. The sequences as tensors are not in the time.
+takes a fraction of the time of scipy's. Sequences are made review by review, as there but
+without pandas, and timed apart; LogisticRegression gets its features from srs_eval.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
+Fold = Callable[[Trials, IntArray, IntArray], FloatArray]
+
 S_MIN, S_MAX = 0.01, 36500.0
 NO_BOUND = float("inf")
 
@@ -37,7 +41,7 @@ class Loop:
 
     recall: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
     sequences: Callable[[Trials], list[Tensor]]
-    start: Callable[[Trials, IntArray], list[float]]
+    start: Callable[[Trials, IntArray], Sequence[float]]
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     decimals: int | None = 4  # of the kept parameters
@@ -50,34 +54,41 @@ class Timed:
     p: FloatArray  # of the trials' test index
     wall: float  # seconds of training and prediction, all folds
     cpu: float
+    features_cpu: float  # seconds of making the sequences, before that
 
 
 def run_loop(name: str, trials: Trials) -> Timed:
     """Five folds trained and predicted; KeyError where there is no such loop."""
-    fold_of = logistic_fold if name == "LogisticRegression" else _padded_fold(LOOPS[name], trials)
-    parts = []
+    began = time.process_time()
+    if name == "LogisticRegression":
+        features = torch.tensor(logistic.make_features(trials), dtype=torch.float)
+        fold_of: Fold = partial(logistic_fold, features)
+    else:
+        loop = LOOPS[name]
+        fold_of = partial(padded_fold, loop, loop.sequences(trials))
     wall, cpu = time.perf_counter(), time.process_time()
-    for fold in trials.folds:
-        parts.append(fold_of(trials, fold.train, fold.test))
-    return Timed(np.concatenate(parts), time.perf_counter() - wall, time.process_time() - cpu)
+    parts = [fold_of(trials, fold.train, fold.test) for fold in trials.folds]
+    return Timed(
+        p=np.concatenate(parts),
+        wall=time.perf_counter() - wall,
+        cpu=time.process_time() - cpu,
+        features_cpu=cpu - began,
+    )
 
 
 # The loop
 
 
-def _padded_fold(loop: Loop, trials: Trials) -> Callable[[Trials, IntArray, IntArray], FloatArray]:
-    sequences = loop.sequences(trials)
-
-    def fold(trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
-        w = train_loop(loop, sequences, trials, train)
-        with torch.no_grad():
-            parts = [
-                loop.recall(torch.tensor(w), batch[0], batch[1], batch[2])
-                for batch in make_batches(sequences, trials, test, 8192, sort=False)
-            ]
-        return np.concatenate([part.double().numpy() for part in parts])
-
-    return fold
+def padded_fold(
+    loop: Loop, sequences: list[Tensor], trials: Trials, train: IntArray, test: IntArray
+) -> FloatArray:
+    w = torch.tensor(train_loop(loop, sequences, trials, train))
+    with torch.no_grad():
+        parts = [
+            loop.recall(w, *batch[:3])
+            for batch in make_batches(sequences, trials, test, 8192, sort=False)
+        ]
+    return np.concatenate([part.double().numpy() for part in parts])
 
 
 def make_batches(
@@ -136,39 +147,64 @@ def train_loop(
     return kept if loop.decimals is None else [round(x, loop.decimals) for x in kept]
 
 
-# What the models read
+# What the models read, made review by review
+
+
+def _histories(trials: Trials) -> Iterator[tuple[list[float], list[int], float]]:
+    """Intervals and ratings before each trial, and its own interval."""
+    delta_t, rating = trials.history_delta_t.tolist(), trials.history_rating.tolist()
+    ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
+    return ((delta_t[a:b], rating[a:b], delta_t[b]) for a, b in ends)
 
 
 def _reviews(trials: Trials) -> list[Tensor]:
-    """(interval, rating) of every review before each trial."""
-    both = np.stack([trials.history_delta_t, trials.history_rating], axis=1)
-    history = torch.tensor(both, dtype=torch.float)
-    ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
-    return [history[start:end] for start, end in ends]
+    """(interval, rating) of every review before."""
+    return [
+        torch.tensor((days, ratings), dtype=torch.float).transpose(0, 1)
+        for days, ratings, _ in _histories(trials)
+    ]
 
 
 def _times(trials: Trials) -> list[Tensor]:
-    """Days from the first review on of every review before each trial, then its own."""
-    ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
+    """Days from the first review on of every review before, then its own."""
     return [
-        torch.tensor(np.cumsum(trials.history_delta_t[start : end + 1])[:, None])
-        for start, end in ends
+        torch.cumsum(torch.tensor([[*days, now]]), dim=1).transpose(0, 1)
+        for days, _, now in _histories(trials)
     ]
 
 
 def _ages(trials: Trials) -> list[Tensor]:
-    """(passed, days ago) of every review before each trial."""
+    """(passed, days ago) of every review before."""
     made = []
-    for start, end in zip(trials.history_start, trials.history_end, strict=True):
-        ages = np.cumsum(trials.history_delta_t[start + 1 : end + 1][::-1])[::-1]
-        passed = trials.history_rating[start:end] > 1
-        made.append(torch.tensor(np.stack([passed, ages], axis=1), dtype=torch.float))
+    for days, ratings, now in _histories(trials):
+        ages = np.cumsum([*days[1:], now][::-1])[::-1]
+        made.append(torch.tensor(np.array([np.array(ratings) > 1, ages]).T, dtype=torch.float))
     return made
 
 
-def _rows_of(features: FloatArray) -> list[Tensor]:
-    """Features (n, k), each row a sequence of k numbers."""
-    return list(torch.tensor(features, dtype=torch.float))
+def _successes_and_failures(trials: Trials) -> list[Tensor]:
+    """Roots of the numbers of passes and of failures."""
+    made = []
+    for _, ratings, _ in _histories(trials):
+        failures = ratings.count(1)
+        made.append(torch.tensor([np.sqrt(len(ratings) - failures), np.sqrt(failures)]).float())
+    return made
+
+
+def _windows(trials: Trials, decay: bool) -> list[Tensor]:
+    """Reviews and passes in DASH's four windows."""
+    made = []
+    for days, ratings, now in _histories(trials):
+        ages = np.cumsum([*days[1:], now][::-1])[::-1]
+        passed = np.array(ratings) > 1
+        counts = np.zeros(8)
+        for k, (width, tau) in enumerate(zip(dash.WINDOWS, dash.TAU, strict=True)):
+            share = np.exp(-ages / tau) if decay else np.ones_like(ages)
+            within = ages <= width
+            counts[2 * k] = np.sum(share[within])
+            counts[2 * k + 1] = np.sum(passed[within] * share[within])
+        made.append(torch.tensor(counts, dtype=torch.float))
+    return made
 
 
 # Recall
@@ -337,19 +373,19 @@ LOOPS = {
     ),
     "HLR": Loop(
         _hlr,
-        lambda trials: _rows_of(hlr.features(trials)[:, :2]),
+        _successes_and_failures,
         _same(hlr.START),
         decimals=None,
     ),
     "DASH": Loop(
         _dash,
-        lambda trials: _rows_of(np.expm1(dash.features(trials)[:, :8])),
+        lambda trials: _windows(trials, decay=False),
         _dash_start,
         decimals=None,
     ),
     "DASH[MCM]": Loop(
         _dash,
-        lambda trials: _rows_of(np.expm1(dash.features_mcm(trials)[:, :8])),
+        lambda trials: _windows(trials, decay=True),
         _same(dash.START_MCM),
         decimals=None,
     ),
@@ -360,9 +396,7 @@ LOOPS = {
         [0.001, 0.001, *[-NO_BOUND] * 3],
         [NO_BOUND] * 5,
     ),
-    "ACT-R": Loop(
-        _act_r, _times, _same(act_r.START), act_r.LEAST.tolist(), act_r.MOST.tolist()
-    ),
+    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r.LEAST.tolist(), act_r.MOST.tolist()),
     "SM2-trainable": Loop(
         _sm2(),
         _reviews,
@@ -380,10 +414,8 @@ LOOPS = {
 }
 
 
-def logistic_fold(trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
+def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
     """LogisticRegression: no sequences; ten epochs of AdamW over shuffled batches of 2,048."""
-    features = torch.tensor(trials.derived("LogisticRegression", logistic.make_features))
-    features = features.float()
     x, y = features[train], torch.tensor(trials.y[train], dtype=torch.float)
     weight = 0.1 + 0.9 * torch.linspace(0, 1, len(train)) ** 4
     mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic.MEAN, logistic.STD))
