@@ -464,13 +464,9 @@ def _open_app(
     use_cache: bool,
 ) -> int:
     from srs_eval.app import run_app
-    from srs_eval.console import say
 
     # A wrong name is told before the screen is taken.
     names = ",".join(each.name for each in flags.resolve(models))
-    if source.user is not None or source.deck is not None or source.preset is not None:
-        say("The app opens whole collections: evaluating here (the same as `srs-eval run`).")
-        return _run(source, flags, context, models, jobs, None, None, use_cache)
     return run_app(
         source.path,
         models=models if flags.fit == "trained" else names,
@@ -478,7 +474,11 @@ def _open_app(
         protocol=flags.protocol,
         timezone=source.timezone,
         rollover=source.rollover,
+        user=source.user,
+        deck=source.deck,
+        preset=source.preset,
         context=context,
+        use_cache=use_cache,
     )
 
 
