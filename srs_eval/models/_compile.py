@@ -11,6 +11,7 @@ the outermost function, so the content's hash is also part of every function's n
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import hashlib
 import os
@@ -99,7 +100,7 @@ def compiled(function: FunctionType) -> Any:
         name: compiled(value) for name, value in _called(function).items() if value is not function
     }
     made = _copy(function, function.__name__, inner)
-    return numba.njit(nogil=True, cache=disk, error_model="numpy")(made)
+    return _forgiving(numba.njit(nogil=True, cache=disk, error_model="numpy")(made))
 
 
 @cache
@@ -143,7 +144,33 @@ def specialised(
         _add_files(step, files)
         names[key] = compiled_step(step)
     unique = f"{template.__name__}_{name}_{_hash(sorted(files))}"
-    return numba.njit(nogil=True, cache=disk, error_model="numpy")(_copy(template, unique, names))
+    made = _copy(template, unique, names)
+    return _forgiving(numba.njit(nogil=True, cache=disk, error_model="numpy")(made))
+
+
+def _forgiving(dispatcher: Any) -> Any:
+    """The dispatcher, for which a damaged cache or a full disk only means compiling.
+
+    numba writes its files without a sync, so a crash of the machine can leave them empty, and
+    lets every error of reading and writing them through.
+    """
+    kept = dispatcher._cache
+    load, save = kept.load_overload, kept.save_overload
+
+    def load_or_nothing(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except Exception:
+            with contextlib.suppress(Exception):
+                kept.flush()
+            return None
+
+    def save_or_not(*arguments: Any) -> None:
+        with contextlib.suppress(Exception):
+            save(*arguments)
+
+    kept.load_overload, kept.save_overload = load_or_nothing, save_or_not
+    return dispatcher
 
 
 def _add_files(function: FunctionType, files: set[Path]) -> None:
