@@ -1,0 +1,688 @@
+"""Pretraining of the networks on simulated learners: `python -m srs_eval.pretrain`.
+
+Simulates learners (`srs_eval.population`), trains each network on all of them at once, and
+writes its weights. After every epoch the log loss on other simulated learners is taken; the
+weights with the least are kept, and training ends where it has not fallen for a while.
+LSTM goes on from there as it is used, for a start that tuning makes the most of (Finn, Abbeel
+and Levine, Model-Agnostic Meta-Learning, 2017, to first order).
+
+The same arguments give the same weights on the same machine (CPU); docs/pretraining.md tells
+more. srs-benchmark's pretrain.py and reptile_trainer.py show how upstream's weights came about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srs_eval import __version__, population
+from srs_eval.errors import InputError
+from srs_eval.models import Context, _neural, gru, gru_p, lstm, nn17, transformer
+from srs_eval.models._neural import Network, Tensors
+from srs_eval.protocol import Protocol, Trials, prepare_trials
+from srs_eval.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.rows import select_rows
+from srs_eval.training import Descent
+
+log = logging.getLogger(__name__)
+
+DAYS, SHORT, SECS = Protocol(), Protocol(short=True), Protocol(secs=True)
+EVERYTHING = Protocol(short=True, secs=True, equalize_test_with_non_secs=True)  # LSTM's
+BATCH = 2_048  # reviews, about
+PATIENCE = 8  # epochs without a new best
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to pretrain; everything that the weights depend on."""
+
+    learners: int = 120
+    validation: int = 20  # further learners, on whom the best epoch is chosen
+    seed: int = 1
+    epochs: int | None = None  # at most; None: each network's own
+    device: str = "cpu"  # of the networks on torch
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a network learns from, and how."""
+
+    protocol: Protocol
+    course: Callable[[Recipe, Trials, Trials, Settings, int], Course]
+    network: Network | None = None
+    epochs: int = 32
+    rate: float = 0.04
+    starts: int = 1  # random beginnings, of which the best is kept
+    files: tuple[str, ...] = ()  # where not named like the network
+
+
+@dataclass(frozen=True)
+class Course:
+    """One network in training: its functions share a state."""
+
+    epoch: Callable[[int], None]
+    log_loss: Callable[[], float]  # on the validation learners
+    tensors: Callable[[], Tensors]
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    tensors: Tensors
+    log_loss: float  # on the validation learners
+    epochs: int
+
+
+# Learners
+
+
+def learner_logs(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[ReviewLog]:
+    """The population's learners with these numbers, in this order; `jobs` processes."""
+    if jobs <= 1:
+        return [_learner_log((seed, number)) for number in numbers]
+    import multiprocessing
+
+    # Spawned, for a fork of a process with threads may hang.
+    with multiprocessing.get_context("spawn").Pool(jobs) as processes:
+        return processes.map(_learner_log, [(seed, number) for number in numbers], chunksize=2)
+
+
+def _learner_log(which: tuple[int, int]) -> ReviewLog:
+    return population.population_learner(*which).log()
+
+
+def pooled_trials(logs: Iterable[ReviewLog], protocol: Protocol) -> Trials:
+    """The trials of all learners one after the other, without folds; cards stay apart."""
+    return pool([prepare_trials(log, select_rows(log).rows, protocol) for log in logs])
+
+
+def pool(several: Sequence[Trials]) -> Trials:
+    """One learner's trials after the other's, as if they were one learner's; no folds."""
+    rows = np.cumsum([0, *(len(trials.history_rating) for trials in several)])
+    cards = 0
+    shifted = []
+    for trials, first_row in zip(several, rows.tolist(), strict=False):
+        numbers = np.unique(trials.card_id, return_inverse=True)[1]
+        shifted.append(
+            replace(
+                trials,
+                card_id=numbers + cards,
+                history_start=trials.history_start + first_row,
+                history_end=trials.history_end + first_row,
+                _derived={},
+            )
+        )
+        cards += int(numbers.max()) + 1
+    columns: dict[str, Any] = {
+        each.name: np.concatenate([getattr(trials, each.name) for trials in shifted])
+        for each in fields(Trials)
+        if each.name not in ("folds", "protocol", "_derived")
+    }
+    return Trials(**columns, folds=(), protocol=several[0].protocol)
+
+
+def card_batches(
+    trials: Trials, rows: IntArray, size: int, random: np.random.Generator
+) -> list[IntArray]:
+    """The positions `rows` in batches of about `size`, a card's together, cards at random.
+
+    Together, because a card's histories are each other's beginnings; at random, so that each
+    batch is like all.
+    """
+    card = trials.card_id[rows]
+    place = random.permutation(int(card.max()) + 1)[card]
+    order = np.argsort(place, kind="stable")
+    count = max(1, round(len(rows) / size))
+    cuts = [k * len(rows) // count for k in range(1, count)]
+    # Never within a card.
+    cuts = [int(np.searchsorted(place[order], place[order][cut])) for cut in cuts]
+    return [part for part in np.split(rows[order], cuts) if len(part)]
+
+
+def _trained_on(trials: Trials) -> IntArray:
+    """Reviews of later days with a history that is not too long."""
+    short = trials.sequence_length <= trials.protocol.max_seq_len
+    return np.flatnonzero(short & (trials.elapsed_days > 0))
+
+
+def _loss(y: FloatArray, p: FloatArray) -> float:
+    p = np.clip(p, 1e-7, 1 - 1e-7)
+    return -float(np.mean(np.where(y == 1, np.log(p), np.log(1 - p))))
+
+
+# Training
+
+
+def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -> Pretrained:
+    """Weights of the network `name` after training on `train`.
+
+    Raises InputError for a name that is not in `RECIPES`, and ArithmeticError if no start led
+    anywhere.
+    """
+    if name not in RECIPES:
+        raise InputError(f"No network {name!r} to pretrain; there are {', '.join(RECIPES)}.")
+    recipe = RECIPES[name]
+    epochs = settings.epochs or recipe.epochs
+    best: Pretrained | None = None
+    for start in range(recipe.starts):
+        course = recipe.course(recipe, train, validation, settings, start)
+        for epoch in range(epochs):
+            began = time.perf_counter()
+            course.epoch(epoch)
+            loss = course.log_loss()
+            better = math.isfinite(loss) and (best is None or loss < best.log_loss)
+            if better:
+                best = Pretrained(course.tensors(), loss, epoch + 1)
+                since = epoch
+            elif epoch == 0:
+                since = epoch
+            log.info(
+                "%s%s epoch %d/%d: log loss %.4f%s (%.1f s)",
+                name,
+                f" start {start + 1}" if recipe.starts > 1 else "",
+                epoch + 1,
+                epochs,
+                loss,
+                " *" if better else "",
+                time.perf_counter() - began,
+            )
+            if not math.isfinite(loss) or epoch - since >= PATIENCE:
+                break
+    if best is None:
+        raise ArithmeticError(f"{name}: training diverged")
+    return best
+
+
+def _recurrent(
+    recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
+) -> Course:
+    """GRU, plain and LSTM cells of one layer, in the kernels of `_cells`."""
+    from srs_eval.models._cells import Adam, sweep
+    from srs_eval.models._compile import compiled
+    from srs_eval.models._trie import make_batches
+
+    network = recipe.network
+    assert network is not None
+    random = np.random.default_rng([settings.seed, start])
+    parts = card_batches(train, _trained_on(train), BATCH, random)
+    batches = make_batches(_neural._trie(network, train), train, parts)
+    x = _neural._inputs(network, batches)
+    w = _neural.random_start(network, Context(user=1_000 * settings.seed + start))
+    adam = Adam(
+        mean=np.zeros(len(w)),
+        square=np.zeros(len(w)),
+        rate=recipe.rate,
+        decay=1e-4,
+        steps=len(parts) * (settings.epochs or recipe.epochs),
+    )
+    scratch = _neural._scratch(network, batches, len(w))
+    judged = _trained_on(validation)
+
+    def epoch(number: int) -> None:
+        visits = random.permutation(len(parts))
+        shape = _neural._shape(network)
+        compiled(sweep)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
+
+    def log_loss() -> float:
+        if not np.isfinite(w).all():
+            return math.inf
+        p = _neural.predict_network(network, w, validation, judged)
+        return _loss(validation.y[judged], p)
+
+    return Course(epoch, log_loss, lambda: _tensors(w, network.shapes))
+
+
+def _nn17(
+    recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
+) -> Course:
+    from srs_eval import training
+    from srs_eval.models._trie import history_trie, make_batches
+
+    model, constants = nn17._model(train)
+    random = np.random.default_rng([settings.seed, start])
+    parts = card_batches(train, _trained_on(train), BATCH, random)
+    batches = make_batches(history_trie(train, same_day=False), train, parts)
+    # As torch begins: within 1/sqrt(inputs).
+    w = np.array([*model.default, *constants])
+    place = 11
+    for name, shape in list(nn17.SHAPES.items())[3:]:
+        size = math.prod(shape)
+        inputs = nn17.SHAPES[name.replace("bias", "weight")][1]
+        w[place : place + size] = random.uniform(-1, 1, size) / math.sqrt(inputs)
+        place += size
+    p = len(model.default)
+    zeros = np.zeros(p)
+    descent = Descent(
+        lower=np.array(model.lower),
+        upper=np.array(model.upper),
+        start=w[:p].copy(),
+        pull=zeros,
+        free=np.ones(p),
+        mean=zeros.copy(),
+        square=zeros.copy(),
+        share=np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
+        rate=recipe.rate,
+        steps=len(parts) * (settings.epochs or recipe.epochs),
+    )
+    scratch = training._scratch(model, (batches,))
+    judged = _trained_on(validation)
+
+    def epoch(number: int) -> None:
+        visits = random.permutation(len(parts))
+        training._sweep_of(model)(visits, number * len(parts), w, batches, descent, scratch)
+
+    def log_loss() -> float:
+        if not np.isfinite(w).all():
+            return math.inf
+        found = training.predict_recurrent(model, validation, w[:p].tolist(), judged, constants)
+        return _loss(validation.y[judged], found)
+
+    return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
+
+
+def _tensors(w: FloatArray, shapes: _neural.Shapes) -> Tensors:
+    """The vector of parameters as tensors (copies)."""
+    found = {}
+    place = 0
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        found[name] = w[place : place + size].reshape(shape).astype(np.float32)
+        place += size
+    return found
+
+
+def _transformer(
+    recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
+) -> Course:
+    """Batches by length, as in tuning, and some of all lengths, as in prediction."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy
+
+    device = _neural.device_of(Context(device=settings.device))
+    random = np.random.default_rng([settings.seed, start])
+    torch.manual_seed(1_000 * settings.seed + start)
+    network = transformer._network_class()().to(device)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=1e-4)
+    rows = _trained_on(train)
+    per_epoch, size = min(len(rows), 60_000), 512
+    count = -(-per_epoch // size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimizer, T_max=count * (settings.epochs or recipe.epochs)
+    )
+    judged = _trained_on(validation)
+    judged = judged[:: -(-len(judged) // 30_000)]
+
+    def epoch(number: int) -> None:
+        some = random.choice(rows, per_epoch, replace=False)
+        mixed = len(some) // 6
+        by_length = some[mixed:][np.argsort(train.sequence_length[some[mixed:]], kind="stable")]
+        ordered = np.concatenate([some[:mixed], by_length])
+        parts = [ordered[k : k + size] for k in range(0, per_epoch, size)]
+        network.train()
+        for k in random.permutation(len(parts)):
+            histories, delta_t = transformer._batch(train, parts[k], device)
+            y = torch.from_numpy(train.y[parts[k]].astype(np.float32)).to(device)
+            optimizer.zero_grad()
+            binary_cross_entropy(network(histories, delta_t), y).backward()
+            optimizer.step()
+            schedule.step()
+
+    def tensors() -> Tensors:
+        return {name: each.cpu().numpy().copy() for name, each in network.state_dict().items()}
+
+    def log_loss() -> float:
+        p = transformer.predict(validation, tensors(), judged, Context(device=settings.device))
+        return _loss(validation.y[judged], p) if np.isfinite(p).all() else math.inf
+
+    return Course(epoch, log_loss, tensors)
+
+
+# LSTM
+
+META_RATE = 5e-4
+TASKS, TASKS_AT_ONCE = 4, 6  # per learner and round; per step
+LONGEST_TASK = 2_500  # reviews to tune on
+JUDGED_AFTER_TUNING = 8  # validation learners
+
+
+def _lstm(
+    recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
+) -> Course:
+    """Joint training; `meta_train` goes on from there."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy
+
+    device = _neural.device_of(Context(device=settings.device))
+    random = np.random.default_rng([settings.seed, start])
+    torch.manual_seed(1_000 * settings.seed + start)
+    mean, deviation = input_normalisation(train)
+    network = lstm.network_class()().to(device)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=0.03)
+    x = lstm._inputs(train, mean, deviation)
+    rows = _trained_on(train)
+    parts = card_batches(train, rows, 2 * BATCH, random)
+    made: list[tuple[Any, Any]] = []
+    for part in parts:
+        for group in lstm.groups(train, part, x, device, 1 << 30):
+            y = train.y[part[group.position]].astype(np.float32)
+            made.append((group, torch.from_numpy(y).to(device)))
+    steps = len(made) * (settings.epochs or recipe.epochs)
+    warm_up = min(200, 1 + steps // 4)
+    done = 0
+    judged = _trained_on(validation)
+
+    def epoch(number: int) -> None:
+        nonlocal done
+        network.train()
+        for k in random.permutation(len(made)):
+            group, y = made[k]
+            rate = (1 + math.cos(math.pi * done / steps)) / 2 * min(1.0, (done + 1) / warm_up)
+            for settings_ in optimizer.param_groups:
+                settings_["lr"] = recipe.rate * rate
+            optimizer.zero_grad()
+            p = network(group.x, group.still, group.item, group.delta_t)
+            binary_cross_entropy(p, y).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            done += 1
+
+    def weights() -> lstm.Weights:
+        state = network.state_dict()
+        tensors = {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
+        return lstm.Weights(tensors, mean, deviation)
+
+    def log_loss() -> float:
+        p = lstm.recall(weights(), validation, judged, Context(device=settings.device))
+        return _loss(validation.y[judged], p) if np.isfinite(p).all() else math.inf
+
+    return Course(epoch, log_loss, lambda: lstm_file(weights()))
+
+
+def input_normalisation(trials: Trials) -> tuple[Any, Any]:
+    """Mean and deviation (2,) of LSTM's ln delay and ln answer time over all history rows."""
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    raw = lstm._inputs(trials, zero, one)[:, :2].astype(np.float64)
+    return raw.mean(axis=0).astype(np.float32), raw.std(axis=0).astype(np.float32)
+
+
+def lstm_file(weights: lstm.Weights) -> Tensors:
+    """The weights under the names that a file has."""
+    tensors = {name: weights.tensors[ours] for name, ours in lstm.TENSORS.items()}
+    return {**tensors, "input_mean": weights.mean, "input_std": weights.deviation}
+
+
+def lstm_weights(tensors: Tensors) -> lstm.Weights:
+    """The way back from `lstm_file`."""
+    named = {ours: tensors[name] for name, ours in lstm.TENSORS.items()}
+    return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
+
+
+def one_normalisation(tensors: Tensors) -> Tensors:
+    """The same function with both inputs normalised as the delay is, as `LSTM` does it."""
+    mean, deviation = tensors["input_mean"], tensors["input_std"]
+    first = tensors["process.0.weight"].copy()
+    bias = tensors["process.0.bias"] + first[:, 1] * (mean[0] - mean[1]) / deviation[1]
+    first[:, 1] *= deviation[0] / deviation[1]
+    return {
+        **tensors,
+        "process.0.weight": first,
+        "process.0.bias": bias,
+        "input_mean": mean[[0, 0]],
+        "input_std": deviation[[0, 0]],
+    }
+
+
+def meta_train(
+    pretrained: Pretrained,
+    learners: Sequence[Trials],
+    validation: Sequence[Trials],
+    settings: Settings,
+    rounds: int,
+) -> Pretrained:
+    """LSTM's weights as the best start for tuning; the better ones are kept.
+
+    A task is a learner's reviews up to some time, few or many: the network is tuned on them as
+    in use, and the gradient of its log loss on the reviews that follow, taken at the tuned
+    weights, moves the weights that tuning began from.
+    """
+    import torch
+
+    context = Context(device=settings.device)
+    random = np.random.default_rng([settings.seed, 99])
+    weights = lstm_weights(pretrained.tensors)
+    best, least = weights, tuned_loss(weights, validation, context)
+    log.info("LSTM after tuning: log loss %.4f", least)
+    meta = {
+        name: torch.nn.Parameter(torch.from_numpy(each.copy()))
+        for name, each in weights.tensors.items()
+    }
+    optimizer = torch.optim.AdamW(meta.values(), lr=META_RATE, weight_decay=0.0)
+    steps = -(-rounds * TASKS * len(learners) // TASKS_AT_ONCE)
+    done = 0
+    for number in range(rounds):
+        began = time.perf_counter()
+        tasks = random.permutation(np.repeat(np.arange(len(learners)), TASKS))
+        for first in range(0, len(tasks), TASKS_AT_ONCE):
+            weights = replace(
+                weights, tensors={name: each.detach().numpy() for name, each in meta.items()}
+            )
+            gradients = {name: torch.zeros_like(each) for name, each in meta.items()}
+            here = tasks[first : first + TASKS_AT_ONCE].tolist()
+            for k in here:
+                for name, each in _task_gradient(weights, learners[k], random, context).items():
+                    gradients[name] += each / len(here)
+            for name, parameter in meta.items():
+                parameter.grad = gradients[name]
+            torch.nn.utils.clip_grad_norm_(meta.values(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = META_RATE * (1 + math.cos(math.pi * done / steps)) / 2
+            optimizer.step()
+            done += 1
+        tensors = {name: each.detach().numpy().copy() for name, each in meta.items()}
+        weights = replace(weights, tensors=tensors)
+        loss = tuned_loss(weights, validation, context)
+        log.info(
+            "LSTM round %d/%d: log loss after tuning %.4f%s (%.0f s)",
+            number + 1,
+            rounds,
+            loss,
+            " *" if loss < least else "",
+            time.perf_counter() - began,
+        )
+        if loss < least:
+            best, least = weights, loss
+    return replace(pretrained, tensors=lstm_file(best))
+
+
+def _task_gradient(
+    weights: lstm.Weights, trials: Trials, random: np.random.Generator, context: Context
+) -> dict[str, Any]:
+    """Gradient of the log loss on what follows a random beginning, after tuning on that."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy
+
+    later = np.flatnonzero(trials.elapsed_days > 0)
+    most = max(5, min(LONGEST_TASK, len(later) // 2))
+    cut = int(math.exp(random.uniform(math.log(5), math.log(most))))
+    begin = int(random.integers(0, len(later) - 2 * cut + 1))
+    train = later[begin : begin + cut]
+    rows = later[begin + cut : begin + cut + max(cut, 300)]
+    tuned = lstm.tune(weights, trials, train, context, lstm.REVIEWS_AT_ONCE)
+    device = _neural.device_of(context)
+    network = lstm._network(tuned, device)
+    x = lstm._inputs(trials, weights.mean, weights.deviation)
+    for group in lstm.groups(trials, rows, x, device, lstm.REVIEWS_AT_ONCE):
+        y = torch.from_numpy(trials.y[rows[group.position]].astype(np.float32)).to(device)
+        p = network(group.x, group.still, group.item, group.delta_t)
+        (binary_cross_entropy(p, y, reduction="sum") / len(rows)).backward()
+    return {name: each.grad.cpu() for name, each in network.named_parameters()}
+
+
+def tuned_loss(weights: lstm.Weights, learners: Sequence[Trials], context: Context) -> float:
+    """Mean log loss on what follows after tuning on little, some and most of each learner."""
+    losses = []
+    for trials in learners:
+        later = np.flatnonzero(trials.elapsed_days > 0)
+        most = 2 * len(later) // 3
+        for cut in (min(15, most), min(300, most), most):
+            tuned = lstm.tune(weights, trials, later[:cut], context, lstm.REVIEWS_AT_ONCE)
+            rows = later[cut : cut + 2_000]
+            losses.append(_loss(trials.y[rows], lstm.recall(tuned, trials, rows, context)))
+    return float(np.mean(losses))
+
+
+RECIPES: dict[str, Recipe] = {
+    "GRU": Recipe(DAYS, _recurrent, gru.GRU, starts=6),
+    "RNN": Recipe(DAYS, _recurrent, gru.RNN, starts=6),
+    "GRU-secs": Recipe(SECS, _recurrent, gru.GRU, starts=3),
+    "GRU-P": Recipe(DAYS, _recurrent, gru_p.NETWORK, starts=2),
+    "GRU-P-short": Recipe(SHORT, _recurrent, gru_p.NETWORK),
+    "GRU-P-secs": Recipe(SECS, _recurrent, gru_p.NETWORK),
+    "LSTM-489": Recipe(DAYS, _recurrent, lstm.LSTM_489, rate=0.02),
+    "NN-17": Recipe(DAYS, _nn17, starts=6),
+    "NN-17-secs": Recipe(SECS, _nn17, starts=3),
+    "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),
+    "LSTM": Recipe(EVERYTHING, _lstm, epochs=10, rate=0.004, files=("LSTM-fixed", "LSTM")),
+}
+"""What can be pretrained, by the name of the weight file, the slowest last."""
+
+
+# Command line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Pretrain networks and write their weight files; see `--help`."""
+    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretrain", description=__doc__)
+    parser.add_argument("--models", default="all", help="names, commas between; all by default")
+    parser.add_argument("--learners", type=int, default=120, help="simulated learners")
+    parser.add_argument("--validation", type=int, default=20, help="further ones, held out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=int, help="at most; by default each network's own")
+    parser.add_argument("--rounds", type=int, default=2, help="of meta-learning (LSTM)")
+    parser.add_argument("--out", type=Path, default=_neural.SHIPPED, help="folder for weights")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that simulate")
+    parser.add_argument("--threads", type=int, default=1, help="torch's; more are not repeatable")
+    parser.add_argument("--device", default="cpu", help="of networks on torch: cpu or cuda")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    names = list(RECIPES) if given.models == "all" else given.models.split(",")
+    try:
+        settings = Settings(
+            given.learners, given.validation, given.seed, given.epochs, given.device
+        )
+        run(names, settings, given.out, given.jobs, given.rounds, given.threads)
+    except InputError as error:
+        parser.error(str(error))
+
+
+def run(
+    names: Sequence[str],
+    settings: Settings,
+    out: Path,
+    jobs: int = 1,
+    rounds: int = 2,
+    threads: int = 1,
+) -> list[Path]:
+    """Pretrain these networks and write their files to `out`; returns their paths.
+
+    Raises InputError for unknown names, numbers below one, or a device that is not here.
+    """
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
+        raise InputError(f"No network {unknown[0]!r} to pretrain; there are {', '.join(RECIPES)}.")
+    if min(settings.learners, settings.validation, settings.epochs or 1) < 1:
+        raise InputError("At least one learner, one for validation and one epoch are needed.")
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    count = settings.learners + settings.validation
+    logs = learner_logs(settings.seed, range(count), jobs)
+    log.info("%d learners simulated in %.0f s", count, time.perf_counter() - began)
+    written = []
+    for protocol in dict.fromkeys(RECIPES[name].protocol for name in names):
+        each = [prepare_trials(one, select_rows(one).rows, protocol) for one in logs]
+        train, validation = pool(each[: settings.learners]), pool(each[settings.learners :])
+        reviews = len(_trained_on(train))
+        for name in names:
+            if RECIPES[name].protocol != protocol:
+                continue
+            began = time.perf_counter()
+            with _threads(threads):
+                pretrained = pretrain(name, train, validation, settings)
+            if RECIPES[name].course is _lstm and rounds:
+                pretrained = meta_train(
+                    pretrained,
+                    each[: settings.learners],
+                    each[settings.learners :][:JUDGED_AFTER_TUNING],
+                    settings,
+                    rounds,
+                )
+            for file in RECIPES[name].files or (name,):
+                tensors = pretrained.tensors
+                if file == "LSTM":
+                    tensors = one_normalisation(tensors)
+                path = out / f"{file}.safetensors"
+                _neural.write_weights(
+                    path, tensors, _made(file, settings, pretrained, reviews, rounds)
+                )
+                path.chmod(0o644)  # safetensors leaves it readable to its owner only
+                written.append(path)
+                log.info(
+                    "%s written, log loss %.4f (%.0f s)",
+                    path.name,
+                    pretrained.log_loss,
+                    time.perf_counter() - began,
+                )
+    return written
+
+
+def _threads(count: int) -> Any:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def limited() -> Any:
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    return limited()
+
+
+def _made(
+    name: str, settings: Settings, pretrained: Pretrained, reviews: int, rounds: int
+) -> dict[str, str]:
+    """A weight file's metadata: how it came about."""
+    command = (
+        f"python -m srs_eval.pretrain --models {name.replace('-fixed', '')} "
+        f"--learners {settings.learners} --validation {settings.validation} --seed {settings.seed}"
+    )
+    if settings.epochs:
+        command += f" --epochs {settings.epochs}"
+    if name.startswith("LSTM") and name != "LSTM-489":
+        command += f" --rounds {rounds}"
+    return {
+        "model": name,
+        "made_by": f"srs-eval {__version__}",
+        "command": command,
+        "seed": str(settings.seed),
+        "users": str(settings.learners),
+        "reviews": str(reviews),
+        "validation_log_loss": f"{pretrained.log_loss:.6f}",
+        "epochs": str(pretrained.epochs),
+        "device": settings.device,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""Pretraining on simulated learners, and the weights that are shipped."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from srs_eval import pretrain
+from srs_eval.configurations import resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.engine import Session
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.models import Context, _neural, lstm
+from srs_eval.protocol import Trials, prepare_trials
+from srs_eval.rows import select_rows
+from srs_eval.simulation import simulate_learner
+from tests.conftest import shared_or_skip
+
+SHIPPED = sorted(_neural.SHIPPED.glob("*.safetensors"))
+
+
+@cache
+def each_trials(name: str) -> tuple[Trials, ...]:
+    """Three small learners as the network `name` sees them."""
+    logs = [simulate_learner(seed, 700, new_per_day=15, incidents=False).log() for seed in range(3)]
+    protocol = pretrain.RECIPES[name].protocol
+    return tuple(prepare_trials(log, select_rows(log).rows, protocol) for log in logs)
+
+
+def train_and_validation(name: str) -> tuple[Trials, Trials]:
+    each = each_trials(name)
+    return pretrain.pool(each[:2]), pretrain.pool(each[2:])
+
+
+@pytest.fixture
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps of training for little data."""
+    monkeypatch.setattr(pretrain, "BATCH", 50)
+
+
+# The pool
+
+
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
+def test_pooled_trials_are_everyones(name: str) -> None:
+    each = each_trials(name)
+    pooled = pretrain.pool(each)
+    assert len(pooled) == sum(len(trials) for trials in each)
+    begin = 0
+    for trials in each:
+        for k in (0, len(trials) // 2, len(trials) - 1):
+            here, there = begin + k, k
+            for column in ("history_delta_t", "history_rating", "history_duration_ms"):
+                np.testing.assert_array_equal(
+                    getattr(pooled, column)[pooled.history_start[here] : pooled.history_end[here]],
+                    getattr(trials, column)[
+                        trials.history_start[there] : trials.history_end[there]
+                    ],
+                )
+            assert pooled.y[here] == trials.y[there]
+            assert pooled.delta_t[here] == trials.delta_t[there]
+        begin += len(trials)
+    cards = sum(len(np.unique(trials.card_id)) for trials in each)
+    assert len(np.unique(pooled.card_id)) == cards
+
+
+def test_a_network_predicts_the_same_in_the_pool() -> None:
+    each = each_trials("GRU")
+    pooled = pretrain.pool(each)
+    w = _neural.random_start(pretrain.gru.GRU, Context(user=1))
+    apart = [
+        _neural.predict_network(pretrain.gru.GRU, w, trials, np.arange(len(trials)))
+        for trials in each
+    ]
+    together = _neural.predict_network(pretrain.gru.GRU, w, pooled, np.arange(len(pooled)))
+    np.testing.assert_array_equal(together, np.concatenate(apart))
+
+
+def test_batches_hold_every_row_once_and_whole_cards() -> None:
+    trials = pretrain.pool(each_trials("GRU"))
+    rows = np.arange(0, len(trials), 2)
+    batches = pretrain.card_batches(trials, rows, 50, np.random.default_rng(0))
+    assert len(batches) > 3
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches)), rows)
+    cards = [set(trials.card_id[batch].tolist()) for batch in batches]
+    assert sum(map(len, cards)) == len(set.union(*cards))
+    assert max(map(len, batches)) < 100
+
+
+# Training
+
+
+@pytest.mark.usefixtures("_small_batches")
+@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "LSTM-489", "RNN"])
+def test_training_teaches_the_same_every_time(name: str) -> None:
+    """Validation loss falls below that of always predicting the mean; same seed, same weights."""
+    train, validation = train_and_validation(name)
+    settings = pretrain.Settings(seed=3, epochs=30)
+    one, two = (pretrain.pretrain(name, train, validation, settings) for _ in range(2))
+    assert one.log_loss == two.log_loss
+    for key, tensor in one.tensors.items():
+        np.testing.assert_array_equal(tensor, two.tensors[key])
+    other = pretrain.pretrain(name, train, validation, replace(settings, seed=4))
+    assert other.log_loss != one.log_loss
+    p = validation.y[pretrain._trained_on(validation)].mean()
+    constant = -(p * math.log(p) + (1 - p) * math.log(1 - p))
+    assert one.log_loss < constant + 0.03
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_lstm_learns_the_same_every_time() -> None:
+    train, validation = train_and_validation("LSTM")
+    settings = pretrain.Settings(seed=3, epochs=4)
+    one, two = (pretrain.pretrain("LSTM", train, validation, settings) for _ in range(2))
+    for key, tensor in one.tensors.items():
+        np.testing.assert_array_equal(tensor, two.tensors[key])
+    first = pretrain.pretrain("LSTM", train, validation, replace(settings, epochs=1))
+    assert one.log_loss < first.log_loss - 0.02
+
+
+def test_transformer_learns_in_batches_of_all_kinds() -> None:
+    train, validation = train_and_validation("Transformer")
+    settings = pretrain.Settings(seed=3, epochs=2)
+    one, two = (pretrain.pretrain("Transformer", train, validation, settings) for _ in range(2))
+    assert one.log_loss == two.log_loss
+    assert math.isfinite(one.log_loss)
+
+
+def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([0.5, 0.4, 0.45, math.inf])
+    epochs: list[int] = []
+
+    def course(*arguments: object) -> pretrain.Course:
+        return pretrain.Course(
+            epochs.append, lambda: next(losses), lambda: {"epoch": np.array([epochs[-1]])}
+        )
+
+    recipe = replace(pretrain.RECIPES["GRU"], course=course, starts=1, epochs=30)
+    monkeypatch.setitem(pretrain.RECIPES, "GRU", recipe)
+    train, validation = train_and_validation("GRU")
+    found = pretrain.pretrain("GRU", train, validation, pretrain.Settings())
+    assert (found.log_loss, found.epochs) == (0.4, 2)
+    assert found.tensors["epoch"].tolist() == [1]
+    assert epochs == [0, 1, 2, 3]  # and no further once it has diverged
+
+
+def test_training_ends_where_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs: list[int] = []
+
+    def course(*arguments: object) -> pretrain.Course:
+        return pretrain.Course(epochs.append, lambda: 0.5, dict)
+
+    recipe = replace(pretrain.RECIPES["GRU"], course=course, starts=1, epochs=99)
+    monkeypatch.setitem(pretrain.RECIPES, "GRU", recipe)
+    train, validation = train_and_validation("GRU")
+    assert pretrain.pretrain("GRU", train, validation, pretrain.Settings()).epochs == 1
+    assert len(epochs) == 1 + pretrain.PATIENCE
+
+
+# LSTM
+
+
+def test_one_normalisation_is_the_same_function() -> None:
+    train, validation = train_and_validation("LSTM")
+    settings = pretrain.Settings(seed=1, epochs=1)
+    tensors = pretrain.pretrain("LSTM", train, validation, settings).tensors
+    assert abs(tensors["input_mean"][0] - tensors["input_mean"][1]) > 1
+    same = pretrain.one_normalisation(tensors)
+    assert same["input_mean"][0] == same["input_mean"][1]
+    rows = np.arange(len(validation))
+    one, two = (
+        lstm.recall(pretrain.lstm_weights(each), validation, rows, Context())
+        for each in (tensors, same)
+    )
+    np.testing.assert_allclose(one, two, atol=2e-5)
+
+
+def test_normalised_inputs_have_mean_0_and_deviation_1() -> None:
+    trials = train_and_validation("LSTM")[0]
+    x = lstm._inputs(trials, *pretrain.input_normalisation(trials))[:, :2]
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-3)
+    np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-3)
+
+
+def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain, "TASKS", 1)
+    each = each_trials("LSTM")
+    train, validation = train_and_validation("LSTM")
+    settings = pretrain.Settings(seed=1, epochs=3)
+    before = pretrain.pretrain("LSTM", train, validation, settings)
+    after = pretrain.meta_train(before, each[:2], each[2:], settings, rounds=1)
+    losses = [
+        pretrain.tuned_loss(pretrain.lstm_weights(found.tensors), each[2:], Context())
+        for found in (before, after)
+    ]
+    assert losses[1] <= losses[0]
+
+
+# The command
+
+
+def test_the_command_writes_weights_that_serve(tmp_path: Path) -> None:
+    options = "--models GRU,LSTM --learners 2 --validation 1 --epochs 1 --rounds 0 --seed 5"
+    pretrain.main([*options.split(), "--out", str(tmp_path)])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["GRU.safetensors", "LSTM-fixed.safetensors", "LSTM.safetensors"]
+    about = metadata(tmp_path / "GRU.safetensors")
+    assert about["model"] == "GRU"
+    assert (about["seed"], about["users"]) == ("5", "2")
+    assert float(about["validation_log_loss"]) > 0
+    session = Session(simulate_learner(9, 400, incidents=False).log())
+    for name in ("GRU", "LSTM", "LSTM-fixed"):
+        (configuration,) = resolve(name)
+        loss = session.run(configuration, Context(weights=tmp_path)).metrics.log_loss
+        assert 0 < loss < 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models", "GRU,SM-99"], "SM-99"),
+        (["--learners", "0"], "At least one learner"),
+        (["--models", "LSTM", "--learners", "1", "--device", "nowhere"], "nowhere"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_do(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        pretrain.main([*arguments, "--validation", "1", "--out", str(tmp_path)])
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_network() -> None:
+    train, validation = train_and_validation("GRU")
+    with pytest.raises(InputError, match="SM-99"):
+        pretrain.pretrain("SM-99", train, validation, pretrain.Settings())
+
+
+# The weights that are shipped
+
+
+def metadata(path: Path) -> dict[str, str]:
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        found: dict[str, str] = json.loads(file.read(size))["__metadata__"]
+        return found
+
+
+def test_every_network_is_shipped_and_they_are_small() -> None:
+    expected = {
+        file for name, recipe in pretrain.RECIPES.items() for file in recipe.files or (name,)
+    }
+    assert {path.stem for path in SHIPPED} == expected
+    assert sum(path.stat().st_size for path in SHIPPED) < 400_000
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_weights_say_how_they_were_made(path: Path) -> None:
+    about = metadata(path)
+    assert about["model"] == path.stem
+    assert about["command"].startswith("python -m srs_eval.pretrain --models ")
+    assert int(about["users"]) >= 100
+    assert int(about["reviews"]) > 100_000
+    assert 0.3 < float(about["validation_log_loss"]) < 0.5
+
+
+SERVED = [
+    "GRU", "RNN", "GRU-P", "GRU-P-short", "NN-17", "Transformer", "LSTM", "LSTM-fixed", "LSTM-489",
+    "GRU-secs", "NN-17-secs", "GRU-P-secs",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_shipped_weights_serve_and_start_well(name: str) -> None:
+    """Untuned, on a learner never seen: no worse than half a decent model."""
+    session = Session(simulate_learner(11, 1200, incidents=False).log())
+    (configuration,) = resolve(name)
+    trials = session.trials(configuration.protocol)
+    rows = trials.test_index
+    p = configuration.model.predict(trials, (), rows, Context())  # type: ignore[misc]
+    y = trials.y[rows]
+    share = y.mean()
+    constant = -(share * math.log(share) + (1 - share) * math.log(1 - share))
+    assert pretrain._loss(y, p) < constant + 0.05
+
+
+@pytest.mark.parametrize("name", ["GRU", "GRU-P", "GRU-P-short", "NN-17"])
+def test_as_good_as_the_references_weights(name: str) -> None:
+    """Mean log loss over the golden users at most 0.01 above that with the reference's weights."""
+    golden = shared_or_skip("golden")
+    lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()
+    expected = {line["user"]: line["metrics"]["LogLoss"] for line in map(json.loads, lines)}
+    (configuration,) = resolve(name)
+    dataset = open_dataset(golden / "dataset")
+    gaps = []
+    for user in dataset.users:
+        try:
+            found = Session(dataset.load(user)).run(configuration, Context(user=user))
+        except NotEnoughData:
+            continue
+        gaps.append(found.metrics.log_loss - expected[user])
+    assert len(gaps) == len(expected)
+    assert np.mean(gaps) < 0.01
