@@ -1,7 +1,7 @@
 # make demo   a simulated learner, evaluated: app in a terminal, a table elsewhere
 # make test   all tests
 # make lint   style and types
-# make bench  speed against the reference packages
+# make bench  speed against the reference packages and torch loops
 #
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
 
@@ -27,7 +27,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-dev $(PEERS)/installed
-	$(BIN)/python benchmarks/fsrs6.py --peer-python $(PEERS)/bin/python $(BENCH_ARGS)
+	$(BIN)/python benchmarks/speed.py --peer-python $(PEERS)/bin/python $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) $(PEERS) .cache

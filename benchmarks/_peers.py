@@ -7,31 +7,14 @@ version 5 (FSRS-5) or 6 (FSRS-6), and writes answer.npz beside the rows.
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-
-def load_trials(data: Path | None, user: int) -> Any:
-    from srs_eval.dataset import open_dataset
-    from srs_eval.protocol import Protocol, prepare_trials
-    from srs_eval.rows import select_rows
-
-    with tempfile.TemporaryDirectory() as folder:
-        if data is None:
-            from srs_eval.simulation import simulate_learner, write_dataset
-
-            write_dataset({user: simulate_learner(user)}, Path(folder))
-            data = Path(folder)
-        log = open_dataset(data).load(user)
-    return prepare_trials(log, select_rows(log, "benchmark").rows, Protocol(short=True))
 
 
 def histories(trials: Any) -> list[tuple[list[int], list[int]]]:
@@ -43,7 +26,7 @@ def histories(trials: Any) -> list[tuple[list[int], list[int]]]:
 
 
 def run_peer(python: str, trials: Any, folder: Path, repeat: int) -> Mapping[str, Any]:
-    """`p` of the test parts, median `seconds` of `repeat` runs, and `versions`."""
+    """`p` of the test parts, `versions`, and medians of `repeat` runs: `seconds`, `cpu_seconds`."""
     write_rows(trials, folder / "rows.npz")
     # fsrs-optimizer 5 sorts unstably: the published figures come from numpy without SIMD.
     features = "AVX512_ICL AVX512_CNL AVX512_CLX AVX512_SKX AVX512CD AVX512F AVX2 FMA3"
@@ -106,26 +89,28 @@ def torch_peer(file: Path, repeat: int) -> None:
 
     def fold(first: int, end: int) -> Any:
         train, test = frame.iloc[:first].copy(), frame.iloc[first:end].copy()
-        start = time.perf_counter()
+        start = np.array([time.perf_counter(), time.process_time()])
         optimizer.define_model()
         optimizer.pretrain(dataset=train, verbose=False)
         w = Trainer(train, None, optimizer.init_w, **settings).train(verbose=False)
         stability, _ = Collection(w).batch_predict(test)
         decay = [-w[20]] if len(w) > 20 else []  # fixed in FSRS-5
         p = power_forgetting_curve(test["delta_t"].to_numpy(), np.array(stability), *decay)
-        return time.perf_counter() - start, p
+        return np.array([time.perf_counter(), time.process_time()]) - start, p
 
     ends = list(zip(rows["first_test"].tolist(), rows["end_test"].tolist(), strict=True))
     totals = []
     for _ in range(repeat + 1):  # the first run does not count
         parts = [fold(*both) for both in ends]
-        totals.append(sum(seconds for seconds, _ in parts))
+        totals.append(np.sum([seconds for seconds, _ in parts], axis=0))
+    wall, cpu = np.median(totals[1:] or totals, axis=0)
     versions = [
         f"{name} {importlib.metadata.version(name)}" for name in ("fsrs-optimizer", "torch")
     ]
     np.savez(
         file.with_name("answer.npz"),
-        seconds=statistics.median(totals[1:] or totals),
+        seconds=wall,
+        cpu_seconds=cpu,
         p=np.concatenate([p for _, p in parts]),
         versions=", ".join(versions),
     )

@@ -1,0 +1,401 @@
+"""How fast srs-eval is, beside fsrs-optimizer, fsrs-rs and torch loops, warm and cold.
+
+    python benchmarks/speed.py [--golden DIR] [--peer-python PY] [--peer5-python PY]
+                               [--parts 1234] [--user N] [--quick]
+
+Prints Markdown. Everything runs in one go, one thread each, one after the other, warm but
+in part 4; caches of results are off. Figures are medians in seconds of processor time, so
+that other work on the machine does not count; its load is printed.
+
+1. FSRS against fsrs-optimizer in another interpreter (version 6: --peer-python, version 5:
+   --peer5-python), against fsrs-rs (`benchmark`, which predicts nothing) and, for v4 and
+   4.5, against torch loops (_torch_loops.py).
+2. The other trained models against torch loops. Differences of log loss to ours, and to
+   the reference's published output, show that loops and models do the same.
+3. Every configuration without a network on two learners, from loaded reviews to metrics.
+4. With no compiled kernels: until the first results, until all, and seconds per kernel.
+
+In 1 and 2 ours counts from trials: features, the trie of histories, training on five
+folds, prediction of their test parts. The torch side counts training and prediction;
+making its sequences stands in a column of its own and is part of the ratio for loops.
+DIR is the golden data set (`dataset/`, `expected/`); without it a learner is simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _peers import histories, run_peer
+
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.engine import Finished, Session, Started, evaluate
+from srs_eval.metrics import log_loss
+from srs_eval.models import Context
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, ReviewLog
+
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+LOOPS_FSRS = {"FSRSv4": 200, "FSRS-4.5": 200}  # model -> times as fast as it should be
+LOOPS_OTHERS = {
+    "HLR": 50,
+    "DASH": 50,
+    "DASH[MCM]": 50,
+    "LogisticRegression": 50,
+    "SM2-trainable": 50,
+    "Anki": 50,
+    "ACT-R": 20,
+    "DASH[ACT-R]": 20,
+}
+RUST_TIMES, TORCH_TIMES = 4, 200
+FIRST_SECONDS, ALL_SECONDS = 3, 60  # cold
+
+
+@dataclass(frozen=True)
+class Learner:
+    user: int
+    log: ReviewLog
+    expected: Path | None  # folder of the reference's output
+
+    def published(self, configuration: Configuration) -> float | None:
+        """The reference's log loss."""
+        if self.expected is None:
+            return None
+        file = self.expected / f"{configuration.name}.jsonl"
+        lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+        found = [line["metrics"]["LogLoss"] for line in lines if line["user"] == self.user]
+        return found[0] if found else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if options.cold_child is not None:
+        cold_child(*options.cold_child)
+        return
+    if any(os.environ.get(name) != "1" for name in THREADS):  # libraries read them at start
+        os.environ.update(dict.fromkeys(THREADS, "1"))
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    cores = os.cpu_count()
+    print(f"{cores} processor cores shared with other work, load {os.getloadavg()[0]:.1f}\n")
+    repeat = 3 if options.quick else 7
+    learner = load(options.golden, options.user)
+    if "1" in options.parts:
+        part_fsrs(learner, options.peer_python, options.peer5_python, repeat, options.quick)
+    if "2" in options.parts:
+        part_others(learner, repeat)
+    if "3" in options.parts:
+        users = {101: 3.0, 106: 5.0} if options.golden else {options.user: 5.0}
+        for user, limit in users.items():
+            part_all(load(options.golden, user), limit, 2 if options.quick else 3)
+    if "4" in options.parts:
+        part_cold(1 if options.quick else 2)
+    print(f"Load at the end: {os.getloadavg()[0]:.1f}.")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    shared = Path(__file__).resolve().parents[2] / "shared" / "golden"
+    parser = argparse.ArgumentParser(description="speed beside its peers, warm and cold")
+    parser.add_argument("--golden", type=Path, default=shared if shared.is_dir() else None)
+    parser.add_argument("--user", type=int, default=106, help="learner of parts 1 and 2")
+    parser.add_argument("--peer-python", default=None, help="has fsrs-optimizer 6")
+    parser.add_argument("--peer5-python", default=None, help="has fsrs-optimizer 5")
+    parser.add_argument("--parts", default="1234", help="such as 13")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--cold-child", nargs=2, default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not options.parts or set(options.parts) - set("1234"):
+        parser.error(f"--parts is some of 1, 2, 3 and 4, not {options.parts}")
+    return options
+
+
+def load(golden: Path | None, user: int) -> Learner:
+    if golden is not None:
+        return Learner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
+    from srs_eval.simulation import simulate_learner, write_dataset
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_dataset({user: simulate_learner(user, 15_000)}, Path(folder))
+        return Learner(user, open_dataset(Path(folder)).load(user), None)
+
+
+# Timing
+
+
+def median_seconds(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
+    """Median processor time of `repeat` runs after one that does not count; last result."""
+    result = run()
+    seconds = []
+    for _ in range(repeat):
+        start = time.process_time()
+        result = run()
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds), result
+
+
+def our_seconds(configuration: Configuration, trials: Trials, repeat: int) -> tuple[float, Any]:
+    """From trials without features to predictions of the test index, and these."""
+    model, context = configuration.model, Context()
+    if model.fit is None or model.predict is None:
+        raise ValueError(f"{model.name} is not trained")
+    fit, predict = model.fit, model.predict
+
+    def run() -> FloatArray:
+        fresh = replace(trials, _derived={})  # features and trie are made anew
+        parts = []
+        for fold in fresh.folds:
+            w = fit(fresh, fold.train, np.ones(len(fold.train)), context)
+            parts.append(predict(fresh, w, fold.test, context))
+        return np.concatenate(parts)
+
+    return median_seconds(run, repeat)
+
+
+def loop_seconds(name: str, trials: Trials, repeat: int) -> tuple[float, float, FloatArray]:
+    """Training and prediction, features, and predictions of a torch loop."""
+    import torch
+    from _torch_loops import run_loop
+
+    torch.set_num_threads(1)
+    run_loop(name, trials)
+    runs = [run_loop(name, trials) for _ in range(repeat)]
+    cpu = statistics.median(run.cpu for run in runs)
+    return cpu, statistics.median(run.features_cpu for run in runs), runs[-1].p
+
+
+def rust_seconds(trials: Trials, repeat: int) -> float:
+    from fsrs_rs_python import FSRS, FSRSItem, FSRSReview
+
+    items = [
+        FSRSItem(
+            reviews=[
+                FSRSReview(delta_t=t, rating=r)
+                for t, r in zip([*intervals, int(delta_t)], [*ratings, int(rating)], strict=True)
+            ]
+        )
+        for (intervals, ratings), delta_t, rating in zip(
+            histories(trials), trials.delta_t, trials.rating, strict=True
+        )
+    ]
+    folds = [[items[k] for k in fold.train] for fold in trials.folds]
+    backend = FSRS(parameters=[])
+    return median_seconds(lambda: [backend.benchmark(fold) for fold in folds], repeat)[0]
+
+
+# Parts
+
+
+def part_fsrs(
+    learner: Learner, python6: str | None, python5: str | None, repeat: int, quick: bool
+) -> None:
+    session = Session(learner.log)
+    head = ("ours s", "other", "other s", "its features s", "times", "target")
+    header(f"FSRS, user {learner.user}", "model", *head, "log loss: other - ours")
+    peers: Mapping[str, str | None] = {"FSRS-6": python6, "FSRS-5": python5}
+    for name, python in peers.items():
+        configuration = resolve(name)[0]
+        trials = session.trials(configuration.protocol)
+        ours, p = our_seconds(configuration, trials, repeat)
+        if name == "FSRS-6":
+            rust = rust_seconds(trials, repeat)
+            row(name, ours, "fsrs-rs", rust, None, rust / ours, RUST_TIMES, "predicts nothing")
+        if python is None:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            answer = run_peer(python, trials, Path(folder), 1 if quick else 3)
+        seconds = float(answer["cpu_seconds"])
+        y = trials.y[trials.test_index]
+        difference = log_loss(y, answer["p"]) - log_loss(y, p)
+        versions = str(answer["versions"])
+        ratio = seconds / ours
+        row(name, ours, versions, seconds, None, ratio, TORCH_TIMES, f"{difference:+.6f}")
+    for name, target in LOOPS_FSRS.items():
+        loop_row(learner, session, name, target, repeat, with_published=False)
+    print(flush=True)
+
+
+def part_others(learner: Learner, repeat: int) -> None:
+    session = Session(learner.log)
+    head = ("ours s", "other", "other s", "its features s", "times", "target")
+    differences = ("log loss: other - ours", "other - published")
+    header(f"Other trained models, user {learner.user}", "model", *head, *differences)
+    for name, target in LOOPS_OTHERS.items():
+        loop_row(learner, session, name, target, repeat, with_published=True)
+    print(flush=True)
+
+
+def loop_row(
+    learner: Learner, session: Session, name: str, target: int, repeat: int, with_published: bool
+) -> None:
+    configuration = resolve(name)[0]
+    trials = session.trials(configuration.protocol)
+    ours, p = our_seconds(configuration, trials, repeat)
+    seconds, features, theirs = loop_seconds(configuration.model.name, trials, min(repeat, 3))
+    y = trials.y[trials.test_index]
+    loss = log_loss(y, theirs)
+    published = learner.published(configuration)
+    cells: list[Any] = [f"{loss - log_loss(y, p):+.6f}"]
+    if with_published:
+        cells.append("" if published is None else f"{loss - published:+.6f}")
+    times = (seconds + features) / ours
+    row(configuration.model.name, ours, "torch loop", seconds, features, times, target, *cells)
+
+
+def part_all(learner: Learner, limit: float, repeat: int) -> None:
+    """Whole evaluations: trials, fit, prediction, metrics."""
+    configurations = [each for each in resolve("all") if each.model.family != "neural"]
+    seconds: dict[str, list[float]] = {each.name: [] for each in configurations}
+    totals = []
+    for count in range(repeat + 1):
+        session = Session(learner.log)
+        total = 0.0
+        for each in configurations:
+            start = time.process_time()
+            session.run(each)
+            used = time.process_time() - start
+            total += used
+            if count:  # the first run compiles or loads kernels
+                seconds[each.name].append(used)
+        if count:
+            totals.append(total)
+    judged = len(session.trials(configurations[0].protocol).test_index)
+    reviews = session.log.receipt.entries_read
+    header(
+        f"All {len(configurations)} configurations without a network, user {learner.user}: "
+        f"{reviews:,} reviews, {judged:,} judged",
+        "configuration",
+        "s",
+        "share",
+    )
+    total = statistics.median(totals)
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    for name, used in sorted(medians.items(), key=lambda item: -item[1]):
+        print(f"| {name} | {used:.4f} | {used / total:.0%} |")
+    print(f"| **all** (target: below {limit:g}) | **{total:.2f}** | |\n", flush=True)
+
+
+def part_cold(repeat: int) -> None:
+    """In fresh processes with an empty cache folder; wall time from their start on."""
+    from srs_eval.demo import make_demo_collection
+
+    with tempfile.TemporaryDirectory() as folder:
+        collection = make_demo_collection(Path(folder))
+        header("Cold: nothing compiled, demo collection, --models fast", "", "s", "target")
+        runs = [cold(collection, jobs=2) for _ in range(repeat)]
+        best = min(runs, key=lambda run: run["all"])
+        print(f"| first result | {best['first']:.2f} | {FIRST_SECONDS} |")
+        print(f"| all results, 2 jobs | {best['all']:.1f} | {ALL_SECONDS} |")
+        print(f"| the same again, all compiled | {best['again']:.1f} | |")
+        alone = cold(collection, jobs=0)
+        compiling = sum(seconds for _, seconds in alone["kernels"])
+        print(f"| all results, one process | {alone['all']:.1f} | |")
+        print(f"| of it compiling {len(alone['kernels'])} kernels | {compiling:.1f} | |\n")
+    header("Seconds per kernel", "kernel", "s")
+    small = 0.0
+    for name, seconds in sorted(alone["kernels"], key=lambda each: -each[1]):
+        if seconds >= 0.3:
+            print(f"| {name} | {seconds:.2f} |")
+        else:
+            small += seconds
+    print(f"| those below 0.3 s together | {small:.2f} |\n", flush=True)
+
+
+def cold(collection: Path, jobs: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "SRS_EVAL_CACHE_DIR": cache}
+        environment.pop("NUMBA_CACHE_DIR", None)
+        answers = []
+        for _ in range(2 if jobs else 1):
+            command = [sys.executable, __file__, "--cold-child", str(collection), str(jobs)]
+            environment["STARTED"] = str(time.time())
+            done = subprocess.run(
+                command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+            )
+            answers.append(json.loads(done.stdout.splitlines()[-1]))
+    return {**answers[0], "again": answers[-1]["all"]}
+
+
+def cold_child(collection: str, jobs: str) -> None:
+    """What `srs-eval run COLLECTION --models fast --jobs JOBS` does, and when."""
+    from srs_eval.anki_import import load_log
+
+    started = float(os.environ["STARTED"])
+    log = load_log(Path(collection))
+    compiled: list[tuple[str, float]] = []
+    if jobs == "0":
+        _record_compilation(compiled)
+    finished = []
+    for event in evaluate(log, "fast", jobs=int(jobs), use_cache=False):
+        if isinstance(event, Started):
+            continue
+        if isinstance(event, Finished):
+            finished.append(time.time() - started)
+    print(json.dumps({"first": finished[0], "all": finished[-1], "kernels": compiled}))
+
+
+def _record_compilation(compiled: list[tuple[str, float]]) -> None:
+    """Append every outermost compilation by numba: name without its hash, seconds."""
+    from numba.core import event
+
+    class Recorder(event.Listener):
+        def __init__(self) -> None:
+            self.open: list[float] = []
+
+        def on_start(self, started: Any) -> None:
+            self.open.append(time.perf_counter())
+
+        def on_end(self, ended: Any) -> None:
+            began = self.open.pop()
+            if not self.open:
+                name = ended.data["dispatcher"].py_func.__name__
+                head, _, tail = name.rpartition("_")
+                name = head if len(tail) == 16 else name
+                compiled.append((name, time.perf_counter() - began))
+
+    event.register("numba:compile", Recorder())
+
+
+# Tables
+
+
+def header(title: str, *columns: str) -> None:
+    print(f"### {title}\n")
+    print(f"| {' | '.join(columns)} |")
+    print(f"|{' --- |' * len(columns)}", flush=True)
+
+
+def row(
+    name: str,
+    ours: float,
+    other: str,
+    seconds: float,
+    features: float | None,
+    times: float,
+    target: int,
+    *cells: Any,
+) -> None:
+    """`times` counts features where they are told."""
+    made = "" if features is None else f"{features:.3f}"
+    told = [name, f"{ours:.4f}", other, f"{seconds:.3f}", made, f"{times:.1f}", target, *cells]
+    print(f"| {' | '.join(map(str, told))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
