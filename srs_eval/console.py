@@ -157,14 +157,16 @@ def ranking_tables(tables: Mapping[str, Sequence[Ranked]], width: int) -> list[R
             pad_edge=False,
         )
         table.add_column("", justify="right", no_wrap=True)
-        table.add_column("model", overflow="fold", min_width=12)
+        table.add_column("model", overflow="fold", min_width=12 if width >= 40 else 6)
         if width >= 64:
             table.add_column("parameters", justify="right", no_wrap=True)
         table.add_column("log loss", justify="right", no_wrap=True)
-        table.add_column("RMSE(bins)", justify="right", no_wrap=True)
+        if width >= 50:
+            table.add_column("RMSE(bins)", justify="right", no_wrap=True)
         if width >= 56:
             table.add_column("AUC", justify="right", no_wrap=True)
-        table.add_column("vs AVG", justify="right", no_wrap=True)
+        if width >= 36:
+            table.add_column("vs AVG", justify="right", no_wrap=True)
         for line in lines:
             metrics = line.result.metrics
             floor = line.configuration.model.family == "floor"
@@ -174,10 +176,12 @@ def ranking_tables(tables: Mapping[str, Sequence[Ranked]], width: int) -> list[R
                 Text(line.configuration.name + mark),
                 *([f"{line.configuration.parameters:,}"] if width >= 64 else []),
                 f"{metrics.log_loss:.4f}",
-                f"{metrics.rmse_bins:.4f}",
+                *([f"{metrics.rmse_bins:.4f}"] if width >= 50 else []),
                 *(["-" if metrics.auc is None else f"{metrics.auc:.4f}"] if width >= 56 else []),
-                "-" if line.against_average is None else f"{line.against_average:+.1f} %",
             ]
+            if width >= 36:
+                against = line.against_average
+                cells.append("-" if against is None else f"{against:+.1f} %")
             table.add_row(*cells, style="dim" if floor else None)
         made.append(table)
     return made
@@ -271,8 +275,11 @@ class BatchProgress:
             f"{plan.users:,} users, {len(plan.configurations)} configurations: "
             f"{plan.units:,} units to evaluate"
         )
-        if before or plan.retried:
-            words += f" ({before:,} are there, {plan.retried:,} failed before and are tried again)"
+        notes = [f"{before:,} are there"] if before else []
+        if plan.retried:
+            notes.append(f"{plan.retried:,} failed before and are tried again")
+        if notes:
+            words += f" ({', '.join(notes)})"
         if plan.units:
             words += f", about {clock(plan.expected_seconds)} with {plan.jobs} jobs"
         say(words)

@@ -116,8 +116,8 @@ def protocol_options(
     partitions: Annotated[
         str,
         typer.Option(
-            help="Fit parameters for each of these.",
-            metavar="none|deck|preset",
+            help="Fit parameters for each deck or preset apart (none, deck, preset).",
+            metavar="WHAT",
             rich_help_panel=PROTOCOL_PANEL,
         ),
     ] = "none",
@@ -137,7 +137,9 @@ def protocol_options(
     disable_short_term: Annotated[
         bool, _flag("--disable_short_term", "FSRS-5 without its same-day formulas.")
     ] = False,
-    duration: Annotated[bool, _flag("--duration", "Answer times are an input.")] = False,
+    duration: Annotated[
+        bool, _flag("--duration", "Answer times are an input; LSTM has them anyway.")
+    ] = False,
     n_splits: Annotated[int, _flag("--n_splits", "Number of test folds.")] = 5,
     batch_size: Annotated[int, _flag("--batch_size", "Reviews in a training batch.")] = 512,
     max_seq_len: Annotated[

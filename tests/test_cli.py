@@ -421,6 +421,29 @@ def test_layouts_are_documented(
     assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
 
 
+@pytest.mark.parametrize("width", [20, 36, 50, 64, 100])
+def test_the_log_loss_is_readable_at_any_width(width: int) -> None:
+    from rich.console import Console
+
+    from srs_eval.configurations import resolve
+    from srs_eval.console import ranking_tables
+    from srs_eval.engine import evaluate
+    from srs_eval.export import Outcome, ranking
+
+    configurations = resolve("AVG,FSRS-6-dry-run")
+    outcome = Outcome(configurations)
+    for event in evaluate(simulate_learner(5, 600).log(), configurations, use_cache=False, jobs=0):
+        outcome.add(event)
+    text = io.StringIO()
+    console = Console(file=text, width=width)
+    for table in ranking_tables(ranking(outcome), width):
+        console.print(table)
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    shown = f"{outcome.results['AVG'].metrics.log_loss:.4f}"
+    assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
+
+
 # --- where output must not or cannot go ----------------------------------------
 
 

@@ -8,6 +8,7 @@ the copy is opened.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -191,6 +192,13 @@ def _copy_all(real: Path, target: Path, states: list[tuple[int, int, int] | None
                 if not suffix:
                     raise
                 return False
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise InputError(
+                    f"There is no room for a private copy of {printable(real)} in "
+                    f'"{tempfile.gettempdir()}"; free some disk space or set TMPDIR.'
+                ) from error
     return True
 
 
