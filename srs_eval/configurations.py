@@ -63,6 +63,11 @@ class Configuration:
         return self.model.parameters
 
     @property
+    def compiles(self) -> bool:
+        """Whether kernels may have to be compiled before the first run."""
+        return self.model.parameters > 0
+
+    @property
     def table(self) -> str:
         """Configurations with the same word are judged on the same rows and ranked together."""
         protocol = self.protocol
@@ -88,7 +93,10 @@ def resolve(
     protocol: Protocol | None = None,
     fit: Fit = "trained",
 ) -> list[Configuration]:
-    """Configurations for names, aliases and groups, without doubles, cheapest first.
+    """Configurations for names, aliases and groups, without doubles.
+
+    Models without parameters come first, for nothing is compiled for them; then cheapest
+    first.
 
     The flags of `protocol` (and `fit`) are added to every configuration that can take
     them. Raises InputError for an unknown name, for a name that contradicts a flag and
@@ -109,7 +117,7 @@ def resolve(
                 found.setdefault(configuration.name, configuration)
     if not found:
         raise InputError("No model is named: give names, or a group such as fast or all.")
-    return sorted(found.values(), key=lambda each: each.expected_seconds_per_10k)
+    return sorted(found.values(), key=lambda each: (each.compiles, each.expected_seconds_per_10k))
 
 
 def listed_names(model: Model) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ Views (app, command line, batch) iterate over `evaluate` and show what comes.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import time
 import traceback
@@ -23,10 +24,11 @@ from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.models import Cancelled, Context, all_models
+from srs_eval.models._compile import kernels_there, mark_kernels
 from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog, Rows
+from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.rows import select_rows
 
 
@@ -36,12 +38,14 @@ class Prepared:
 
     reviews: int  # rows that the protocol starts from
     judged: int  # rows that are judged without `--secs`; 0 where there are too few
-    configurations: tuple[str, ...]  # in the order of their start
+    configurations: tuple[str, ...]  # about in the order of their start
 
 
 @dataclass(frozen=True)
 class Started:
     configuration: str
+    compiles: bool = False
+    """Kernels are compiled before it can begin: the first run since an update."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,8 @@ class Session:
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
         p, parameters, notes = _fit_and_predict(configuration, trials, context, report)
+        if configuration.compiles:
+            mark_kernels(_kernels(configuration))
         stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
@@ -152,6 +158,15 @@ class Session:
         if not hasattr(self, "_fingerprint_made"):
             self._fingerprint_made = self.log.fingerprint()
         return self._fingerprint_made
+
+
+def _kernels(configuration: Configuration) -> str:
+    """What configurations that need the same kernels have in common."""
+    return f"{configuration.model.name} {configuration.fit}"
+
+
+def _must_compile(configuration: Configuration) -> bool:
+    return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
 def _fit_and_predict(
@@ -358,7 +373,7 @@ def _in_this_process(
         if cancel.is_set():
             return
         name = configuration.name
-        yield Started(name)
+        yield Started(name, _must_compile(configuration))
 
         def report(fraction: float, fold: int, folds: int, name: str = name) -> None:
             pending.append(Progress(name, fraction, fold, folds))
@@ -372,6 +387,51 @@ def _in_this_process(
         yield outcome
 
 
+def warm_up(names: str = "fast") -> BaseProcess | None:
+    """Compile, in a process of low priority, what the configurations need and is not on disk.
+
+    For a view, while a person chooses a file; None if nothing is missing. End it with
+    `stop_processes` before `evaluate`: kernels that are done are kept. Raises InputError
+    for names that there are not.
+    """
+    missing = tuple(each.name for each in resolve(names) if _must_compile(each))
+    return start_process(_warm_up, (missing,)) if missing else None
+
+
+def _warm_up(names: tuple[str, ...]) -> None:
+    if hasattr(os, "nice"):
+        os.nice(10)
+    session = Session(_some_log())
+    context = Context()
+    for configuration in resolve(names):
+        _one(session, configuration, context, _no_report, use_cache=False)
+
+
+def _some_log() -> ReviewLog:
+    """Cards reviewed on every second day, all buttons and same-day reviews among them."""
+    cards, days = 240, 12  # fewer than 20 cards of a first rating would be outliers
+    number = np.arange(cards * days * 2)
+    card, day, again = number % cards, number // (2 * cards) * 2, number // cards % 2
+    keep = (again == 0) | ((card + day) % 3 == 0)
+    card, day, again, number = card[keep], day[keep], again[keep], number[keep]
+    order = np.lexsort((number, card))
+    days_before, seconds_before = np.full(len(card), -1), np.full(len(card), -1)
+    time_s = day * 86_400 + again * 600 + card
+    same = card[order][1:] == card[order][:-1]
+    days_before[order[1:][same]] = np.diff(day[order])[same]
+    seconds_before[order[1:][same]] = np.diff(time_s[order])[same]
+    rows = Rows(
+        card_id=card,
+        day_offset=day,
+        rating=(card * 7 + number // cards * 5) % 4 + 1,
+        state=np.where(days_before < 0, 0, 2),
+        duration_ms=np.full(len(card), 5_000),
+        elapsed_days=days_before,
+        elapsed_seconds=seconds_before,
+    )
+    return ReviewLog(ImportReceipt("", "made up", len(card)), rows=rows)
+
+
 # --- worker processes ---------------------------------------------------------
 
 
@@ -380,6 +440,7 @@ class _Worker:
     process: BaseProcess
     connection: Connection
     configuration: str | None = None
+    compiling: str | None = None  # the model whose kernels it compiles
 
 
 def _in_workers(
@@ -397,7 +458,7 @@ def _in_workers(
         for _ in range(jobs):
             workers.append(_start_worker(log, settings, use_cache))
         for worker in workers:
-            yield from _give_work(worker, waiting)
+            yield from _give_work(worker, waiting, workers)
         while any(worker.configuration for worker in workers):
             if cancel.is_set():
                 return
@@ -413,22 +474,29 @@ def _in_workers(
                         yield Failed(lost, how_it_died(worker.process))
                         worker = _start_worker(log, settings, use_cache)
                         workers.append(worker)
-                        yield from _give_work(worker, waiting)
+                        yield from _give_work(worker, waiting, workers)
                     continue
                 yield event
                 if isinstance(event, Finished | Failed | Skipped):
-                    worker.configuration = None
-                    yield from _give_work(worker, waiting)
+                    worker.configuration = worker.compiling = None
+                    yield from _give_work(worker, waiting, workers)
     finally:
         _stop_workers(workers)
 
 
-def _give_work(worker: _Worker, waiting: deque[Configuration]) -> Iterator[Event]:
+def _give_work(
+    worker: _Worker, waiting: deque[Configuration], workers: list[_Worker]
+) -> Iterator[Event]:
     if not waiting:
         return
-    configuration = waiting.popleft()
+    # What another worker is compiling will soon be there for both.
+    compiling = {each.compiling for each in workers}
+    configuration = next((each for each in waiting if each.model.name not in compiling), waiting[0])
+    waiting.remove(configuration)
+    must_compile = _must_compile(configuration)
     worker.configuration = configuration.name
-    yield Started(configuration.name)
+    worker.compiling = configuration.model.name if must_compile else None
+    yield Started(configuration.name, must_compile)
     try:
         # A model holds functions; its name is what travels.
         worker.connection.send(

@@ -29,6 +29,43 @@ from srs_eval.places import cache_dir
 _UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
 
 
+def kernels_there(name: str) -> bool:
+    """Whether `mark_kernels` was called with this name by this version on this machine."""
+    try:
+        return _mark(name).exists()
+    except OSError:
+        return False
+
+
+@cache
+def mark_kernels(name: str) -> None:
+    """Remember that all that is compiled for `name` is on disk."""
+    try:
+        mark = _mark(name)
+        if mark.parent.is_dir():
+            mark.touch()
+    except OSError:
+        pass  # it will be announced again
+
+
+def _mark(name: str) -> Path:
+    return _kernel_folder() / f"{_models_hash()}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+@cache
+def _models_hash() -> str:
+    return _hash(sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _kernel_folder() -> Path:
+    if os.environ.get("NUMBA_CACHE_DIR"):  # someone has chosen
+        return Path(os.environ["NUMBA_CACHE_DIR"])
+    from importlib.metadata import version
+
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}"
+    return cache_dir() / "kernels" / f"{source_hash()}-numba{version('numba')}-{python}"
+
+
 @cache
 def source_hash() -> str:
     """Hash of the sources that every compiled function may depend on."""
@@ -51,11 +88,9 @@ def _numba() -> tuple[Any, bool]:
 
     numba = importlib.import_module("numba")
 
-    if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR: someone has chosen
+    if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR
         return numba, True
-    version = f"numba{numba.__version__}-py{sys.version_info[0]}{sys.version_info[1]}"
-    parent = cache_dir() / "kernels"
-    folder = parent / f"{source_hash()}-{version}"
+    folder = _kernel_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
@@ -63,7 +98,7 @@ def _numba() -> tuple[Any, bool]:
             return numba, False
     except OSError:
         return numba, False
-    _remove_unused(parent)
+    _remove_unused(folder.parent)
     numba.config.CACHE_DIR = str(folder)
     return numba, True
 
