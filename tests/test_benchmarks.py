@@ -1,0 +1,83 @@
+"""The benchmark scripts: they can be imported, take their options, and their loops are right."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from srs_eval.configurations import resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.engine import Session
+from srs_eval.metrics import log_loss
+from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import REPOSITORY
+
+LOOPS = (
+    "HLR",
+    "DASH",
+    "DASH[MCM]",
+    "DASH[ACT-R]",
+    "ACT-R",
+    "SM2-trainable",
+    "Anki",
+    "FSRSv4",
+    "FSRS-4.5",
+    "LogisticRegression",
+)
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    folder = tmp_path_factory.mktemp("learner")
+    write_dataset({1: simulate_learner(3, 1_200)}, folder)
+    return Session(open_dataset(folder).load(1))
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    speed = module("speed")
+    options = speed.parse(["--parts", "23", "--quick", "--golden", "there"])
+    assert options.parts == "23"
+    assert options.quick
+    assert options.golden == Path("there")
+    with pytest.raises(SystemExit):
+        speed.parse(["--parts", "5"])
+    assert "--parts" in capsys.readouterr().err
+
+
+def test_scripts_can_be_imported() -> None:
+    for name in ("speed", "fidelity", "neural", "_peers"):
+        assert module(name)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loop_gives_our_figure(name: str, session: Session) -> None:
+    pytest.importorskip("torch")
+    loops = module("_torch_loops")
+    (configuration,) = resolve(name)
+    trials = session.trials(configuration.protocol)
+    ours = session.run(configuration).metrics.log_loss
+    theirs = loops.run_loop(name, trials)
+    assert log_loss(trials.y[trials.test_index], theirs.p) == pytest.approx(ours, abs=1e-4)
+    assert theirs.cpu > 0
+
+
+def test_our_time_counts_features_and_is_of_the_same_predictions(session: Session) -> None:
+    speed = module("speed")
+    (configuration,) = resolve("HLR")
+    trials = session.trials(configuration.protocol)
+    seconds, p = speed.our_seconds(configuration, trials, 1)
+    assert seconds > 0
+    np.testing.assert_array_equal(p, session.run(configuration).p)

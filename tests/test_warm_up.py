@@ -1,0 +1,87 @@
+"""Compiling ahead: what counts as missing, and that the made-up log needs the same kernels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srs_eval import engine
+from srs_eval.configurations import resolve
+from srs_eval.simulation import simulate_learner, write_dataset
+
+
+def test_models_without_parameters_come_first_and_compile_nothing() -> None:
+    compiles = [each.compiles for each in resolve("all")]
+    assert compiles == sorted(compiles)
+    assert not any(each.compiles for each in resolve("AVG,SM2,RMSE-BINS-EXPLOIT,Ebisu-v2"))
+
+
+def test_every_configuration_runs_on_the_made_up_log() -> None:
+    session = engine.Session(engine._some_log())
+    for configuration in resolve("HLR,FSRS-6-dry-run,LogisticRegression,RMSE-BINS-EXPLOIT"):
+        assert session.run(configuration).size > 500
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from srs_eval import engine
+from srs_eval.dataset import open_dataset
+
+def main():
+    names = "HLR,SM2-trainable"
+    process = engine.warm_up(names)
+    assert process is not None
+    process.join()
+    assert process.exitcode == 0
+    assert engine.warm_up(names) is None
+    from numba.core import event
+    compiled = []
+    class Listener(event.Listener):
+        def on_start(self, event):
+            compiled.append(event.data["dispatcher"].py_func.__name__)
+        def on_end(self, event):
+            pass
+    event.register("numba:compile", Listener())
+    log = open_dataset(Path(sys.argv[1])).load(1)
+    events = list(engine.evaluate(log, names, jobs=0, use_cache=False))
+    finished = [each for each in events if isinstance(each, engine.Finished)]
+    started = [each for each in events if isinstance(each, engine.Started)]
+    assert len(finished) == 2, events
+    assert not any(each.compiles for each in started)
+    print(compiled)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_nothing_is_compiled_after_warming_up(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    write_dataset({1: simulate_learner(1, 1_500)}, tmp_path / "data")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "SRS_EVAL_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "data")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["[]"]
+
+
+def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    (fsrs,) = resolve("FSRS-6")
+    (average,) = resolve("AVG")
+    assert engine._must_compile(fsrs)
+    assert not engine._must_compile(average)
