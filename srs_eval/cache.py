@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,21 +36,50 @@ class Stored:
 
 
 def result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
-    """Data, protocol, model version and settings, as one hexadecimal digest."""
+    """Data, protocol, program and settings, as one hexadecimal digest."""
+    neural = configuration.model.family == "neural"
     parts = {
         "program": __version__,
+        "code": code_digest(),
         "data": log_fingerprint,
         "configuration": configuration.name,
         "fit": configuration.fit,
         "protocol": asdict(configuration.protocol),
         "model": [configuration.model.name, configuration.model.version],
         "sm2_target": context.sm2_target,
-        "user": context.user if configuration.model.family == "neural" else 0,
-        "weights": _folder_digest(context.weights)
-        if configuration.model.family == "neural"
+        "neural": [context.user, context.device, _folder_digest(context.weights)]
+        if neural
         else None,
+        "packages": _versions(configuration.model.name, neural),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """Content of everything that turns rows into predictions, shipped weights included.
+
+    Whoever changes a rule or a model never sees a figure of the code before.
+    """
+    package = Path(__file__).parent
+    files = [package / name for name in ("rows.py", "protocol.py", "training.py")]
+    files += sorted(
+        path for path in (package / "models").rglob("*") if path.suffix in (".py", ".safetensors")
+    )
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _versions(model: str, neural: bool) -> list[str]:
+    """Versions of the packages that this model's figures come from."""
+    from importlib.metadata import version
+
+    names = (["torch"] if neural else []) + (["fsrs-rs-python"] if model == "FSRS-rs" else [])
+    return [f"{name} {version(name)}" for name in names]
 
 
 def load(key: str) -> Stored | None:

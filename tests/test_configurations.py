@@ -42,6 +42,14 @@ def test_names_and_suffixes() -> None:
     assert names("sm2") >= {"SM2", "SM2-short", "Memrise", "Anki-dry-run"}  # the group
 
 
+def test_a_bare_name_means_its_standard_whatever_follows() -> None:
+    assert names("FSRS-7") == {"FSRS-7-short-secs-recency"}
+    assert names("FSRS-7-dry-run") == {"FSRS-7-dry-run-short-secs"}
+    assert names("FSRS-7-preset") == {"FSRS-7-short-secs-recency-preset"}
+    assert names("FSRS-7-train_equals_test") == names("FSRS-7", Protocol(train_equals_test=True))
+    assert names("FSRS-7-secs") == {"FSRS-7-secs"}
+
+
 def test_groups_hold_their_families() -> None:
     everything = names("all")
     assert {"AVG", "SM2", "SM2-short", "FSRS-6", "FSRS-6-recency"} <= everything

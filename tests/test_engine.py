@@ -238,6 +238,14 @@ def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> Non
     assert len(keys) == 5
 
 
+def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sm2,) = resolve("SM2")
+    before = cache.result_key("a", sm2, Context())
+    assert cache.result_key("a", sm2, Context()) == before
+    monkeypatch.setattr(cache, "code_digest", lambda: "another rule")
+    assert cache.result_key("a", sm2, Context()) != before
+
+
 def test_a_damaged_cache_file_is_ignored(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
