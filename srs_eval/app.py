@@ -39,6 +39,8 @@ from srs_eval.screens.progress import Background, EvaluateFunction, Evaluation
 from srs_eval.screens.room import Room
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
 
@@ -172,6 +174,8 @@ class SrsEvalApp(App[int]):
         self._reading = 0
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
+        self._warm_up: list[BaseProcess] = []
+        self._evaluating = threading.Event()  # from then on nothing is compiled ahead
         self.state = remembered.load_state(state_folder)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
@@ -190,8 +194,29 @@ class SrsEvalApp(App[int]):
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         self._leave_on_signals()
+        if self._evaluate is None:
+            threading.Thread(target=self._prepare_models, daemon=True, name="warm up").start()
         if self.path is not None:
             self.call_after_refresh(self.open_file, self.path)
+
+    def _prepare_models(self) -> None:
+        """Compile, once after an update, while a person chooses a file and looks at its receipt."""
+        from srs_eval.engine import warm_up
+
+        process = warm_up()
+        if process is None:
+            return
+        self._warm_up.append(process)
+        if self._evaluating.is_set():
+            self._end_warm_up()
+
+    def _end_warm_up(self) -> None:
+        """The evaluation compiles the rest; what is done is kept."""
+        from srs_eval.processes import stop_processes
+
+        self._evaluating.set()
+        while self._warm_up:
+            stop_processes([self._warm_up.pop()])
 
     def _leave_on_signals(self) -> None:
         """A closed window or `kill` leaves as q does, so that no worker stays behind."""
@@ -211,6 +236,7 @@ class SrsEvalApp(App[int]):
 
     def leave_nothing_behind(self) -> None:
         """End every worker. Called when the screen is already given back."""
+        self._end_warm_up()
         for background in self.backgrounds:
             background.cancel.set()
         until = time.monotonic() + _PATIENCE
@@ -446,6 +472,7 @@ class SrsEvalApp(App[int]):
 
         def events(cancel: threading.Event) -> Iterator[Event]:
             evaluate = self._evaluate
+            self._end_warm_up()
             if evaluate is None:
                 from srs_eval.engine import evaluate as engine_evaluate
 

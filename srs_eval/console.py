@@ -114,11 +114,16 @@ class RunProgress:
                     f"{event.judged:,} reviews judged", total=len(event.configurations)
                 )
             case Started():
+                note = " (preparing, first run only)" if event.compiles else ""
                 self._tasks[event.configuration] = self._progress.add_task(
-                    event.configuration, total=1.0
+                    event.configuration + note, total=1.0
                 )
             case Progress():
-                self._progress.update(self._tasks[event.configuration], completed=event.fraction)
+                self._progress.update(
+                    self._tasks[event.configuration],
+                    description=event.configuration,
+                    completed=event.fraction,
+                )
             case Finished() | Failed() | Skipped():
                 if event.configuration in self._tasks:
                     self._progress.remove_task(self._tasks.pop(event.configuration))

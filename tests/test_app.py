@@ -16,11 +16,11 @@ from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import DARK_THEME, LIGHT_THEME, Options, SrsEvalApp
-from srs_eval.engine import Finished, evaluate
+from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
 from srs_eval.screens.actions import EVERYWHERE
-from srs_eval.screens.progress import Stage, label
+from srs_eval.screens.progress import Evaluation, Stage, label
 from srs_eval.screens.room import Room
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
@@ -688,3 +688,14 @@ def test_run_app_refuses_unknown_models() -> None:
 
     with pytest.raises(InputError, match="FSRS-66"):
         run_app(models="FSRS-66")
+
+
+def test_preparing_is_told_and_not_taken_for_pace() -> None:
+    evaluation = Evaluation()
+    evaluation.apply(Prepared(100, 50, ("AVG", "FSRS-6")), 0.0)
+    evaluation.apply(Started("FSRS-6", compiles=True), 0.0)
+    assert evaluation.preparing
+    assert evaluation.seconds_left(30.0) is None
+    evaluation.apply(Progress("FSRS-6", 0.5, 2, 5), 31.0)
+    assert not evaluation.preparing
+    assert evaluation.seconds_left(32.0) is not None

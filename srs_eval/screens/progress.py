@@ -33,6 +33,7 @@ class ModelRun:
     configuration: str
     weight: float = 1.0  # expected share of the work
     stage: Stage = Stage.WAITING
+    preparing: bool = False  # its kernels are being compiled
     fraction: float = 0.0
     fold: int = 0
     folds: int = 0
@@ -77,7 +78,9 @@ class Evaluation:
         model = self.models.setdefault(event.configuration, ModelRun(event.configuration))
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
+            model.preparing = event.compiles
         elif isinstance(event, Progress):
+            model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
@@ -131,6 +134,13 @@ class Evaluation:
             *((model, row) for model, row in ranked if row.group > 0),
         ]
 
+    @property
+    def preparing(self) -> bool:
+        """Whether models are being compiled, which happens once and says nothing of the pace."""
+        return any(
+            model.preparing and model.stage is Stage.RUNNING for model in self.models.values()
+        )
+
     def seconds_gone(self, now: float) -> float:
         return (self.ended if self.ended is not None else now) - self.started
 
@@ -141,7 +151,7 @@ class Evaluation:
             model.weight * (1.0 if model.over else model.fraction) for model in self.models.values()
         )
         gone = self.seconds_gone(now)
-        if not self.running or not total or done / total < 0.02 or gone < 1:
+        if not self.running or self.preparing or not total or done / total < 0.02 or gone < 1:
             return None
         return gone * (total - done) / done
 

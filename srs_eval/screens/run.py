@@ -144,6 +144,8 @@ RMSE-BINS-EXPLOIT shows.
             else:
                 left = evaluation.seconds_left(now)
                 rest = f", about {clock(left)} left" if left is not None else ""
+                if evaluation.preparing:
+                    rest = ", preparing models (first run only)"
                 text = f"{evaluation.finished} of {total} · {gone} gone{rest}"
                 if evaluation.cancelled:
                     text = "stopping …"

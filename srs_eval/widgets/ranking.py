@@ -162,6 +162,8 @@ class RankingTable(DataTable[Any]):
         if model.stage is Stage.RUNNING:
             left = model.seconds_left(now)
             fold = f"fold {min(model.fold + 1, model.folds)}/{model.folds}" if model.folds else ""
+            if model.preparing:
+                fold = "preparing"
             return (
                 Text(f"  {mark}"),
                 name,
