@@ -449,10 +449,12 @@ def _rows_only(protocol: Any) -> Any:
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
+    from srs_eval.engine import must_compile
     from srs_eval.processes import cores
 
     seconds = sum(each.expected_seconds_per_10k for each in configurations) * entries / 10_000
-    return 0 if seconds < QUICK_SECONDS else cores()
+    quick = seconds < QUICK_SECONDS and not any(map(must_compile, configurations))
+    return 0 if quick else cores()
 
 
 def _open_app(

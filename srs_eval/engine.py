@@ -165,7 +165,8 @@ def _kernels(configuration: Configuration) -> str:
     return f"{configuration.model.name} {configuration.fit}"
 
 
-def _must_compile(configuration: Configuration) -> bool:
+def must_compile(configuration: Configuration) -> bool:
+    """Whether its kernels are not on disk yet, so that its first run takes seconds more."""
     return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
@@ -373,7 +374,7 @@ def _in_this_process(
         if cancel.is_set():
             return
         name = configuration.name
-        yield Started(name, _must_compile(configuration))
+        yield Started(name, must_compile(configuration))
 
         def report(fraction: float, fold: int, folds: int, name: str = name) -> None:
             pending.append(Progress(name, fraction, fold, folds))
@@ -394,7 +395,7 @@ def warm_up(names: str = "fast") -> BaseProcess | None:
     `stop_processes` before `evaluate`: kernels that are done are kept. Raises InputError
     for names that there are not.
     """
-    missing = tuple(each.name for each in resolve(names) if _must_compile(each))
+    missing = tuple(each.name for each in resolve(names) if must_compile(each))
     return start_process(_warm_up, (missing,)) if missing else None
 
 
@@ -493,10 +494,10 @@ def _give_work(
     compiling = {each.compiling for each in workers}
     configuration = next((each for each in waiting if each.model.name not in compiling), waiting[0])
     waiting.remove(configuration)
-    must_compile = _must_compile(configuration)
+    compiles = must_compile(configuration)
     worker.configuration = configuration.name
-    worker.compiling = configuration.model.name if must_compile else None
-    yield Started(configuration.name, must_compile)
+    worker.compiling = configuration.model.name if compiles else None
+    yield Started(configuration.name, compiles)
     try:
         # A model holds functions; its name is what travels.
         worker.connection.send(

@@ -83,5 +83,5 @@ def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     (fsrs,) = resolve("FSRS-6")
     (average,) = resolve("AVG")
-    assert engine._must_compile(fsrs)
-    assert not engine._must_compile(average)
+    assert engine.must_compile(fsrs)
+    assert not engine.must_compile(average)

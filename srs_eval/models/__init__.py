@@ -97,7 +97,8 @@ class Model:
     flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
-    seconds_per_10k: float = 0.1  # expected, for 10,000 reviews on a laptop's core
+    seconds_per_10k: float = 0.1
+    """Processor time for 10,000 reviews, metrics included, on a laptop's core, warm."""
     version: int = 1  # raise it when figures change: cached results become stale
     note: str = ""  # one sentence that belongs beside the figures
     extra: bool = False  # not part of the group `all`

@@ -301,6 +301,6 @@ MODELS = (
         fit=fit,
         predict=predict,
         default=lambda context: list(START),
-        seconds_per_10k=0.3,
+        seconds_per_10k=0.018,
     ),
 )

@@ -290,7 +290,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        seconds_per_10k=0.06,
+        seconds_per_10k=0.008,
     ),
     Model(
         name="DASH[MCM]",
@@ -300,7 +300,7 @@ MODELS = (
         source=_SOURCE,
         fit=fit_mcm,
         predict=predict_mcm,
-        seconds_per_10k=0.06,
+        seconds_per_10k=0.0075,
     ),
     Model(
         name="DASH[ACT-R]",
@@ -311,6 +311,6 @@ MODELS = (
         fit=fit_act_r,
         predict=predict_act_r,
         default=lambda context: list(START_ACT_R),
-        seconds_per_10k=0.1,
+        seconds_per_10k=0.0135,
     ),
 )

@@ -228,7 +228,7 @@ MODELS = (
         predict=predict,
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.06,
+        seconds_per_10k=0.005,
         note=(
             "Starts from a half-life of 512 days as in srs-benchmark. "
             "On data sets, reviews of missing cards or decks are not judged, as there."

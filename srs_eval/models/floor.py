@@ -102,7 +102,7 @@ MODELS = (
         source="open-spaced-repetition/srs-benchmark other.py `baseline`",
         online=average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day"},
-        seconds_per_10k=0.001,
+        seconds_per_10k=0.0025,
         note="One number for all reviews of a fold: the retention of the reviews before it.",
     ),
     Model(
@@ -113,7 +113,7 @@ MODELS = (
         source="open-spaced-repetition/srs-benchmark other.py `ConstantModel`",
         predict=ninety_percent,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.001,
+        seconds_per_10k=0.002,
         note="Every review gets 0.9.",
     ),
     Model(
@@ -127,7 +127,7 @@ MODELS = (
         ),
         online=moving_average,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.002,
+        seconds_per_10k=0.0055,
         note="Follows the outcomes of all cards and knows nothing about any of them.",
     ),
     Model(
@@ -138,7 +138,7 @@ MODELS = (
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
         online=rmse_bins_exploit,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.015,
+        seconds_per_10k=0.0065,
         note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is judged on.",
     ),
 )

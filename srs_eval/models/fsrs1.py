@@ -181,7 +181,7 @@ MODELS = (
         fit=fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv1-default": "FSRSv1-dry-run"},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
     ),
 )

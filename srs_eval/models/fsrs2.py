@@ -178,6 +178,6 @@ MODELS = (
         fit=fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv2-default": "FSRSv2-dry-run"},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.009,
     ),
 )

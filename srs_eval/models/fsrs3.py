@@ -172,6 +172,6 @@ MODELS = (
         fit=fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv3-default": "FSRSv3-dry-run"},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.009,
     ),
 )

@@ -261,6 +261,6 @@ MODELS = (
         fit=fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv4-default": "FSRSv4-dry-run"},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.0085,
     ),
 )

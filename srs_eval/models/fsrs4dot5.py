@@ -150,6 +150,6 @@ MODELS = (
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(DEFAULT_SECS),
         aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.0085,
     ),
 )

@@ -278,7 +278,7 @@ MODELS = (
         later_days_only=True,
         flags=ANY_FLAG | {"disable_short_term"},
         parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.013,
         note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
     ),
 )

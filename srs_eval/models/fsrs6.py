@@ -305,6 +305,6 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG,
         parameters_with={"pretrain": 4, "two_buttons": 17},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.0105,
     ),
 )

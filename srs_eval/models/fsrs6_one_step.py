@@ -169,7 +169,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG - {"recency"},
         parameters_with={"two_buttons": 17},
-        seconds_per_10k=0.03,
+        seconds_per_10k=0.015,
         note="Weights each review alike and only once; made for updates on the fly.",
     ),
 )

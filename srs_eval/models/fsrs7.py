@@ -452,7 +452,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG,
         parameters_with={"two_buttons": 28},
-        seconds_per_10k=0.2,
+        seconds_per_10k=0.08,
         note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
     ),
 )

@@ -87,7 +87,7 @@ MODELS = (
         default=lambda context: list(fsrs6.DEFAULT),
         always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
-        seconds_per_10k=1.5,
+        seconds_per_10k=0.06,
         note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
     ),
 )

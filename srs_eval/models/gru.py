@@ -69,7 +69,7 @@ MODELS = (
         fit=_fit_gru,
         predict=_predict_gru,
         flags=ANY_FLAG,
-        seconds_per_10k=0.1,
+        seconds_per_10k=0.03,
     ),
     Model(
         name="RNN",
@@ -80,7 +80,7 @@ MODELS = (
         fit=_fit_rnn,
         predict=_predict_rnn,
         flags=ANY_FLAG,
-        seconds_per_10k=0.1,
+        seconds_per_10k=0.03,
         note="Starts from random weights where no pretrained ones are found.",
         extra=True,
     ),

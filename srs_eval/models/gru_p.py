@@ -53,7 +53,7 @@ MODELS = (
         predict=predict,
         configurations=("GRU-P", "GRU-P-short"),
         flags=ANY_FLAG,
-        seconds_per_10k=0.2,
+        seconds_per_10k=0.1,
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
         "need not mean a lower one.",
     ),

@@ -64,6 +64,6 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
-        seconds_per_10k=0.05,
+        seconds_per_10k=0.009,
     ),
 )

@@ -277,6 +277,6 @@ MODELS = (
         predict=predict,
         default=lambda context: MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
-        seconds_per_10k=0.3,
+        seconds_per_10k=0.022,
     ),
 )

@@ -373,7 +373,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
-        seconds_per_10k=0.1,
+        seconds_per_10k=0.035,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
         "stands for each of its matrices, so it says little about SM-17 itself.",
     ),

@@ -384,6 +384,6 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         standard="SBD-short-secs-recency",
-        seconds_per_10k=1.0,
+        seconds_per_10k=0.17,
     ),
 )

@@ -93,7 +93,7 @@ MODELS = (
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
-        seconds_per_10k=0.003,
+        seconds_per_10k=0.004,
         note=(
             "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
             "On data sets, reviews of missing cards or decks are not judged, as in srs-benchmark."

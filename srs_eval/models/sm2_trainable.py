@@ -153,7 +153,7 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: list(DEFAULT),
-        seconds_per_10k=0.02,
+        seconds_per_10k=0.008,
         note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),
 )
