@@ -93,8 +93,8 @@ def test_linear_gradients(name: str, scale: float) -> None:
         "DASH[MCM]": (dash.START_MCM, dash.features_mcm(trials), dash.recall_and_slope),
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
-    kernels = _history_linear.kernels("HLR" if name == "HLR" else "DASH", model)
-    got = kernels[0](x, t, y, weight, w), kernels[1](x, t, y, weight, w)
+    kernel = "HLR" if name == "HLR" else "DASH"
+    got = _history_linear.loss_and_gradient(kernel, model, x, t, y, weight, w)
 
     def in_torch(w: Tensor) -> Tensor:
         z = tensor(x) @ w

@@ -1,7 +1,8 @@
 """Models of one linear predictor z = x . w: their loss, its gradient, and the fit.
 
 A model gives `recall_and_slope(z, t)`: the probability of recall t days after the
-last review, and its derivative in z.
+last review, and its derivative in z, written with `_elementwise`. Training is that of
+srs-benchmark other.py `Trainer` (January 2025), as in `_history_training`.
 """
 
 from __future__ import annotations
@@ -9,79 +10,87 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context
 from srs_eval.models._compile import specialised
-from srs_eval.models._history_loss import loss_of, single, slope_of
-from srs_eval.models._history_training import adam
+from srs_eval.models._history_training import SEED
+from srs_eval.models._permutation import permutations
 from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-Recall = Callable[[float, float], tuple[float, float]]
+EPOCHS = 5
+RATE = 0.04
+LANES = 8
+
+Recall = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def recall_and_slope(z: float, t: float) -> tuple[float, float]:
-    """Replaced by the model's own where a kernel is made of the functions below."""
-    raise NotImplementedError
+class Batches(NamedTuple):
+    """Rows batch by batch, each filled up to whole vectors with rows of weight 0 (m rows)."""
+
+    x: FloatArray  # (k, m)
+    t: FloatArray  # (m,) days
+    y: FloatArray  # (m,)
+    weight: FloatArray  # (m,)
+    first: IntArray  # (batches + 1,) where each begins
+    recall: FloatArray  # (m,) of the last sweep
+    w_bar: FloatArray  # (k, LANES)
 
 
-def _loss(x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
-    """Weighted sum of the losses of the rows x (n, k)."""
-    total = 0.0
-    for row in range(len(y)):
-        z = 0.0
-        for k in range(len(w)):
-            z += x[row, k] * w[k]
-        p, _ = recall_and_slope(z, t[row])
-        total += weight[row] * loss_of(single(p), y[row])
-    return total
+def make_batches(
+    x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, size: int
+) -> Batches:
+    """Batches of `size` of the rows x (n, k) in their order."""
+    n, k = x.shape
+    counts = np.full(max(-(-n // size), 1), size)
+    counts[-1] = n - size * (len(counts) - 1)
+    room = -(-counts // LANES) * LANES
+    first = np.concatenate(([0], np.cumsum(room)))
+    row = np.arange(n)
+    place = row + (first[:-1] - size * np.arange(len(counts)))[row // size]
 
+    def spread(values: FloatArray) -> FloatArray:
+        padded = np.zeros(first[-1])
+        padded[place] = values
+        return padded
 
-def _gradient(
-    x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
-) -> FloatArray:
-    """Gradient of `_loss` in w (k,)."""
-    bar = np.zeros(len(w))
-    for row in range(len(y)):
-        z = 0.0
-        for k in range(len(w)):
-            z += x[row, k] * w[k]
-        p, slope = recall_and_slope(z, t[row])
-        z_bar = weight[row] * slope_of(single(p), y[row]) * slope
-        for k in range(len(w)):
-            bar[k] += x[row, k] * z_bar
-    return bar
-
-
-def _recall(x: FloatArray, t: FloatArray, w: FloatArray) -> FloatArray:
-    p = np.empty(len(t))
-    for row in range(len(t)):
-        z = 0.0
-        for k in range(len(w)):
-            z += x[row, k] * w[k]
-        recall, _ = recall_and_slope(z, t[row])
-        p[row] = single(recall)
-    return p
+    columns = np.zeros((k, first[-1]))
+    columns[:, place] = x.T
+    empty = np.zeros(first[-1])
+    return Batches(
+        columns, spread(t), spread(y), spread(weight), first, empty, np.zeros((k, LANES))
+    )
 
 
 @cache
-def kernels(name: str, model: Recall) -> tuple[Any, Any, Any]:
-    """Loss, gradient and recall, compiled for one model's `recall_and_slope`."""
-    steps: dict[str, Callable[..., Any]] = {
-        "recall_and_slope": model,
-        "single": single,
-        "loss_of": loss_of,
-        "slope_of": slope_of,
-    }
-    loss, gradient, recall = (
-        specialised(template, name, steps, {}) for template in (_loss, _gradient, _recall)
+def _kernel(name: str, model: Recall, parameters: int) -> Any:
+    from srs_eval.models._history_sweep import sweep
+
+    return specialised(
+        sweep, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
     )
-    return loss, gradient, recall
+
+
+def loss_and_gradient(
+    name: str,
+    model: Recall,
+    x: FloatArray,
+    t: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    w: FloatArray,
+) -> tuple[float, FloatArray]:
+    """Weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
+    batches = make_batches(x, t, y, weight, len(y))
+    none = np.zeros(len(w))
+    sweep = _kernel(name, model, len(w))
+    loss = sweep(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), RATE, 1)
+    return float(loss), batches.w_bar.sum(axis=1)
 
 
 def fit(
@@ -96,31 +105,36 @@ def fit(
 ) -> list[float]:
     """The weights (k,) fitted on the rows `train` of the features (n, k), as srs-benchmark does.
 
-    All sequences have equal length there, so the order of the rows is that of its
-    unstable sort of equal keys.
+    The weights of the epoch with the least loss are kept; it is looked at before each epoch
+    and at the end, so the start can win. All sequences have equal length there, so the
+    order of the rows is that of its unstable sort of equal keys.
     """
     if not len(train):
         raise NotEnoughData("no reviews to train on")
-    loss, gradient, _ = kernels(name, model)
     order = quicksort_order(np.zeros(len(train), np.int64))
     rows = train[order]
-    x, t, y, weight = features[rows], trials.delta_t[rows], trials.y[rows], weights[order]
     size = trials.protocol.batch_size
-
-    def batch_gradient(w: FloatArray, batch: int) -> FloatArray:
-        part = slice(batch * size, (batch + 1) * size)
-        slope: FloatArray = gradient(x[part], t[part], y[part], weight[part], w)
-        return slope
-
-    return adam(
-        np.array(start),
-        batch_gradient,
-        lambda w: float(loss(x, t, y, weight, w)),
-        math.ceil(len(rows) / size),
-        n_epoch=5,
-        rate=0.04,
-        tick=context.tick,
-    ).tolist()
+    batches = make_batches(
+        features[rows], trials.delta_t[rows], trials.y[rows], weights[order], size
+    )
+    n_batches = math.ceil(len(rows) / size)
+    w = np.array(start, np.float64)
+    mean, square = np.zeros_like(w), np.zeros_like(w)
+    sweep = _kernel(name, model, len(w))
+    steps = EPOCHS * n_batches
+    every = np.arange(n_batches)
+    orders = permutations(n_batches, SEED)
+    best, best_loss = w.copy(), np.inf
+    for epoch in range(EPOCHS + 1):
+        loss = sweep(every, -1, w, batches, mean, square, RATE, steps)
+        if loss < best_loss:
+            best, best_loss = w.copy(), loss
+        context.tick(epoch / EPOCHS)
+        if epoch < EPOCHS:
+            visited = np.asarray(next(orders), np.int64)
+            sweep(visited, epoch * n_batches, w, batches, mean, square, RATE, steps)
+    result: list[float] = best.tolist()
+    return result
 
 
 def predict(
@@ -132,6 +146,11 @@ def predict(
     index: IntArray,
 ) -> FloatArray:
     """Probabilities of recall of the trials `index` (shape of index)."""
-    _, _, recall = kernels(name, model)
-    p: FloatArray = recall(features[index], trials.delta_t[index], np.array(w, np.float64))
-    return p
+    n = len(index)
+    batches = make_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
+    at = np.array(w, np.float64)
+    none = np.zeros(len(at))
+    _kernel(name, model, len(at))(
+        np.zeros(1, np.int64), -1, at, batches, none, none.copy(), RATE, 1
+    )
+    return batches.recall[:n]

@@ -438,6 +438,17 @@ def where(typing_context, condition, a, b):
 
 
 @intrinsic
+def single(typing_context, x):
+    """x rounded to single precision."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        rounded = builder.fptrunc(args[0], ir.VectorType(ir.FloatType(), LANES))
+        return builder.fpext(rounded, _VECTOR)
+
+    return vector(vector), codegen
+
+
+@intrinsic
 def total(typing_context, x):
     """Sum of the lanes, first to last."""
 

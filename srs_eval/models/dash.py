@@ -32,6 +32,7 @@ from srs_eval.errors import NotEnoughData
 from srs_eval.models import Context, Model
 from srs_eval.models import _history_linear as linear
 from srs_eval.models._compile import compiled
+from srs_eval.models._elementwise import exp
 from srs_eval.models._history_loss import loss_of, single, slope_of
 from srs_eval.models._history_training import adam
 from srs_eval.models._tie_order import quicksort_order
@@ -47,11 +48,13 @@ WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
 LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
+Value = Any  # float, array or vector
 
-def recall_and_slope(z: float, t: float) -> tuple[float, float]:
+
+def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = sigmoid(z) and dp/dz."""
-    p = 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
-    return p, p * (1 - p)
+    p = 1.0 / (1.0 + exp(-z))
+    return p, p * (1.0 - p)
 
 
 def window_counts(

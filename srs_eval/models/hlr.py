@@ -19,19 +19,21 @@ import numpy as np
 
 from srs_eval.models import Context, Model
 from srs_eval.models import _history_linear as linear
+from srs_eval.models._elementwise import exp, where
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 START = (2.5819, -0.8674, 2.7245)
 LN2 = math.log(2)
 
+Value = Any  # float, array or vector
 
-def recall_and_slope(z: float, t: float) -> tuple[float, float]:
+
+def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
     """p = 2^(-t / 2^z) and dp/dz."""
-    x = LN2 * t * math.exp(-LN2 * z)
-    if x > 1000:  # p and its slope are zero in float64
-        return 0.0, 0.0
-    p = math.exp(-x)
+    x = LN2 * t * exp(-LN2 * z)
+    x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero far before
+    p = exp(-x)
     return p, p * x * LN2
 
 
