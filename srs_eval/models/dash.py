@@ -293,7 +293,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        seconds_per_10k=0.008,
+        seconds_per_10k=0.0065,
     ),
     Model(
         name="DASH[MCM]",
@@ -303,7 +303,7 @@ MODELS = (
         source=_SOURCE,
         fit=fit_mcm,
         predict=predict_mcm,
-        seconds_per_10k=0.0075,
+        seconds_per_10k=0.006,
     ),
     Model(
         name="DASH[ACT-R]",

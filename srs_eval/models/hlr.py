@@ -66,6 +66,6 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
-        seconds_per_10k=0.009,
+        seconds_per_10k=0.006,
     ),
 )
