@@ -51,6 +51,7 @@ endef
 # The files that decide what is installed; the stamp is newer when the work is done.
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(call install-torch,$(BIN))
+	@echo "Installing srs-eval and what it needs into $(VENV): about 1.7 GB, a few minutes"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	@touch $@
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from srs_eval.configurations import resolve
 from srs_eval.engine import Event, Failed, Finished, Skipped
 from srs_eval.engine import evaluate as engine_evaluate
+from srs_eval.errors import InputError
 from srs_eval.models import Context
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
@@ -36,6 +37,12 @@ class Results(Mapping[str, Result]):
     skipped: Mapping[str, str]
 
     def __getitem__(self, name: str) -> Result:
+        """By canonical name or alias, in any case. Raises KeyError for what has no result."""
+        if name not in self.results:
+            try:
+                name = resolve([name])[0].name
+            except InputError as error:
+                raise KeyError(str(error)) from None
         return self.results[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.processes import cores, how_it_died, start_process, stop_processes
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
 
@@ -525,7 +525,7 @@ def _evaluate_unit(
             peak_mb=_peak_mb(),
             notes=tuple(result.notes),
         )
-    except NotEnoughData as reason:
+    except (NotEnoughData, NotInstalled) as reason:
         return Unit(configuration.name, user, "skipped", reason=str(reason))
     except Exception as error:
         return _failed(configuration.name, user, error)

@@ -355,7 +355,7 @@ def _run(
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval import engine
-    from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
+    from srs_eval.console import RunProgress, console_for, counted, say, show_missing, show_run
     from srs_eval.export import Outcome, run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
@@ -385,7 +385,7 @@ def _run(
     except INTERRUPTIONS as interruption:
         interrupted = interruption
         missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
-        say(f"Interrupted: {missing} configurations are not finished.")
+        say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
     document = run_document(
         log,
         outcome,

@@ -59,6 +59,11 @@ def clock(seconds: float) -> str:
 # --- run -----------------------------------------------------------------------
 
 
+def counted(number: int, thing: str) -> str:
+    """ "1 user", "1,000 users"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 class RunProgress:
     """Follows the engine's events on stderr: one bar for all, one for each model at work."""
 
@@ -105,7 +110,7 @@ class RunProgress:
 
         if isinstance(event, Prepared) and not self.live:
             words = f"{event.reviews:,} reviews, {event.judged:,} judged; "
-            say(f"{words}{len(event.configurations)} configurations")
+            say(f"{words}{counted(len(event.configurations), 'configuration')}")
         if self._progress is None:
             return
         match event:
@@ -277,8 +282,9 @@ class BatchProgress:
         self._start = self._told = time.monotonic()
         before = plan.present + plan.skipped_before
         words = (
-            f"{plan.users:,} users, {len(plan.configurations)} configurations: "
-            f"{plan.units:,} units to evaluate"
+            f"{counted(plan.users, 'user')}, "
+            f"{counted(len(plan.configurations), 'configuration')}: "
+            f"{counted(plan.units, 'unit')} to evaluate"
         )
         notes = [f"{before:,} are there"] if before else []
         if plan.retried:

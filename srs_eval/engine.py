@@ -22,7 +22,7 @@ import numpy as np
 
 from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.models import Cancelled, Context, all_models
 from srs_eval.models._compile import kernels_there, mark_kernels
 from srs_eval.processes import how_it_died, start_process, stop_processes
@@ -341,7 +341,7 @@ def _one(
     name = configuration.name
     try:
         return Finished(name, session.run(configuration, context, report, use_cache=use_cache))
-    except NotEnoughData as reason:
+    except (NotEnoughData, NotInstalled) as reason:
         return Skipped(name, str(reason))
     except Cancelled:
         raise

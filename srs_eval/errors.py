@@ -11,5 +11,9 @@ class InputError(Exception):
     """
 
 
+class NotInstalled(InputError):
+    """Something that this program can do without is not there. A skip with a reason."""
+
+
 class NotEnoughData(Exception):
     """A configuration has too few usable reviews. A skip with a reason, no failure."""

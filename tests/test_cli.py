@@ -345,7 +345,7 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "must not reach stdout" not in out
-    assert "1 configurations are not finished" in err
+    assert "1 configuration not finished" in err
     assert [each["configuration"] for each in json.loads(target.read_text())["results"]] == ["AVG"]
     with pytest.raises(ProcessLookupError):
         _until_gone(process.pid)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.models import Context
 from srs_eval.models._permutation import permutations
 from srs_eval.models._tie_order import quicksort_order
@@ -91,7 +91,9 @@ def find_weights(names: Iterable[str], context: Context) -> Path | None:
 def no_weights(model: str, names: Iterable[str], context: Context) -> InputError:
     """What to say where `load_weights` finds nothing."""
     if context.weights is None:
-        return InputError(f"Pretrained weights for {model} are not installed; give --weights DIR.")
+        return NotInstalled(
+            f"Pretrained weights for {model} are not installed; give --weights DIR."
+        )
     listed = " or ".join(f"{name}.safetensors" for name in names)
     return InputError(f"{context.weights} holds no weights for {model}: no {listed}.")
 
