@@ -76,8 +76,9 @@ class Course:
 @dataclass(frozen=True)
 class Pretrained:
     tensors: Tensors
-    log_loss: float  # on the validation learners
+    log_loss: float  # on the validation learners, without tuning
     epochs: int
+    tuned_log_loss: float | None = None  # LSTM: see `tuned_loss`
 
 
 # Learners
@@ -457,7 +458,8 @@ def meta_train(
     context = Context(device=settings.device)
     random = np.random.default_rng([settings.seed, 99])
     weights = lstm_weights(pretrained.tensors)
-    best, least = weights, tuned_loss(weights, validation, context)
+    judged = validation[:JUDGED_AFTER_TUNING]
+    best, least = weights, tuned_loss(weights, judged, context)
     log.info("LSTM after tuning: log loss %.4f", least)
     meta = {
         name: torch.nn.Parameter(torch.from_numpy(each.copy()))
@@ -485,9 +487,11 @@ def meta_train(
                 group["lr"] = META_RATE * (1 + math.cos(math.pi * done / steps)) / 2
             optimizer.step()
             done += 1
+            if done % 20 == 0:
+                log.info("LSTM step %d/%d", done, steps)
         tensors = {name: each.detach().numpy().copy() for name, each in meta.items()}
         weights = replace(weights, tensors=tensors)
-        loss = tuned_loss(weights, validation, context)
+        loss = tuned_loss(weights, judged, context)
         log.info(
             "LSTM round %d/%d: log loss after tuning %.4f%s (%.0f s)",
             number + 1,
@@ -498,7 +502,10 @@ def meta_train(
         )
         if loss < least:
             best, least = weights, loss
-    return replace(pretrained, tensors=lstm_file(best))
+    pooled = pool(validation)
+    rows = _trained_on(pooled)
+    untuned = _loss(pooled.y[rows], lstm.recall(best, pooled, rows, context))
+    return replace(pretrained, tensors=lstm_file(best), log_loss=untuned, tuned_log_loss=least)
 
 
 def _task_gradient(
@@ -619,7 +626,7 @@ def run(
                 pretrained = meta_train(
                     pretrained,
                     each[: settings.learners],
-                    each[settings.learners :][:JUDGED_AFTER_TUNING],
+                    each[settings.learners :],
                     settings,
                     rounds,
                 )
@@ -671,7 +678,7 @@ def _made(
         command += f" --epochs {settings.epochs}"
     if name.startswith("LSTM") and name != "LSTM-489":
         command += f" --rounds {rounds}"
-    return {
+    made = {
         "model": name,
         "made_by": f"srs-eval {__version__}",
         "command": command,
@@ -682,6 +689,9 @@ def _made(
         "epochs": str(pretrained.epochs),
         "device": settings.device,
     }
+    if pretrained.tuned_log_loss is not None:
+        made["tuned_validation_log_loss"] = f"{pretrained.tuned_log_loss:.6f}"
+    return made
 
 
 if __name__ == "__main__":
