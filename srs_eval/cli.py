@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from srs_eval.models import Context
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+WORTH_TELLING_SECONDS = 5.0
 QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
 app = typer.Typer(
@@ -355,7 +356,15 @@ def _run(
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval import engine
-    from srs_eval.console import RunProgress, console_for, counted, say, show_missing, show_run
+    from srs_eval.console import (
+        RunProgress,
+        clock,
+        console_for,
+        counted,
+        say,
+        show_missing,
+        show_run,
+    )
     from srs_eval.export import Outcome, run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
@@ -368,6 +377,9 @@ def _run(
     outcome = Outcome(evaluated)
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
+    seconds = _expected_seconds(evaluated, log.receipt.entries_read) / max(1, jobs)
+    if seconds >= WORTH_TELLING_SECONDS:
+        say(f"Expected to take about {clock(seconds)} if nothing of it is in the cache.")
     interrupted: BaseException | None = None
     try:
         with (
@@ -448,11 +460,16 @@ def _rows_only(protocol: Any) -> Any:
     )
 
 
+def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
+    """Of one core, without compiling."""
+    return sum(each.expected_seconds_per_10k for each in configurations) * entries / 10_000
+
+
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     from srs_eval.engine import must_compile
     from srs_eval.processes import cores
 
-    seconds = sum(each.expected_seconds_per_10k for each in configurations) * entries / 10_000
+    seconds = _expected_seconds(configurations, entries)
     quick = seconds < QUICK_SECONDS and not any(map(must_compile, configurations))
     return 0 if quick else cores()
 

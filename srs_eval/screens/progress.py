@@ -45,6 +45,10 @@ class ModelRun:
     def over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
 
+    def expected_seconds(self, reviews: int | None) -> float:
+        """Before it has begun, on a core of a usual computer."""
+        return self.weight * (reviews or 0) / 10_000
+
     def seconds_left(self, now: float) -> float | None:
         """From the pace so far; None before there is one."""
         gone = now - self.started

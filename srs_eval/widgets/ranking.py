@@ -71,7 +71,7 @@ class RankingTable(DataTable[Any]):
             same = (model.configuration, ranked, model.configuration in self.marked, width)
             cells = self._finished.get(same) if ranked is not None else None
             if cells is None:
-                cells = self._cells(model, ranked, now, width)
+                cells = self._cells(model, ranked, now, width, evaluation.reviews)
             if ranked is not None:
                 finished[same] = cells
             rows[model.configuration] = cells
@@ -134,7 +134,12 @@ class RankingTable(DataTable[Any]):
         return [(Text(heading), size or max(room, 8)) for heading, size in columns]
 
     def _cells(
-        self, model: ModelRun, ranked: Ranked | None, now: float, width: int
+        self,
+        model: ModelRun,
+        ranked: Ranked | None,
+        now: float,
+        width: int,
+        reviews: int | None,
     ) -> tuple[Text, ...]:
         sizes = [size for _, size in self._columns(width)]
         mark = "●" if model.configuration in self.marked else " "
@@ -173,13 +178,14 @@ class RankingTable(DataTable[Any]):
                 Text(f" {clock(left)} left" if left is not None else " running"),
             )
         name.stylize("dim")
+        expected = model.expected_seconds(reviews) if model.stage is Stage.WAITING else 0.0
         style = {Stage.FAILED: "bold", Stage.SKIPPED: "", Stage.CANCELLED: ""}.get(
             model.stage, "dim"
         )
         return (
             Text(f"  {mark}"),
             name,
-            Text(""),
+            Text(f"about {clock(expected)}" if expected >= 3 else "", "dim"),
             Text(""),
             *blank,
             Text(f" {model.stage.value}", style),
