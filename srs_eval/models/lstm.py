@@ -440,6 +440,6 @@ MODELS = (
         flags=ANY_FLAG,
         seconds_per_10k=0.2,
         extra=True,
-        note="Not pretrained: it starts from random weights for each user.",
+        note="Starts from random weights where no pretrained ones are found.",
     ),
 )
