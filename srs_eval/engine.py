@@ -326,9 +326,10 @@ def _as_configurations(
     if isinstance(names, str):
         return resolve(names, protocol)
     listed = list(names)
-    if all(isinstance(each, Configuration) for each in listed):
-        return listed  # type: ignore[return-value]
-    return resolve(listed, protocol)  # type: ignore[arg-type]
+    configurations = [each for each in listed if isinstance(each, Configuration)]
+    if configurations and len(configurations) == len(listed):
+        return configurations
+    return resolve([str(each) for each in listed], protocol)
 
 
 def _one(
