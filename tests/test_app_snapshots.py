@@ -102,8 +102,11 @@ def test_one_and_two_models(
         await go_to_results(pilot)
         for key in keys:
             await pilot.press(key)
+            if key in screens:  # a quiet moment of the screen before is no look at this one
+                await until(pilot, on(pilot.app, screens[key]))
             await settle(pilot)
 
+    screens = {"2": "CompareScreen", "d": "DetailsScreen"}
     assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=look)
 
 
