@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.configurations import resolve
+from srs_eval.context import Context
 from srs_eval.engine import Event, Failed, Finished, Skipped
 from srs_eval.engine import evaluate as engine_evaluate
 from srs_eval.errors import InputError
-from srs_eval.models import Context
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog

@@ -28,9 +28,9 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval import state as remembered
+from srs_eval.context import Context
 from srs_eval.engine import Event, Finished
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.models import Context
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog

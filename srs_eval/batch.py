@@ -27,9 +27,9 @@ from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
+    from srs_eval.context import Context
     from srs_eval.dataset import Dataset
     from srs_eval.engine import Session
-    from srs_eval.models import Context
 
 PUBLISH_SECONDS = 30.0
 UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
@@ -91,7 +91,7 @@ def run_batch(
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. Raises InputError for an unusable set-up.
     """
-    from srs_eval.models import Context
+    from srs_eval.context import Context
 
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)

@@ -20,7 +20,7 @@ import numpy as np
 
 from srs_eval import __version__
 from srs_eval.configurations import Configuration
-from srs_eval.models import Context
+from srs_eval.context import Context
 from srs_eval.places import cache_dir
 from srs_eval.reviews import FloatArray
 
@@ -62,9 +62,12 @@ def code_digest() -> str:
     Whoever changes a rule or a model never sees a figure of the code before.
     """
     package = Path(__file__).parent
-    files = [package / name for name in ("rows.py", "protocol.py", "training.py")]
+    files = [package / name for name in ("rows.py", "protocol.py")]
     files += sorted(
-        path for path in (package / "models").rglob("*") if path.suffix in (".py", ".safetensors")
+        path
+        for room in ("fitting", "models")
+        for path in (package / room).rglob("*")
+        if path.suffix in (".py", ".safetensors")
     )
     digest = hashlib.sha256()
     for path in files:

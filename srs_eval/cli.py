@@ -40,8 +40,8 @@ from srs_eval.options import (
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
+    from srs_eval.context import Context
     from srs_eval.engine import Event
-    from srs_eval.models import Context
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 WORTH_TELLING_SECONDS = 5.0

@@ -22,9 +22,10 @@ import numpy as np
 
 from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
+from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.models import Cancelled, Context, all_models
-from srs_eval.models._compile import kernels_there, mark_kernels
+from srs_eval.fitting.compile import kernels_there, mark_kernels
+from srs_eval.models import all_models
 from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result

@@ -20,7 +20,7 @@ from srs_eval.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration, Fit
-    from srs_eval.models import Context
+    from srs_eval.context import Context
     from srs_eval.protocol import Protocol
     from srs_eval.reviews import ReviewLog
 
@@ -196,7 +196,7 @@ def context_options(
     ] = "cpu",
 ) -> Context:
     """Settings of single models."""
-    from srs_eval.models import Context
+    from srs_eval.context import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")

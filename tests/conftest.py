@@ -16,7 +16,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from srs_eval.models._compile import source_hash
+from srs_eval.fitting.compile import source_hash
 from srs_eval.simulation import Learner, simulate_learner, write_collection, write_dataset
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on.

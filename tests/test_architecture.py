@@ -74,11 +74,11 @@ def test_the_check_itself_sees_imports() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_heavy_packages_wait(module: str) -> None:
-    """Allowed: textual in the app; numba in kernels (models/_*.py), which are imported late."""
+    """Allowed: textual in the app; numba in kernels (fitting/), which are imported late."""
     allowed = set()
     if module in in_room("app", "screens", "widgets"):
         allowed.add("textual")
-    if module.startswith("srs_eval.models._"):
+    if module in in_room("fitting"):
         allowed.add("numba")
     found = {name.split(".")[0] for name in imports(module, at_start=True)}
     assert not found & (set(HEAVY) - allowed)
@@ -108,7 +108,7 @@ def test_reviews_stand_alone() -> None:
         ("anki_import", {"protocol", "models", "engine", "batch"}),
         ("dataset", {"protocol", "models", "engine", "batch"}),
         ("metrics", {"protocol", "models", "engine", "batch", "importing"}),
-        ("training", {"engine", "batch", "results", "importing", "dataset"}),
+        ("fitting", {"models", "engine", "batch", "results", "importing", "dataset"}),
         ("models", {"engine", "batch", "results", "importing", "dataset"}),
         ("engine", {"batch", "importing", "anki_import", "dataset", "comparison"}),
         ("simulation", {"protocol", "models", "engine", "importing", "batch"}),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-from srs_eval.models._compile import compiled
+from srs_eval.fitting.compile import compiled
 
 def double(x):
     return x + x

@@ -15,11 +15,11 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.recurrent import Descent, RecurrentModel, Scratch, _scratch, _sweep_of
+from srs_eval.fitting.trie import history_trie, make_batches
 from srs_eval.models import Context, fsrs6
-from srs_eval.models._trie import history_trie, make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
-from srs_eval.training import Descent, RecurrentModel, Scratch, _scratch, _sweep_of
 from tests.conftest import shared_or_skip
 
 LEAST = 0.001

@@ -16,6 +16,8 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.recurrent import Descent, RecurrentModel, _scratch, _sweep_of
+from srs_eval.fitting.trie import history_trie, make_batches
 from srs_eval.models import (
     Context,
     all_models,
@@ -27,10 +29,8 @@ from srs_eval.models import (
     fsrs5,
     fsrs6_one_step,
 )
-from srs_eval.models._trie import history_trie, make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
-from srs_eval.training import Descent, RecurrentModel, _scratch, _sweep_of
 from tests.conftest import shared_or_skip
 from tests.test_models_untrained import make_log
 

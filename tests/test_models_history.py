@@ -18,13 +18,14 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting import linear
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.history_training import adam
+from srs_eval.fitting.lbfgs import minimise
+from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.metrics import log_loss
-from srs_eval.models import Context, _history_linear, act_r, dash, fsrs_rs, hlr, sbd
+from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr
-from srs_eval.models._compile import compiled
-from srs_eval.models._history_lbfgs import minimise
-from srs_eval.models._history_training import adam
-from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
 from srs_eval.simulation import simulate_learner
@@ -94,7 +95,7 @@ def test_linear_gradients(name: str, scale: float) -> None:
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
     kernel = "HLR" if name == "HLR" else "DASH"
-    got = _history_linear.loss_and_gradient(kernel, model, x, t, y, weight, w)
+    got = linear.loss_and_gradient(kernel, model, x, t, y, weight, w)
 
     def in_torch(w: Tensor) -> Tensor:
         z = tensor(x) @ w

@@ -16,10 +16,10 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting import networks as neural
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.trie import make_batches
 from srs_eval.models import Cancelled, Context, all_models, gru, gru_p, lstm, nn17, transformer
-from srs_eval.models import _neural as neural
-from srs_eval.models._compile import compiled
-from srs_eval.models._trie import make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import ReviewLog
 from srs_eval.simulation import simulate_learner, write_dataset
@@ -124,7 +124,7 @@ def torch_recall(network: neural.Network, rnn: Any, fc: Any, trials: Trials, row
 def test_small_network_equals_torch_with_gradient(
     network: neural.Network, short: bool, session: Session
 ) -> None:
-    from srs_eval.models._cells import Adam, sweep
+    from srs_eval.fitting.cells import Adam, sweep
 
     trials = session.trials(Protocol(short=short))
     rng = np.random.default_rng(7)

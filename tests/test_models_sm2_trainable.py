@@ -16,11 +16,11 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.recurrent import Descent, RecurrentModel, _scratch, _sweep_of
+from srs_eval.fitting.trie import history_trie, make_batches
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
-from srs_eval.models._trie import history_trie, make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
-from srs_eval.training import Descent, RecurrentModel, _scratch, _sweep_of
 from tests.conftest import shared_or_skip
 
 Tensor = torch.Tensor

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval import population
 from srs_eval.errors import InputError
+from srs_eval.pretraining import population
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner
 from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits

@@ -17,19 +17,20 @@ from hypothesis import strategies as st
 
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import Cancelled, Context, _elementwise, fsrs6
-from srs_eval.models._compile import compiled, compiled_step, source_hash
-from srs_eval.models._initial_stability import (
+from srs_eval.fitting import elementwise
+from srs_eval.fitting.compile import compiled, compiled_step, source_hash
+from srs_eval.fitting.initial_stability import (
     InitialStability,
     _complete,
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.models._permutation import permutations
-from srs_eval.models._tie_order import quicksort_order
+from srs_eval.fitting.permutation import permutations
+from srs_eval.fitting.recurrent import fit_recurrent
+from srs_eval.fitting.tie_order import quicksort_order
+from srs_eval.models import Cancelled, Context, fsrs6
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
-from srs_eval.training import fit_recurrent
 from tests.conftest import REPOSITORY
 
 
@@ -460,11 +461,11 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
     """A function of the kernels on LANES numbers at a time."""
     import numba
 
-    from srs_eval.models import _simd
+    from srs_eval.fitting import simd
 
-    load: Any = _simd.load
-    store: Any = _simd.store
-    LANES = _simd.LANES
+    load: Any = simd.load
+    store: Any = simd.store
+    LANES = simd.LANES
 
     @numba.njit
     def run(x: Any, out: Any) -> None:
@@ -477,23 +478,23 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
 
 
 def test_vector_functions_are_exact_to_a_few_units_in_the_last_place() -> None:
-    from srs_eval.models import _simd
+    from srs_eval.fitting import simd
 
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-700, 700, 4000), rng.uniform(-1e-3, 1e-3, 800), [0.0] * 8])
-    error = np.abs(_evaluate(_simd.exp, x) / np.exp(x.astype(np.longdouble)) - 1)
+    error = np.abs(_evaluate(simd.exp, x) / np.exp(x.astype(np.longdouble)) - 1)
     assert error.max() < 4e-16
-    assert _evaluate(_simd.exp, np.zeros(8)).tolist() == [1.0] * 8
+    assert _evaluate(simd.exp, np.zeros(8)).tolist() == [1.0] * 8
     x = np.concatenate(
         [np.exp(rng.uniform(-700, 700, 4000)), 1 + rng.uniform(-0.3, 0.42, 4000), [1.0] * 8]
     )
     exact = np.log(x.astype(np.longdouble))
-    got = _evaluate(_simd.log, x)
+    got = _evaluate(simd.log, x)
     off = got != exact
     assert np.abs((got[off] - exact[off]) / exact[off]).max() < 6e-16
-    assert _evaluate(_simd.log, np.ones(8)).tolist() == [0.0] * 8
-    assert _evaluate(_simd.log, np.zeros(8))[0] < -700
-    ends = _evaluate(_simd.exp, np.repeat([-1e9, 1e9], 8))
+    assert _evaluate(simd.log, np.ones(8)).tolist() == [0.0] * 8
+    assert _evaluate(simd.log, np.zeros(8))[0] < -700
+    ends = _evaluate(simd.exp, np.repeat([-1e9, 1e9], 8))
     assert (ends > 0).all()
     assert np.isfinite(ends).all()
 
@@ -513,7 +514,7 @@ def test_compiled_operations_are_those_of_numpy() -> None:
 
     from types import FunctionType
 
-    names = {name: getattr(_elementwise, name) for name in dir(_elementwise)}
+    names = {name: getattr(elementwise, name) for name in dir(elementwise)}
     function = FunctionType(mixed.__code__, names, "mixed")
     np.testing.assert_allclose(_evaluate(compiled_step(function), x), function(x), rtol=1e-14)
 
@@ -522,11 +523,11 @@ SCRIPT = """
 import numpy as np
 from srs_eval.engine import Session
 from srs_eval.models import Context, fsrs6
-from srs_eval.models._compile import compiled
-from srs_eval.models._trie import _build_trie
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.trie import _build_trie
 from srs_eval.protocol import Protocol
 from srs_eval.simulation import simulate_learner
-from srs_eval.training import _sweep_of
+from srs_eval.fitting.recurrent import _sweep_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train
 print(fsrs6.fit(trials, train, np.ones(len(train)), Context()))
@@ -550,7 +551,7 @@ def test_kernels_are_compiled_once_for_all_processes() -> None:
         answers.append(done.stdout.splitlines())
     assert answers[0][0] == answers[1][0]
     assert answers[1][1] == "0 1"
-    from srs_eval.training import _sweep_of
+    from srs_eval.fitting.recurrent import _sweep_of
 
     kernel = _sweep_of(fsrs6.recurrent(0.001))
     assert source_hash() in kernel.py_func.__qualname__

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.engine import Session
-from srs_eval.models._trie import LANES, Batches, Trie, history_trie, make_batches
+from srs_eval.fitting.trie import LANES, Batches, Trie, history_trie, make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
 

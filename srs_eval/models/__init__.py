@@ -11,9 +11,9 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
+from srs_eval.context import Cancelled, Context
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -35,26 +35,6 @@ ANY_FLAG = frozenset(
 """Protocol flags that a trained model can usually take."""
 
 UNTRAINED_FLAGS = ANY_FLAG - {"recency", "partitions", "train_equals_test", "no_train_same_day"}
-
-
-class Cancelled(Exception):
-    """Raised by `Context.tick` when the person has cancelled."""
-
-
-def _no_tick(fraction: float) -> None:
-    """Progress that nobody watches."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a run may set besides the protocol, and how a fit reports on itself."""
-
-    sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
-    weights: Path | None = None  # folder of pretrained network weights
-    device: str = "cpu"
-    user: int = 0  # seeds the random streams of networks
-    tick: Callable[[float], None] = _no_tick
-    """Call it often with the fraction done of this fit; it may raise Cancelled."""
 
 
 @dataclass(frozen=True)
@@ -122,3 +102,6 @@ def all_models() -> Mapping[str, Model]:
             found[model.name] = model
     families = get_args(Family)
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
+
+
+__all__ = ("ANY_FLAG", "UNTRAINED_FLAGS", "Cancelled", "Context", "Family", "Model", "all_models")

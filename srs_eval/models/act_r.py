@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.history_training import adam
+from srs_eval.fitting.loss import loss_of, single, slope_of
+from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
-from srs_eval.models._compile import compiled
-from srs_eval.models._history_loss import loss_of, single, slope_of
-from srs_eval.models._history_training import adam
-from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting import linear as linear
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.elementwise import exp
+from srs_eval.fitting.history_training import adam
+from srs_eval.fitting.loss import loss_of, single, slope_of
+from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
-from srs_eval.models import _history_linear as linear
-from srs_eval.models._compile import compiled
-from srs_eval.models._elementwise import exp
-from srs_eval.models._history_loss import loss_of, single, slope_of
-from srs_eval.models._history_training import adam
-from srs_eval.models._tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

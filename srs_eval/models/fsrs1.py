@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
-from srs_eval.models._elementwise import clamp, clamp_bar, exp, log, power, where
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, l

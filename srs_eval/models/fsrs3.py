@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
-from srs_eval.models._elementwise import clamp, clamp_bar, exp, log, power
 from srs_eval.models.fsrs1 import (
     S_MAX,
     forgetting_curve,
@@ -20,7 +21,6 @@ from srs_eval.models.fsrs1 import (
 from srs_eval.models.fsrs2 import recall, recall_adjoint
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._elementwise import clamp, clamp_bar, exp, minimum, share_of_first
-from srs_eval.models._tie_order import quicksort_order
 from srs_eval.models.fsrs1 import S_MAX, least_stability
 from srs_eval.models.fsrs4 import fit_s0 as fit_s0_of
 from srs_eval.models.fsrs4 import (
@@ -53,7 +54,6 @@ from srs_eval.models.fsrs6 import (
 )
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._elementwise import (
+from srs_eval.fitting.elementwise import (
     clamp,
     clamp_bar,
     exp,
@@ -21,7 +20,9 @@ from srs_eval.models._elementwise import (
     share_of_first,
     where,
 )
-from srs_eval.models._initial_stability import InitialStability, fit_initial_stability
+from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models.fsrs1 import S_MAX
 from srs_eval.models.fsrs4 import (
     init_s,
@@ -33,7 +34,6 @@ from srs_eval.models.fsrs4 import (
 )
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting.compile import specialised
+from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._compile import specialised
-from srs_eval.models._elementwise import clamp
 from srs_eval.models.fsrs4 import (
     stability_after_failure,
     stability_after_success,

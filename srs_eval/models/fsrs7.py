@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._elementwise import (
+from srs_eval.fitting.elementwise import (
     clamp,
     clamp_bar,
     exp,
@@ -37,9 +36,10 @@ from srs_eval.models._elementwise import (
     share_of_first,
     where,
 )
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, q, d

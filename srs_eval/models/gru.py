@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._neural import (
+from srs_eval.fitting.networks import (
     Fit,
     Network,
     Predict,
@@ -28,6 +27,7 @@ from srs_eval.models._neural import (
     random_start,
     weight_names,
 )
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting.networks import Network, fit_network, predict_network, pretrained
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._neural import Network, fit_network, predict_network, pretrained
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

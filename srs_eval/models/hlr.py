@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting import linear as linear
+from srs_eval.fitting.elementwise import exp, where
 from srs_eval.models import Context, Model
-from srs_eval.models import _history_linear as linear
-from srs_eval.models._elementwise import exp, where
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

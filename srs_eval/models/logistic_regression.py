@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.compile import compiled
 from srs_eval.models import Context, Model
-from srs_eval.models._compile import compiled
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

@@ -39,8 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._neural import (
+from srs_eval.fitting.networks import (
     Fit,
     Network,
     Predict,
@@ -56,6 +55,7 @@ from srs_eval.models._neural import (
     random_start,
     require_finite,
 )
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

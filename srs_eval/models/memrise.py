@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting.card_steps import before, card_steps
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.models._steps import before, card_steps
 from srs_eval.models.sm2 import recall_by_interval
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray

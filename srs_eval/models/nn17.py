@@ -15,7 +15,7 @@ and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36
 
 Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
-weights pretrained on other learners; the last weights are kept, see `_neural`.
+weights pretrained on other learners; the last weights are kept, see `networks`.
 Parameters in the order of its state_dict; w[39] is no parameter but the least
 stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
 """
@@ -28,18 +28,18 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._elementwise import clamp, clamp_bar, exp, log, power, where
-from srs_eval.models._neural import (
+from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
+from srs_eval.fitting.networks import (
     flat,
     load_weights,
     no_weights,
     require_finite,
     weight_names,
 )
+from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.training import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, lapses

@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.lbfgs import minimise
+from srs_eval.fitting.loss import loss_of, slope_of
+from srs_eval.fitting.trie import history_trie
 from srs_eval.models import Context, Model
-from srs_eval.models._compile import compiled
-from srs_eval.models._history_lbfgs import minimise
-from srs_eval.models._history_loss import loss_of, slope_of
-from srs_eval.models._trie import history_trie
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

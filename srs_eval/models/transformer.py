@@ -6,7 +6,7 @@ R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9.
 
 Network and training: srs-benchmark other.py `class Transformer` and `Trainer` (January
 2025): AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, dropout
-0.1, from weights pretrained on other learners; the last weights are kept, see `_neural`.
+0.1, from weights pretrained on other learners; the last weights are kept, see `networks`.
 
 Two mistakes are part of the published figures and so of this: nothing marks the order
 of reviews, and padding is not masked, so a prediction depends on the longest history
@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._neural import (
+from srs_eval.fitting.networks import (
     SEED,
     Tensors,
     build,
@@ -36,7 +35,8 @@ from srs_eval.models._neural import (
     training_rows,
     weight_names,
 )
-from srs_eval.models._permutation import permutations
+from srs_eval.fitting.permutation import permutations
+from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

@@ -28,15 +28,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.models import Context
-from srs_eval.models._permutation import permutations
-from srs_eval.models._tie_order import quicksort_order
-from srs_eval.models._trie import Batches, Trie, history_trie, make_batches
+from srs_eval.fitting.permutation import permutations
+from srs_eval.fitting.tie_order import quicksort_order
+from srs_eval.fitting.trie import Batches, Trie, history_trie, make_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-SHIPPED = Path(__file__).parent / "weights"
+SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 SEED = 2023  # of the order of batches
 _AT_ONCE = 64  # batches between two looks at whether the person has cancelled
 
@@ -182,7 +182,7 @@ class Network:
     """A recurrent network of one layer, and how it is trained."""
 
     name: str
-    cell: int  # as in _cells
+    cell: int  # as in cells
     head: int
     hidden: int
     one_hot: bool = False  # inputs are days and four indicators of the rating, else the rating
@@ -253,8 +253,8 @@ def fit_network(
     context: Context,
 ) -> list[float]:
     """Parameters after the last epoch, `start` being where training begins."""
-    from srs_eval.models._cells import Adam, sweep
-    from srs_eval.models._compile import compiled
+    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.compile import compiled
 
     order = length_order(trials, training_rows(trials, train))
     size = trials.protocol.batch_size
@@ -290,8 +290,8 @@ def predict_network(
     network: Network, parameters: FloatArray, trials: Trials, index: IntArray
 ) -> FloatArray:
     """Probability of recall at the positions `index` (same shape), in float32's steps."""
-    from srs_eval.models._cells import Adam, sweep
-    from srs_eval.models._compile import compiled
+    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.compile import compiled
 
     if not len(index):
         return np.empty(0)
@@ -312,7 +312,7 @@ def predict_network(
 
 
 def _shape(network: Network) -> Any:
-    from srs_eval.models._cells import Shape
+    from srs_eval.fitting.cells import Shape
 
     return Shape(network.cell, network.head, network.inputs, network.hidden)
 
@@ -340,8 +340,8 @@ def _inputs(network: Network, batches: Batches) -> FloatArray:
 
 
 def _scratch(network: Network, batches: Batches, parameters: int) -> Any:
-    from srs_eval.models._cells import LSTM, Scratch
-    from srs_eval.models._simd import LANES
+    from srs_eval.fitting.cells import LSTM, Scratch
+    from srs_eval.fitting.simd import LANES
 
     nodes = int(np.diff(batches.first_node).max())
     states = network.hidden * (2 if network.cell == LSTM else 1)

@@ -1,6 +1,6 @@
 """The template of a linear predictor's kernel: loss, gradient and Adam, eight rows at once.
 
-`sweep` is compiled once per model with its `recall_and_slope` (`_compile.specialised`).
+`sweep` is compiled once per model with its `recall_and_slope` (`compile.specialised`).
 This module imports numba; import it inside functions only.
 """
 
@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.models import _simd
+from srs_eval.fitting import simd
 
-LANES = _simd.LANES
+LANES = simd.LANES
 # numba's intrinsics have no signatures that a type checker could follow.
-broadcast: Any = _simd.broadcast
-load: Any = _simd.load
-log: Any = _simd.log
-rows_of: Any = _simd.rows_of
-single: Any = _simd.single
-store: Any = _simd.store
-total: Any = _simd.total
-where: Any = _simd.where
+broadcast: Any = simd.broadcast
+load: Any = simd.load
+log: Any = simd.log
+rows_of: Any = simd.rows_of
+single: Any = simd.single
+store: Any = simd.store
+total: Any = simd.total
+where: Any = simd.where
 
 PARAMETERS = 0
 recall_and_slope: Any = None
@@ -47,7 +47,7 @@ def sweep(
             for k in range(PARAMETERS):
                 z += w[k] * load(x[k], i)
             p, slope = recall_and_slope(z, load(t, i))
-            p = single(p)  # what upstream computes in; see _history_loss
+            p = single(p)  # what upstream computes in; see loss
             store(recall, i, p)
             passed, shares = load(y, i), load(weight, i)
             surprise = -log(where(passed > 0.0, p, 1.0 - p))

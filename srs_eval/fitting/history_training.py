@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from srs_eval.models._permutation import permutations
+from srs_eval.fitting.permutation import permutations
 from srs_eval.reviews import FloatArray
 
 SEED = 2023  # of the order of batches

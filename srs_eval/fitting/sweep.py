@@ -1,7 +1,7 @@
 """The template of a recurrent model's kernel: forward, loss, gradient, Adam.
 
 `sweep` is compiled once per model with the model's steps in place of the names below
-(`_compile.specialised`). This module imports numba; import it inside functions only.
+(`compile.specialised`). This module imports numba; import it inside functions only.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.models import _simd
+from srs_eval.fitting import simd
 
-LANES = _simd.LANES
+LANES = simd.LANES
 # numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = _simd.as_tuple
-broadcast: Any = _simd.broadcast
-gather_state: Any = _simd.gather_state
-load: Any = _simd.load
-load_state: Any = _simd.load_state
-log: Any = _simd.log
-rows_of: Any = _simd.rows_of
-scatter_add: Any = _simd.scatter_add
-store: Any = _simd.store
-store_state: Any = _simd.store_state
-total: Any = _simd.total
-where: Any = _simd.where
+as_tuple: Any = simd.as_tuple
+broadcast: Any = simd.broadcast
+gather_state: Any = simd.gather_state
+load: Any = simd.load
+load_state: Any = simd.load_state
+log: Any = simd.log
+rows_of: Any = simd.rows_of
+scatter_add: Any = simd.scatter_add
+store: Any = simd.store
+store_state: Any = simd.store_state
+total: Any = simd.total
+where: Any = simd.where
 
 STATES = 0
 PARAMETERS = 0

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.models._compile import compiled
+from srs_eval.fitting.compile import compiled
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-LANES = 8  # as in _simd
+LANES = 8  # as in simd
 FIRST, SUCCESS, FAILURE, SAME_DAY = range(4)  # kinds of review; same day: delta_t < 1
 
 Int32Array = NDArray[np.int32]

@@ -1,8 +1,8 @@
 """The operations that a model's step is written in.
 
 Here they are numpy's, so a step can be called with floats or arrays; compiled
-(`_compile.compiled_step`) they become vector instructions on `LANES` nodes at once
-(`_simd`). A step may use these, + - * /, comparisons and other such functions.
+(`compile.compiled_step`) they become vector instructions on `LANES` nodes at once
+(`simd`). A step may use these, + - * /, comparisons and other such functions.
 """
 
 from __future__ import annotations

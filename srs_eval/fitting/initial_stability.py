@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.models._compile import compiled
+from srs_eval.fitting.compile import compiled
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from srs_eval.models._compile import compiled
+from srs_eval.fitting.compile import compiled
 from srs_eval.reviews import IntArray
 
 

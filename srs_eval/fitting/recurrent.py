@@ -2,7 +2,7 @@
 
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
 file writes each step once, in the notation of its source, with the adjoint beside
-it, from the operations of `srs_eval.models._elementwise`, and describes the rest in
+it, from the operations of `srs_eval.fitting.elementwise`, and describes the rest in
 a `RecurrentModel`; `fit_recurrent` and `predict_recurrent` do everything else.
 
 The signatures, with state and its gradients as tuples of `states` values, `w` the
@@ -32,10 +32,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import Context
-from srs_eval.models._permutation import permutations
-from srs_eval.models._trie import Batches, history_trie, make_batches
+from srs_eval.fitting.permutation import permutations
+from srs_eval.fitting.trie import Batches, history_trie, make_batches
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -207,7 +207,7 @@ def predict_recurrent(
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.models._tie_order import quicksort_order
+    from srs_eval.fitting.tie_order import quicksort_order
 
     return quicksort_order(lengths)
 
@@ -228,8 +228,8 @@ def _sweep_of(model: RecurrentModel) -> Any:
     """The model's compiled kernel."""
     import re
 
-    from srs_eval.models._compile import specialised
-    from srs_eval.models._sweep import sweep
+    from srs_eval.fitting.compile import specialised
+    from srs_eval.fitting.sweep import sweep
 
     steps = {
         "first": model.first,

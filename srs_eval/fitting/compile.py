@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from srs_eval.models import _elementwise
+from srs_eval.fitting import elementwise
 from srs_eval.places import cache_dir
 
 _UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
@@ -54,7 +54,8 @@ def _mark(name: str) -> Path:
 
 @cache
 def _models_hash() -> str:
-    return _hash(sorted(Path(__file__).parent.glob("*.py")))
+    package = Path(__file__).parents[1]
+    return _hash(sorted([*package.glob("fitting/*.py"), *package.glob("models/*.py")]))
 
 
 def _kernel_folder() -> Path:
@@ -69,8 +70,7 @@ def _kernel_folder() -> Path:
 @cache
 def source_hash() -> str:
     """Hash of the sources that every compiled function may depend on."""
-    folder = Path(__file__).parent
-    return _hash([*sorted(folder.glob("_*.py")), folder.parent / "training.py"])
+    return _hash(sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _hash(paths: Iterable[Path]) -> str:
@@ -141,13 +141,13 @@ def compiled(function: FunctionType) -> Any:
 @cache
 def compiled_step(function: FunctionType) -> Any:
     """A step or adjoint that works on vectors of LANES nodes, to be inlined."""
-    from srs_eval.models import _simd
+    from srs_eval.fitting import simd
 
     numba, _ = _numba()
     names: dict[str, Any] = {}
     for name, value in _called(function).items():
-        if value.__module__ == _elementwise.__name__ and hasattr(_simd, name):
-            names[name] = getattr(_simd, name)
+        if value.__module__ == elementwise.__name__ and hasattr(simd, name):
+            names[name] = getattr(simd, name)
         else:
             names[name] = compiled_step(value)
     made = _copy(function, function.__name__, names)

@@ -6,7 +6,7 @@ of anki-revlogs-10k: per model, quantiles of every parameter and how the paramet
 successes. `draw` draws a learner's parameters from that (a Gaussian copula), `draw_character`
 a whole learner, with one of several kinds of memory and habits of their own, and
 `population_learner` simulates them. Networks are pretrained on such learners, see
-`srs_eval.pretrain`.
+`srs_eval.pretraining.train`.
 
 No user's own numbers are in the file or can be got from it.
 """
@@ -37,7 +37,7 @@ from srs_eval.simulation.learner import (
 from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
 from srs_eval.simulation.memory import DEFAULT_PARAMETERS, SPREAD
 
-FILE = Path(__file__).parent / "data" / "population.json"
+FILE = Path(__file__).parents[1] / "data" / "population.json"
 SOURCE = (
     "open-spaced-repetition/srs-benchmark, published results (folder result/), snapshot of "
     "18 January 2025, commit 399354168d2924898b49babdc6104a33948c76b0 of 1DWalker/srs-benchmark"

@@ -16,18 +16,18 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from srs_eval.models import _simd
-from srs_eval.models._simd import LANES
+from srs_eval.fitting import simd
+from srs_eval.fitting.simd import LANES
 from srs_eval.reviews import FloatArray
 
-broadcast: Any = _simd.broadcast  # numba's functions, which mypy cannot see through
-exp: Any = _simd.exp
-load: Any = _simd.load
-log: Any = _simd.log
-rows_of: Any = _simd.rows_of
-store: Any = _simd.store
-total: Any = _simd.total
-where: Any = _simd.where
+broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
+exp: Any = simd.exp
+load: Any = simd.load
+log: Any = simd.log
+rows_of: Any = simd.rows_of
+store: Any = simd.store
+total: Any = simd.total
+where: Any = simd.where
 
 GRU, PLAIN, LSTM = range(3)  # kinds of cell
 PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall`

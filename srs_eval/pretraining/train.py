@@ -1,6 +1,6 @@
-"""Pretraining of the networks on simulated learners: `python -m srs_eval.pretrain`.
+"""Pretraining of the networks on simulated learners: `python -m srs_eval.pretraining`.
 
-Simulates learners (`srs_eval.population`), trains each network on all of them at once, and
+Simulates learners (`population.py`), trains each network on all of them at once, and
 writes its weights. After every epoch the log loss on other simulated learners is taken; the
 weights with the least are kept, and training ends where it has not fallen for a while.
 LSTM goes on from there as it is used, for a start that tuning makes the most of (Finn, Abbeel
@@ -23,14 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import __version__, population
+from srs_eval import __version__
+from srs_eval.context import Context
 from srs_eval.errors import InputError
-from srs_eval.models import Context, _neural, gru, gru_p, lstm, nn17, transformer
-from srs_eval.models._neural import Network, Tensors
+from srs_eval.fitting import networks
+from srs_eval.fitting.networks import Network, Tensors
+from srs_eval.fitting.recurrent import Descent
+from srs_eval.models import gru, gru_p, lstm, nn17, transformer
+from srs_eval.pretraining import population
 from srs_eval.protocol import Protocol, Trials, prepare_trials
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.rows import select_rows
-from srs_eval.training import Descent
 
 log = logging.getLogger(__name__)
 
@@ -204,18 +207,18 @@ def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -
 def _recurrent(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    """GRU, plain and LSTM cells of one layer, in the kernels of `_cells`."""
-    from srs_eval.models._cells import Adam, sweep
-    from srs_eval.models._compile import compiled
-    from srs_eval.models._trie import make_batches
+    """GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
+    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.trie import make_batches
 
     network = recipe.network
     assert network is not None
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = make_batches(_neural._trie(network, train), train, parts)
-    x = _neural._inputs(network, batches)
-    w = _neural.random_start(network, Context(user=1_000 * settings.seed + start))
+    batches = make_batches(networks._trie(network, train), train, parts)
+    x = networks._inputs(network, batches)
+    w = networks.random_start(network, Context(user=1_000 * settings.seed + start))
     adam = Adam(
         mean=np.zeros(len(w)),
         square=np.zeros(len(w)),
@@ -223,18 +226,18 @@ def _recurrent(
         decay=1e-4,
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )
-    scratch = _neural._scratch(network, batches, len(w))
+    scratch = networks._scratch(network, batches, len(w))
     judged = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        shape = _neural._shape(network)
+        shape = networks._shape(network)
         compiled(sweep)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        p = _neural.predict_network(network, w, validation, judged)
+        p = networks.predict_network(network, w, validation, judged)
         return _loss(validation.y[judged], p)
 
     return Course(epoch, log_loss, lambda: _tensors(w, network.shapes))
@@ -244,7 +247,7 @@ def _nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     from srs_eval import training
-    from srs_eval.models._trie import history_trie, make_batches
+    from srs_eval.fitting.trie import history_trie, make_batches
 
     model, constants = nn17._model(train)
     random = np.random.default_rng([settings.seed, start])
@@ -288,7 +291,7 @@ def _nn17(
     return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
 
 
-def _tensors(w: FloatArray, shapes: _neural.Shapes) -> Tensors:
+def _tensors(w: FloatArray, shapes: networks.Shapes) -> Tensors:
     """The vector of parameters as tensors (copies)."""
     found = {}
     place = 0
@@ -306,7 +309,7 @@ def _transformer(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = _neural.device_of(Context(device=settings.device))
+    device = networks.device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     network = transformer._network_class()().to(device)
@@ -360,7 +363,7 @@ def _lstm(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = _neural.device_of(Context(device=settings.device))
+    device = networks.device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     mean, deviation = input_normalisation(train)
@@ -522,7 +525,7 @@ def _task_gradient(
     train = later[begin : begin + cut]
     rows = later[begin + cut : begin + cut + max(cut, 300)]
     tuned = lstm.tune(weights, trials, train, context, lstm.REVIEWS_AT_ONCE)
-    device = _neural.device_of(context)
+    device = networks.device_of(context)
     network = lstm._network(tuned, device)
     x = lstm._inputs(trials, weights.mean, weights.deviation)
     for group in lstm.groups(trials, rows, x, device, lstm.REVIEWS_AT_ONCE):
@@ -566,14 +569,14 @@ RECIPES: dict[str, Recipe] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Pretrain networks and write their weight files; see `--help`."""
-    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretrain", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining", description=__doc__)
     parser.add_argument("--models", default="all", help="names, commas between; all by default")
     parser.add_argument("--learners", type=int, default=120, help="simulated learners")
     parser.add_argument("--validation", type=int, default=20, help="further ones, held out")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, help="at most; by default each network's own")
     parser.add_argument("--rounds", type=int, default=2, help="of meta-learning (LSTM)")
-    parser.add_argument("--out", type=Path, default=_neural.SHIPPED, help="folder for weights")
+    parser.add_argument("--out", type=Path, default=networks.SHIPPED, help="folder for weights")
     parser.add_argument("--jobs", type=int, default=1, help="processes that simulate")
     parser.add_argument("--threads", type=int, default=1, help="torch's; more are not repeatable")
     parser.add_argument("--device", default="cpu", help="of networks on torch: cpu or cuda")
@@ -635,7 +638,7 @@ def run(
                 if file == "LSTM":
                     tensors = one_normalisation(tensors)
                 path = out / f"{file}.safetensors"
-                _neural.write_weights(
+                networks.write_weights(
                     path, tensors, _made(file, settings, pretrained, reviews, rounds)
                 )
                 path.chmod(0o644)  # safetensors leaves it readable to its owner only
@@ -671,7 +674,7 @@ def _made(
 ) -> dict[str, str]:
     """A weight file's metadata: how it came about."""
     command = (
-        f"python -m srs_eval.pretrain --models {name.replace('-fixed', '')} "
+        f"python -m srs_eval.pretraining --models {name.replace('-fixed', '')} "
         f"--learners {settings.learners} --validation {settings.validation} --seed {settings.seed}"
     )
     if settings.epochs:
@@ -692,7 +695,3 @@ def _made(
     if pretrained.tuned_log_loss is not None:
         made["tuned_validation_log_loss"] = f"{pretrained.tuned_log_loss:.6f}"
     return made
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Models of one linear predictor z = x . w: their loss, its gradient, and the fit.
 
 A model gives `recall_and_slope(z, t)`: the probability of recall t days after the
-last review, and its derivative in z, written with `_elementwise`. Training is that of
-srs-benchmark other.py `Trainer` (January 2025), as in `_history_training`.
+last review, and its derivative in z, written with `elementwise`. Training is that of
+srs-benchmark other.py `Trainer` (January 2025), as in `history_training`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import Context
-from srs_eval.models._compile import specialised
-from srs_eval.models._history_training import SEED
-from srs_eval.models._permutation import permutations
-from srs_eval.models._tie_order import quicksort_order
+from srs_eval.fitting.compile import specialised
+from srs_eval.fitting.history_training import SEED
+from srs_eval.fitting.permutation import permutations
+from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -69,7 +69,7 @@ def make_batches(
 
 @cache
 def _kernel(name: str, model: Recall, parameters: int) -> Any:
-    from srs_eval.models._history_sweep import sweep
+    from srs_eval.fitting.history_sweep import sweep
 
     return specialised(
         sweep, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}

@@ -11,37 +11,38 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval import pretrain
 from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.models import Context, _neural, lstm
+from srs_eval.fitting import networks
+from srs_eval.models import Context, lstm
+from srs_eval.pretraining import train as pretraining
 from srs_eval.protocol import Trials, prepare_trials
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
 
-SHIPPED = sorted(_neural.SHIPPED.glob("*.safetensors"))
+SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
 
 
 @cache
 def each_trials(name: str) -> tuple[Trials, ...]:
     """Three small learners as the network `name` sees them."""
     logs = [simulate_learner(seed, 700, new_per_day=15, incidents=False).log() for seed in range(3)]
-    protocol = pretrain.RECIPES[name].protocol
+    protocol = pretraining.RECIPES[name].protocol
     return tuple(prepare_trials(log, select_rows(log).rows, protocol) for log in logs)
 
 
 def train_and_validation(name: str) -> tuple[Trials, Trials]:
     each = each_trials(name)
-    return pretrain.pool(each[:2]), pretrain.pool(each[2:])
+    return pretraining.pool(each[:2]), pretraining.pool(each[2:])
 
 
 @pytest.fixture
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many steps of training for little data."""
-    monkeypatch.setattr(pretrain, "BATCH", 50)
+    monkeypatch.setattr(pretraining, "BATCH", 50)
 
 
 # The pool
@@ -50,7 +51,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["GRU", "LSTM"])
 def test_pooled_trials_are_everyones(name: str) -> None:
     each = each_trials(name)
-    pooled = pretrain.pool(each)
+    pooled = pretraining.pool(each)
     assert len(pooled) == sum(len(trials) for trials in each)
     begin = 0
     for trials in each:
@@ -72,20 +73,20 @@ def test_pooled_trials_are_everyones(name: str) -> None:
 
 def test_a_network_predicts_the_same_in_the_pool() -> None:
     each = each_trials("GRU")
-    pooled = pretrain.pool(each)
-    w = _neural.random_start(pretrain.gru.GRU, Context(user=1))
+    pooled = pretraining.pool(each)
+    w = networks.random_start(pretraining.gru.GRU, Context(user=1))
     apart = [
-        _neural.predict_network(pretrain.gru.GRU, w, trials, np.arange(len(trials)))
+        networks.predict_network(pretraining.gru.GRU, w, trials, np.arange(len(trials)))
         for trials in each
     ]
-    together = _neural.predict_network(pretrain.gru.GRU, w, pooled, np.arange(len(pooled)))
+    together = networks.predict_network(pretraining.gru.GRU, w, pooled, np.arange(len(pooled)))
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 
 def test_batches_hold_every_row_once_and_whole_cards() -> None:
-    trials = pretrain.pool(each_trials("GRU"))
+    trials = pretraining.pool(each_trials("GRU"))
     rows = np.arange(0, len(trials), 2)
-    batches = pretrain.card_batches(trials, rows, 50, np.random.default_rng(0))
+    batches = pretraining.card_batches(trials, rows, 50, np.random.default_rng(0))
     assert len(batches) > 3
     np.testing.assert_array_equal(np.sort(np.concatenate(batches)), rows)
     cards = [set(trials.card_id[batch].tolist()) for batch in batches]
@@ -101,33 +102,33 @@ def test_batches_hold_every_row_once_and_whole_cards() -> None:
 def test_training_teaches_the_same_every_time(name: str) -> None:
     """Validation loss falls below that of always predicting the mean; same seed, same weights."""
     train, validation = train_and_validation(name)
-    settings = pretrain.Settings(seed=3, epochs=30)
-    one, two = (pretrain.pretrain(name, train, validation, settings) for _ in range(2))
+    settings = pretraining.Settings(seed=3, epochs=30)
+    one, two = (pretraining.pretrain(name, train, validation, settings) for _ in range(2))
     assert one.log_loss == two.log_loss
     for key, tensor in one.tensors.items():
         np.testing.assert_array_equal(tensor, two.tensors[key])
-    other = pretrain.pretrain(name, train, validation, replace(settings, seed=4))
+    other = pretraining.pretrain(name, train, validation, replace(settings, seed=4))
     assert other.log_loss != one.log_loss
-    p = validation.y[pretrain._trained_on(validation)].mean()
+    p = validation.y[pretraining._trained_on(validation)].mean()
     constant = -(p * math.log(p) + (1 - p) * math.log(1 - p))
     assert one.log_loss < constant + 0.03
 
 
 def test_lstm_learns_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrain, "BATCH", 100)
+    monkeypatch.setattr(pretraining, "BATCH", 100)
     train, validation = train_and_validation("LSTM")
-    settings = pretrain.Settings(seed=3, epochs=3)
-    one, two = (pretrain.pretrain("LSTM", train, validation, settings) for _ in range(2))
+    settings = pretraining.Settings(seed=3, epochs=3)
+    one, two = (pretraining.pretrain("LSTM", train, validation, settings) for _ in range(2))
     for key, tensor in one.tensors.items():
         np.testing.assert_array_equal(tensor, two.tensors[key])
-    first = pretrain.pretrain("LSTM", train, validation, replace(settings, epochs=1))
+    first = pretraining.pretrain("LSTM", train, validation, replace(settings, epochs=1))
     assert one.log_loss < first.log_loss - 0.02
 
 
 def test_transformer_learns_in_batches_of_all_kinds() -> None:
     train, validation = train_and_validation("Transformer")
-    settings = pretrain.Settings(seed=3, epochs=2)
-    one, two = (pretrain.pretrain("Transformer", train, validation, settings) for _ in range(2))
+    settings = pretraining.Settings(seed=3, epochs=2)
+    one, two = (pretraining.pretrain("Transformer", train, validation, settings) for _ in range(2))
     assert one.log_loss == two.log_loss
     assert math.isfinite(one.log_loss)
 
@@ -136,15 +137,15 @@ def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.5, 0.4, 0.45, math.inf])
     epochs: list[int] = []
 
-    def course(*arguments: object) -> pretrain.Course:
-        return pretrain.Course(
+    def course(*arguments: object) -> pretraining.Course:
+        return pretraining.Course(
             epochs.append, lambda: next(losses), lambda: {"epoch": np.array([epochs[-1]])}
         )
 
-    recipe = replace(pretrain.RECIPES["GRU"], course=course, starts=1, epochs=30)
-    monkeypatch.setitem(pretrain.RECIPES, "GRU", recipe)
+    recipe = replace(pretraining.RECIPES["GRU"], course=course, starts=1, epochs=30)
+    monkeypatch.setitem(pretraining.RECIPES, "GRU", recipe)
     train, validation = train_and_validation("GRU")
-    found = pretrain.pretrain("GRU", train, validation, pretrain.Settings())
+    found = pretraining.pretrain("GRU", train, validation, pretraining.Settings())
     assert (found.log_loss, found.epochs) == (0.4, 2)
     assert found.tensors["epoch"].tolist() == [1]
     assert epochs == [0, 1, 2, 3]  # and no further once it has diverged
@@ -153,14 +154,14 @@ def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_training_ends_where_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
     epochs: list[int] = []
 
-    def course(*arguments: object) -> pretrain.Course:
-        return pretrain.Course(epochs.append, lambda: 0.5, dict)
+    def course(*arguments: object) -> pretraining.Course:
+        return pretraining.Course(epochs.append, lambda: 0.5, dict)
 
-    recipe = replace(pretrain.RECIPES["GRU"], course=course, starts=1, epochs=99)
-    monkeypatch.setitem(pretrain.RECIPES, "GRU", recipe)
+    recipe = replace(pretraining.RECIPES["GRU"], course=course, starts=1, epochs=99)
+    monkeypatch.setitem(pretraining.RECIPES, "GRU", recipe)
     train, validation = train_and_validation("GRU")
-    assert pretrain.pretrain("GRU", train, validation, pretrain.Settings()).epochs == 1
-    assert len(epochs) == 1 + pretrain.PATIENCE
+    assert pretraining.pretrain("GRU", train, validation, pretraining.Settings()).epochs == 1
+    assert len(epochs) == 1 + pretraining.PATIENCE
 
 
 # LSTM
@@ -168,14 +169,14 @@ def test_training_ends_where_nothing_improves(monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_normalisation_is_the_same_function() -> None:
     train, validation = train_and_validation("LSTM")
-    settings = pretrain.Settings(seed=1, epochs=1)
-    tensors = pretrain.pretrain("LSTM", train, validation, settings).tensors
+    settings = pretraining.Settings(seed=1, epochs=1)
+    tensors = pretraining.pretrain("LSTM", train, validation, settings).tensors
     assert abs(tensors["input_mean"][0] - tensors["input_mean"][1]) > 1
-    same = pretrain.one_normalisation(tensors)
+    same = pretraining.one_normalisation(tensors)
     assert same["input_mean"][0] == same["input_mean"][1]
     rows = np.arange(len(validation))
     one, two = (
-        lstm.recall(pretrain.lstm_weights(each), validation, rows, Context())
+        lstm.recall(pretraining.lstm_weights(each), validation, rows, Context())
         for each in (tensors, same)
     )
     np.testing.assert_allclose(one, two, atol=2e-5)
@@ -183,20 +184,20 @@ def test_one_normalisation_is_the_same_function() -> None:
 
 def test_normalised_inputs_have_mean_0_and_deviation_1() -> None:
     trials = train_and_validation("LSTM")[0]
-    x = lstm._inputs(trials, *pretrain.input_normalisation(trials))[:, :2]
+    x = lstm._inputs(trials, *pretraining.input_normalisation(trials))[:, :2]
     np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-3)
 
 
 def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrain, "TASKS", 1)
+    monkeypatch.setattr(pretraining, "TASKS", 1)
     each = each_trials("LSTM")
     train, validation = train_and_validation("LSTM")
-    settings = pretrain.Settings(seed=1, epochs=3)
-    before = pretrain.pretrain("LSTM", train, validation, settings)
-    after = pretrain.meta_train(before, each[:2], each[2:], settings, rounds=1)
+    settings = pretraining.Settings(seed=1, epochs=3)
+    before = pretraining.pretrain("LSTM", train, validation, settings)
+    after = pretraining.meta_train(before, each[:2], each[2:], settings, rounds=1)
     losses = [
-        pretrain.tuned_loss(pretrain.lstm_weights(found.tensors), each[2:], Context())
+        pretraining.tuned_loss(pretraining.lstm_weights(found.tensors), each[2:], Context())
         for found in (before, after)
     ]
     assert losses[1] <= losses[0]
@@ -207,7 +208,7 @@ def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyP
 
 def test_the_command_writes_weights_that_serve(tmp_path: Path) -> None:
     options = "--models GRU,LSTM --learners 2 --validation 1 --epochs 1 --rounds 0 --seed 5"
-    pretrain.main([*options.split(), "--out", str(tmp_path)])
+    pretraining.main([*options.split(), "--out", str(tmp_path)])
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["GRU.safetensors", "LSTM-fixed.safetensors", "LSTM.safetensors"]
     about = metadata(tmp_path / "GRU.safetensors")
@@ -233,7 +234,7 @@ def test_the_command_refuses_what_it_cannot_do(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        pretrain.main([*arguments, "--validation", "1", "--out", str(tmp_path)])
+        pretraining.main([*arguments, "--validation", "1", "--out", str(tmp_path)])
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -241,7 +242,7 @@ def test_the_command_refuses_what_it_cannot_do(
 def test_unknown_network() -> None:
     train, validation = train_and_validation("GRU")
     with pytest.raises(InputError, match="SM-99"):
-        pretrain.pretrain("SM-99", train, validation, pretrain.Settings())
+        pretraining.pretrain("SM-99", train, validation, pretraining.Settings())
 
 
 # The weights that are shipped
@@ -256,7 +257,7 @@ def metadata(path: Path) -> dict[str, str]:
 
 def test_every_network_is_shipped_and_they_are_small() -> None:
     expected = {
-        file for name, recipe in pretrain.RECIPES.items() for file in recipe.files or (name,)
+        file for name, recipe in pretraining.RECIPES.items() for file in recipe.files or (name,)
     }
     assert {path.stem for path in SHIPPED} == expected
     assert sum(path.stat().st_size for path in SHIPPED) < 400_000
@@ -266,7 +267,7 @@ def test_every_network_is_shipped_and_they_are_small() -> None:
 def test_shipped_weights_say_how_they_were_made(path: Path) -> None:
     about = metadata(path)
     assert about["model"] == path.stem
-    assert about["command"].startswith("python -m srs_eval.pretrain --models ")
+    assert about["command"].startswith("python -m srs_eval.pretraining --models ")
     assert int(about["users"]) >= 100
     assert int(about["reviews"]) > 100_000
     assert 0.3 < float(about["validation_log_loss"]) < 0.5
@@ -289,7 +290,7 @@ def test_shipped_weights_serve_and_start_well(name: str) -> None:
     y = trials.y[rows]
     share = y.mean()
     constant = -(share * math.log(share) + (1 - share) * math.log(1 - share))
-    assert pretrain._loss(y, p) < constant + 0.05
+    assert pretraining._loss(y, p) < constant + 0.05
 
 
 @pytest.mark.parametrize("name", ["GRU", "GRU-P", "GRU-P-short", "NN-17"])

@@ -1,0 +1,1 @@
+"""What trains the models: one idea a file."""
