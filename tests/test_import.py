@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +194,107 @@ def test_day_boundaries_by_zone(zone: str, fixtures: Path, oracle: dict[str, Any
     whole = {"include_suspended": True, "apply_ignore_before": False}
     assert anki_items(log, include_deleted=False, **whole) == expected["compute_items_deck_star"]
     assert anki_items(log, include_deleted=True, **whole) == expected["compute_items_empty_search"]
+
+
+ZONES = ("UTC", "America/Los_Angeles", "Asia/Tokyo")
+OTHER_SOURCES = [
+    "open-in-anki/collection.anki2",
+    "hot-journal/collection.anki2",
+    "quirks.anki2",
+    "quirks.revlog",
+    "dataset.revlog",
+]
+
+
+@pytest.fixture
+def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets this computer's time zone for the length of a test."""
+
+    def set_zone(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield set_zone
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", [*COLLECTIONS, *OTHER_SOURCES])
+def test_days_do_not_depend_on_this_computer(
+    name: str, fixtures: Path, in_zone: Callable[[str], None]
+) -> None:
+    prints = set()
+    for zone in ZONES:
+        in_zone(zone)
+        prints.add(load_log(fixtures / name).fingerprint())
+    assert len(prints) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("collection-schema11-v1-scheduler.anki2", None),
+        ("collection-schema11-v1-scheduler.anki2", 3),
+        ("collection-schema11-v1-scheduler.anki2", "2"),
+        ("collection.anki2", None),
+    ],
+)
+def test_days_without_a_known_scheduler_are_the_first_schedulers(
+    name: str,
+    stored: object,
+    fixtures: Path,
+    oracle: dict[str, Any],
+    tmp_path: Path,
+    in_zone: Callable[[str], None],
+) -> None:
+    """Anki takes whatever is not 1 or 2, also nothing at all, for its first scheduler."""
+    path = tmp_path / "collection.anki2"
+    shutil.copyfile(fixtures / name, path)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        _store_scheduler(connection, stored)
+        (created,) = connection.execute("select crt from col").fetchone()
+    counts = set()
+    for zone in ZONES:
+        in_zone(zone)
+        log = load_log(path)
+        assert log.day_grid is not None
+        assert (log.day_grid.next_day_at_s - created) % DAY_S == 0
+        counts.add(anki_items(log, include_suspended=True, apply_ignore_before=False))
+    assert len(counts) == 1
+    if "v1" in name:
+        expected = expected_of(oracle, name)["fsrs_brief"]
+        assert counts == {expected["compute_items_deck_star"]}
+
+
+def _store_scheduler(connection: sqlite3.Connection, stored: object) -> None:
+    """Write the scheduler's version into the settings; None removes it."""
+    (conf,) = connection.execute("select conf from col").fetchone()
+    if not conf:  # schema 14 or later: a table
+        assert stored is None
+        connection.execute("delete from config where key = 'schedVer'")
+        return
+    settings = json.loads(conf)
+    settings["schedVer"] = stored
+    if stored is None:
+        del settings["schedVer"]
+    connection.execute("update col set conf = ?", (json.dumps(settings),))
+
+
+def test_days_of_real_collections(in_zone: Callable[[str], None]) -> None:
+    """Collections as people keep them, some from before there was a second scheduler."""
+    folder = os.environ.get("SRS_EVAL_REAL")
+    if not folder:
+        pytest.skip("needs SRS_EVAL_REAL, a folder with real collections")
+    paths = [
+        path for path in Path(folder).iterdir() if path.suffix in (".anki2", ".apkg", ".colpkg")
+    ]
+    assert paths
+    for path in paths:
+        prints = set()
+        for zone in ZONES:
+            in_zone(zone)
+            prints.add(load_log(path).fingerprint())
+        assert len(prints) == 1
 
 
 def test_research_export(fixtures: Path, oracle: dict[str, Any], no_litter: Path) -> None:

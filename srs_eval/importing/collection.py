@@ -22,7 +22,7 @@ import numpy as np
 
 from srs_eval.errors import InputError
 from srs_eval.importing import files, proto
-from srs_eval.importing.days import DEFAULT_ROLLOVER, StoredClock
+from srs_eval.importing.days import StoredClock
 from srs_eval.reviews import LEARNING, RESCHEDULED, Cards, Deck, Entries, IntArray, Preset
 
 _SCHEMAS = (11, 14, 15, 16, 17, 18)
@@ -254,22 +254,27 @@ def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
-    rollover = _integer(config.get("rollover"))
-    if rollover is not None and not 0 <= rollover <= 23:
-        rollover = DEFAULT_ROLLOVER
     offset, source = _offset_s(config.get("localOffset")), "from the collection"
     if offset is None:
         # Packages lack localOffset; where the collection was made is the next best evidence.
         offset = _offset_s(config.get("creationOffset"))
         source = "where the collection was created"
     crt = _integer(crt)
-    old_scheduler = _integer(config.get("schedVer")) == 1 and crt is not None
+    # Whatever is not a plain 2 is scheduler 1 to Anki, also nothing at all: collections that
+    # Anki 2.1 made before there was a second scheduler (rslib/src/config/mod.rs).
+    version = config.get("schedVer")
+    old_scheduler = crt is not None and not (type(version) is int and version == 2)
     return StoredClock(
-        rollover=rollover,
+        rollover=_hour(config.get("rollover")),
         utc_offset_s=offset,
         offset_source=source,
         first_day_s=crt if old_scheduler else None,
     )
+
+
+def _hour(stored: Any) -> int | None:
+    """An hour as Anki reads it: a byte, 23 at most; else None."""
+    return min(stored, 23) if type(stored) is int and 0 <= stored <= 255 else None
 
 
 def _offset_s(minutes_west: Any) -> int | None:

@@ -5,6 +5,7 @@ roll-over by the computer's current offset (rslib/src/scheduler/timing.rs). Here
 taken through the first roll-over after the newest entry instead of after now: for reviews in
 the past that is the same grid, the same file gives the same figures at any time, and no
 entry lies in the future, where Anki would clamp and the data-set builder would stretch a day.
+Under scheduler 1 days are counted from the collection's creation, whatever the zone.
 A .revlog export brings its own `next_day_at`, which is used as it is.
 """
 
