@@ -235,10 +235,8 @@ def make_setup(
             versions[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    weights = None
-    if context.weights is not None:
-        files = sorted(path for path in context.weights.iterdir() if path.is_file())
-        weights = folder_fingerprint((path.name, path) for path in files)
+    options = context.settings()
+    del options["user"]  # each unit has its own
     return {
         "srs_eval": __version__,
         "data": {
@@ -246,11 +244,7 @@ def make_setup(
             "users": len(dataset.users),
             "fingerprint": fingerprint,
         },
-        "options": {
-            "sm2_target": context.sm2_target,
-            "device": context.device,
-            "weights": weights,
-        },
+        "options": options,
         "configurations": {
             each.name: {
                 "model": each.model.name,

@@ -21,10 +21,13 @@ import numpy as np
 from srs_eval import __version__
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
-from srs_eval.places import cache_dir
+from srs_eval.places import cache_dir, content_digest
 from srs_eval.reviews import FloatArray
 
 LIMIT_BYTES = 500_000_000
+PACKAGE = Path(__file__).parent
+VIEWS = frozenset({"app", "screens", "widgets", "cli", "options", "console", "__main__"})
+"""The rooms that show figures: those of other rooms do not depend on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +40,7 @@ class Stored:
 
 def result_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
     """Data, protocol, program and settings, as one hexadecimal digest."""
-    neural = configuration.model.family == "neural"
+    model = configuration.model
     parts = {
         "program": __version__,
         "code": code_digest(),
@@ -45,35 +48,27 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
         "configuration": configuration.name,
         "fit": configuration.fit,
         "protocol": asdict(configuration.protocol),
-        "model": [configuration.model.name, configuration.model.version],
-        "sm2_target": context.sm2_target,
-        "neural": [context.user, context.device, _folder_digest(context.weights)]
-        if neural
-        else None,
-        "packages": _versions(configuration.model.name, neural),
+        "model": [model.name, model.version],
+        "settings": context.settings(),
+        "packages": _versions(model.name, model.family == "neural"),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @cache
-def code_digest() -> str:
-    """Content of everything that turns rows into predictions, shipped weights included.
+def code_digest(package: Path = PACKAGE) -> str:
+    """Content of the whole package but its views, shipped weights included.
 
-    Whoever changes a rule or a model never sees a figure of the code before.
+    Whoever changes a rule, wherever it stands, never sees a figure of the code before.
     """
-    package = Path(__file__).parent
-    files = [package / name for name in ("rows.py", "protocol.py")]
-    files += sorted(
+    files = (
         path
-        for room in ("fitting", "models")
-        for path in (package / room).rglob("*")
-        if path.suffix in (".py", ".safetensors")
+        for path in package.rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and path.relative_to(package).parts[0].removesuffix(".py") not in VIEWS
     )
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return content_digest(package, files)
 
 
 @cache
@@ -149,13 +144,3 @@ def prune(limit_bytes: int = LIMIT_BYTES) -> None:
 
 def _path(key: str) -> Path:
     return cache_dir() / "results" / key[:2] / f"{key}.npz"
-
-
-def _folder_digest(folder: Path | None) -> str | None:
-    if folder is None:
-        return None
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        stat = path.stat()
-        digest.update(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
-    return digest.hexdigest()

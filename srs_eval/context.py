@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+from srs_eval.places import content_digest
 
 
 class Cancelled(Exception):
@@ -25,3 +27,12 @@ class Context:
     user: int = 0  # seeds the random streams of networks
     tick: Callable[[float], None] = _no_tick
     """Call it often with the fraction done of this fit; it may raise Cancelled."""
+
+    def settings(self) -> dict[str, float | int | str | None]:
+        """All that figures may depend on, by name; of the weights, what is in the files."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["tick"]
+        if self.weights is not None:
+            files = (path for path in self.weights.iterdir() if path.is_file())
+            found["weights"] = content_digest(self.weights, files)
+        return found

@@ -1,8 +1,13 @@
-"""Folders of this program on each system; SRS_EVAL_{CACHE,DATA,STATE}_DIR override them."""
+"""Folders of this program on each system, and the digest of what lies in a folder.
+
+SRS_EVAL_{CACHE,DATA,STATE}_DIR override the folders.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 NAME = "srs-eval"
@@ -21,6 +26,16 @@ def data_dir() -> Path:
 def state_dir() -> Path:
     """What the app remembers: recent files, theme."""
     return _place("SRS_EVAL_STATE_DIR", "user_state_path")
+
+
+def content_digest(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 over the places in `folder` and the contents of files, in order of place."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}:{len(content)};".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _place(variable: str, function: str) -> Path:

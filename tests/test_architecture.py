@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from srs_eval.cache import VIEWS
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
-VIEWS = ("app", "screens", "widgets", "cli", "console", "__main__")
 HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual")
 
 
@@ -87,7 +87,7 @@ def test_heavy_packages_wait(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if name not in in_room(*VIEWS)])
 def test_only_views_import_views(module: str) -> None:
     found = imports(module)
-    assert not rooms(found) & set(VIEWS)
+    assert not rooms(found) & VIEWS
     assert not {name for name in found if name.split(".")[0] == "textual"}
 
 

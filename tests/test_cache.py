@@ -1,0 +1,114 @@
+"""What is kept on disk never outlives a rule or a setting that figures depend on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from srs_eval import cache
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the program that may be edited."""
+    copy = tmp_path / "program" / "srs_eval"
+    shutil.copytree(cache.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def edit(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n# another rule\n")
+
+
+def digest(package: Path) -> str:
+    cache.code_digest.cache_clear()
+    return cache.code_digest(package)
+
+
+def test_every_file_counts_but_those_of_views(package: Path) -> None:
+    before = digest(package)
+    assert before == digest(cache.PACKAGE)
+    for path in sorted(package.rglob("*.*")):
+        content = path.read_bytes()
+        edit(path)
+        view = path.relative_to(package).parts[0].removesuffix(".py") in cache.VIEWS
+        assert (digest(package) == before) == view, path.name
+        path.write_bytes(content)
+    shutil.move(package / "models" / "hlr.py", package / "hlr.py")
+    assert digest(package) != before
+
+
+def test_views_are_all_there() -> None:
+    there = {path.name.removesuffix(".py") for path in cache.PACKAGE.iterdir()}
+    assert there >= cache.VIEWS
+
+
+def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
+    package: Path, simulated_collection: Path, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package.parent),
+        "SRS_EVAL_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    command = (sys.executable, "-m", "srs_eval", "run", str(simulated_collection))
+
+    def cached() -> bool:
+        done = subprocess.run(
+            [*command, "--models", "AVG", "--jobs", "0", "--json"],
+            cwd=package.parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        (result,) = json.loads(done.stdout)["results"]
+        answer: bool = result["cached"]
+        return answer
+
+    assert not cached()
+    assert cached()
+    edit(package / "console.py")
+    assert cached()
+    edit(package / "engine.py")
+    assert not cached()
+    assert cached()
+
+
+def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
+    """A new field of Context belongs into one of the two."""
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "LSTM.pth").write_bytes(b"1")
+    other = {
+        "sm2_target": 0.8,
+        "weights": tmp_path / "weights",
+        "device": "cuda",
+        "user": 3,
+        "tick": print,
+    }
+    assert set(other) == {each.name for each in fields(Context)}
+    (sm2,) = resolve("SM2")
+    base = cache.result_key("data", sm2, Context())
+    for name, value in other.items():
+        changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
+        same = cache.result_key("data", sm2, changed) == base
+        assert same == (name == "tick"), name
+
+
+def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
+    for name, content in (("a", b"one"), ("b", b"one"), ("c", b"two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "GRU.pth").write_bytes(content)
+    a, b, c = (Context(weights=tmp_path / name).settings()["weights"] for name in "abc")
+    assert a == b
+    assert a != c
