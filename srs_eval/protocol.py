@@ -90,7 +90,7 @@ class Trials:
 
     folds: tuple[Fold, ...]
     protocol: Protocol
-    _derived: dict[str, Any] = field(default_factory=dict, repr=False)
+    _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.review_th)
@@ -108,11 +108,14 @@ class Trials:
         """Positions of all judged trials, fold after fold; predictions have this order."""
         return np.concatenate([fold.test for fold in self.folds])
 
-    def derived(self, name: str, make: Callable[[Trials], T]) -> T:
-        """`make(self)`, computed once per trials (tries and features shared by models)."""
-        if name not in self._derived:
-            self._derived[name] = make(self)
-        result: T = self._derived[name]
+    def derived(self, make: Callable[[Trials], T]) -> T:
+        """`make(self)`, computed once per trials (tries and features shared by models).
+
+        `make` is a module's function: one made anew for each call would compute anew.
+        """
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        result: T = self._derived[make]
         return result
 
 

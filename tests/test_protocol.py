@@ -243,3 +243,20 @@ def test_histories_never_hold_the_future(data: st.DataObject) -> None:
             assert (np.diff(trials.history_review_th[start : end + 1]) > 0).all()
         for fold in trials.folds:
             assert fold.train.max() < fold.test.min()
+
+
+def test_what_is_derived_is_made_once_for_each_function() -> None:
+    trials = trials_of(ten_cards(), Protocol())
+    made = []
+
+    def passes(trials: Trials) -> float:
+        made.append("passes")
+        return float(trials.y.sum())
+
+    def failures(trials: Trials) -> float:
+        made.append("failures")
+        return float(len(trials) - trials.y.sum())
+
+    found = [trials.derived(make) for make in (passes, failures, passes, failures)]
+    assert found == 2 * [trials.y.sum(), len(trials) - trials.y.sum()]
+    assert made == ["passes", "failures"]

@@ -16,7 +16,7 @@ def card_steps(trials: Trials) -> list[IntArray]:
     carried on by its first `len(rows)` elements. The last row before trial j is
     `history_end[j] - 1`.
     """
-    return trials.derived("card steps", _card_steps)
+    return trials.derived(_card_steps)
 
 
 def _card_steps(trials: Trials) -> list[IntArray]:

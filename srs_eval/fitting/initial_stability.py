@@ -66,7 +66,7 @@ def fit_initial_stability(
 
     Raises NotEnoughData where no card's second review is among them.
     """
-    groups = trials.derived("first_intervals", _first_intervals)
+    groups = trials.derived(_first_intervals)
     group = groups.group[train]
     second = group >= 0
     size = len(groups.rating)

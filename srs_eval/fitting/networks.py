@@ -320,7 +320,7 @@ def _shape(network: Network) -> Any:
 def _trie(network: Network, trials: Trials) -> Trie:
     if not network.following_interval:
         return history_trie(trials, same_day=False)
-    return trials.derived("trie of following intervals", _following_trie)
+    return trials.derived(_following_trie)
 
 
 def _following_trie(trials: Trials) -> Trie:

@@ -64,9 +64,15 @@ def history_trie(trials: Trials, same_day: bool = True) -> Trie:
 
     Without `same_day`, reviews of the same day are of the kind success or failure.
     """
-    if same_day:
-        return trials.derived("trie", lambda trials: _build(trials, 1.0))
-    return trials.derived("trie without same day", lambda trials: _build(trials, 0.0))
+    return trials.derived(_with_same_day if same_day else _without_same_day)
+
+
+def _with_same_day(trials: Trials) -> Trie:
+    return _build(trials, same_day_below=1.0)
+
+
+def _without_same_day(trials: Trials) -> Trie:
+    return _build(trials, same_day_below=0.0)
 
 
 def _build(trials: Trials, same_day_below: float) -> Trie:

@@ -254,7 +254,7 @@ def _clip(w: FloatArray) -> None:
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
-    paths = trials.derived("ACT-R", make_paths)
+    paths = trials.derived(make_paths)
     length = trials.sequence_length[train] + 1
     short = length <= trials.protocol.max_seq_len
     if not short.any():
@@ -281,7 +281,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    paths = trials.derived("ACT-R", make_paths)
+    paths = trials.derived(make_paths)
     w = np.array(parameters, np.float64)
     own = trials.history_end[index]
     nodes = compiled(closure)(paths.node, trials.history_start[index], own, len(paths.depth))

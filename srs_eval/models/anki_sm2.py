@@ -194,6 +194,11 @@ def anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
     return after
 
 
+def default_intervals(trials: Trials) -> FloatArray:
+    """Those of Anki's default deck options (m,)."""
+    return anki_intervals(trials, DEFAULTS)
+
+
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     constants = (log_target(context.sm2_target),)
     return fit_recurrent(RECURRENT, trials, train, weights, DEFAULTS, context, constants)
@@ -207,7 +212,7 @@ def predict(
         constants = (log_target(context.sm2_target),)
         return predict_recurrent(RECURRENT, trials, parameters, index, constants)
     # The untrained model shows its figures before anything is compiled.
-    after = trials.derived("Anki intervals", lambda trials: anki_intervals(trials, DEFAULTS))
+    after = trials.derived(default_intervals)
     interval = before(trials, after, index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 

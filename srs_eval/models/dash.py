@@ -91,11 +91,11 @@ def _features(trials: Trials, decay: bool) -> FloatArray:
 
 
 def features(trials: Trials) -> FloatArray:
-    return trials.derived("DASH", lambda trials: _features(trials, decay=False))
+    return _features(trials, decay=False)
 
 
 def features_mcm(trials: Trials) -> FloatArray:
-    return trials.derived("DASH[MCM]", lambda trials: _features(trials, decay=True))
+    return _features(trials, decay=True)
 
 
 def _start(trials: Trials, start: Sequence[float]) -> Sequence[float]:
@@ -105,25 +105,32 @@ def _start(trials: Trials, start: Sequence[float]) -> Sequence[float]:
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = _start(trials, START)
     return linear.fit(
-        "DASH", recall_and_slope, features(trials), start, trials, train, weights, context
+        "DASH", recall_and_slope, trials.derived(features), start, trials, train, weights, context
     )
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     w = parameters or _start(trials, START)
-    return linear.predict("DASH", recall_and_slope, features(trials), w, trials, index)
+    return linear.predict("DASH", recall_and_slope, trials.derived(features), w, trials, index)
 
 
 def fit_mcm(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = _start(trials, START_MCM)
     return linear.fit(
-        "DASH", recall_and_slope, features_mcm(trials), start, trials, train, weights, context
+        "DASH",
+        recall_and_slope,
+        trials.derived(features_mcm),
+        start,
+        trials,
+        train,
+        weights,
+        context,
     )
 
 
 def predict_mcm(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     w = parameters or _start(trials, START_MCM)
-    return linear.predict("DASH", recall_and_slope, features_mcm(trials), w, trials, index)
+    return linear.predict("DASH", recall_and_slope, trials.derived(features_mcm), w, trials, index)
 
 
 # DASH[ACT-R]
@@ -242,7 +249,7 @@ def fit_act_r(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
-    ages = trials.derived("DASH[ACT-R]", make_ages)
+    ages = trials.derived(make_ages)
     length = trials.sequence_length[train]
     short = length <= trials.protocol.max_seq_len
     if not short.any():
@@ -272,7 +279,7 @@ def fit_act_r(
 
 
 def predict_act_r(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    ages = trials.derived("DASH[ACT-R]", make_ages)
+    ages = trials.derived(make_ages)
     w = np.array(parameters, np.float64)
     sums = _strength(ages, index, w)
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]

@@ -178,9 +178,7 @@ def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray
 # Beliefs of all cards
 
 
-def beliefs(
-    trials: Trials, tick: Callable[[float], None] = lambda fraction: None
-) -> tuple[FloatArray, FloatArray]:
+def beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
     """alpha (= beta) and half-life in days after each history row, (m,) each.
 
     Cards whose outcomes and intervals were the same so far share one belief, which is
@@ -194,8 +192,7 @@ def beliefs(
     outcomes = int(outcome.max(initial=0)) + 1
     belief = np.zeros(len(steps[0]), np.int64)  # of each card
     alpha, halflife = np.array([START_ALPHA]), np.array([START_HALFLIFE])
-    for number, rows in enumerate(steps):
-        tick(number / len(steps))
+    for rows in steps:
         key = belief[: len(rows)] * outcomes + outcome[rows]
         _, one, belief = np.unique(key, return_index=True, return_inverse=True)
         parent = key[one] // outcomes
@@ -210,7 +207,7 @@ def beliefs(
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """Expected recall B(alpha + delta_t / t, beta) / B(alpha, beta) (shape of `index`)."""
-    after = trials.derived("Ebisu-v2", lambda trials: beliefs(trials, context.tick))
+    after = trials.derived(beliefs)
     alpha, halflife = (before(trials, column, index) for column in after)
     dt = trials.delta_t[index] / halflife
     log_recall = log_gamma_ratio(alpha + dt, alpha) - log_gamma_ratio(alpha, alpha)

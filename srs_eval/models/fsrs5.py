@@ -185,7 +185,7 @@ def as_padded(trials: Trials, first_row: int) -> Trials:
     start, end = trials.history_start[first_row], trials.history_end[first_row]
     if not trials.protocol.later_days_only or trials.history_delta_t[start:end].any():
         return trials
-    in_whole_days = trials.derived("histories in whole days", _in_whole_days)
+    in_whole_days = trials.derived(_in_whole_days)
     return replace(in_whole_days, protocol=trials.protocol)
 
 

@@ -62,7 +62,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     os.environ["FSRS_NO_OUTLIER"] = "1"
     from fsrs_rs_python import FSRS
 
-    items = trials.derived("FSRS-rs", make_items)
+    items = trials.derived(make_items)
     context.tick(0.0)
     try:
         fitted = FSRS(parameters=[]).benchmark([items[k] for k in train.tolist()])

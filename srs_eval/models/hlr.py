@@ -46,12 +46,12 @@ def features(trials: Trials) -> FloatArray:
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    x = trials.derived("HLR", features)
+    x = trials.derived(features)
     return linear.fit("HLR", recall_and_slope, x, START, trials, train, weights, context)
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    x = trials.derived("HLR", features)
+    x = trials.derived(features)
     return linear.predict("HLR", recall_and_slope, x, parameters, trials, index)
 
 

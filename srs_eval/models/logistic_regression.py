@@ -241,7 +241,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     n = len(train)
     if not n:
         raise NotEnoughData("no reviews to train on")
-    x, y = trials.derived("LogisticRegression", make_features)[train], trials.y[train]
+    x, y = trials.derived(make_features)[train], trials.y[train]
     weight = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     # torch's generator gives the same words as this one, of the same seed.
     stream = np.random.RandomState(SEED)
@@ -256,7 +256,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     _need_seconds(trials)
-    x = trials.derived("LogisticRegression", make_features)[index]
+    x = trials.derived(make_features)[index]
     p: FloatArray = compiled(recall)(x, np.array(parameters, np.float64))
     return p.astype(np.float32).astype(np.float64)
 

@@ -33,7 +33,7 @@ def memrise_intervals(trials: Trials) -> FloatArray:
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived("Memrise intervals", memrise_intervals), index)
+    interval = before(trials, trials.derived(memrise_intervals), index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 

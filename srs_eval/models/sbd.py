@@ -326,7 +326,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     rows, weight = train[short], weights[short]
     if not len(rows):
         raise NotEnoughData("no history is short enough to train on")
-    h = trials.derived("SBD", make_histories)
+    h = trials.derived(make_histories)
     node, ln_t, y = h.node[rows], _ln(trials.delta_t[rows]), trials.y[rows]
     nodes = compiled(with_ancestors)(h.parent, node)
     start = np.array(START)
@@ -362,7 +362,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    h = trials.derived("SBD", make_histories)
+    h = trials.derived(make_histories)
     w = bounded(np.array(parameters, np.float64))
     node = h.node[index]
     nodes = compiled(with_ancestors)(h.parent, node)

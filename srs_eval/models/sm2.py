@@ -75,7 +75,7 @@ def sm2_intervals(trials: Trials) -> FloatArray:
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived("SM2 intervals", sm2_intervals), index)
+    interval = before(trials, trials.derived(sm2_intervals), index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
