@@ -246,7 +246,7 @@ def _recurrent(
 def _nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    from srs_eval import training
+    from srs_eval.fitting import recurrent
     from srs_eval.fitting.trie import history_trie, make_batches
 
     model, constants = nn17._model(train)
@@ -275,17 +275,17 @@ def _nn17(
         rate=recipe.rate,
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )
-    scratch = training._scratch(model, (batches,))
+    scratch = recurrent._scratch(model, (batches,))
     judged = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        training._sweep_of(model)(visits, number * len(parts), w, batches, descent, scratch)
+        recurrent._sweep_of(model)(visits, number * len(parts), w, batches, descent, scratch)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        found = training.predict_recurrent(model, validation, w[:p].tolist(), judged, constants)
+        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), judged, constants)
         return _loss(validation.y[judged], found)
 
     return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
