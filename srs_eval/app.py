@@ -1,7 +1,7 @@
 """The terminal app: open a collection, see what counts, watch models being judged, compare.
 
-The app holds what the screens share; the screens show it. Reading a file and the
-evaluation run in threads (the engine's own work in processes), so the screen never waits.
+The app holds the state that the screens share and show. Files are read and models evaluated
+in threads (the engine itself works in processes), so the screen never freezes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.color import Color
 from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
@@ -35,8 +32,10 @@ from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
-from srs_eval.screens.progress import Background, EvaluateFunction, Evaluation
-from srs_eval.screens.room import Room
+from srs_eval.screens.background import Background, EvaluateFunction
+from srs_eval.screens.base import AppScreen
+from srs_eval.screens.evaluation import Evaluation
+from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -47,71 +46,9 @@ if TYPE_CHECKING:
 LoadFunction = Callable[..., ReviewLog]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
-DEMO_FOLDER = "srs-eval-demo-"  # beginning of the temporary folder's name
+DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
-_PATIENCE = 5.0  # seconds that workers have to end after the app was left
-
-DARK_THEME = Theme(
-    name=remembered.DARK,
-    primary="#7FD1C0",
-    secondary="#E0B972",
-    accent="#E0B972",
-    warning="#E8B15A",
-    error="#F08A8A",
-    success="#8FD694",
-    foreground="#DCE3E8",
-    background="#11171C",
-    surface="#161E25",
-    panel="#202B34",
-    dark=True,
-    variables={
-        "footer-key-foreground": "#7FD1C0",
-        "scrollbar": "#35504F",
-        "scrollbar-background": "#161E25",
-        "scrollbar-background-hover": "#161E25",
-        "scrollbar-background-active": "#161E25",
-        "scrollbar-corner-color": "#161E25",
-        "block-cursor-background": "#2C5A57",
-        "block-cursor-foreground": "#F2F7F7",
-        "block-cursor-blurred-background": "#24383D",
-        "block-cursor-blurred-foreground": "#DCE3E8",
-    },
-)
-LIGHT_THEME = Theme(
-    name=remembered.LIGHT,
-    primary="#0B6B60",
-    secondary="#8A5A00",
-    accent="#8A5A00",
-    warning="#8A5A00",
-    error="#A8262F",
-    success="#1D6B2A",
-    foreground="#1E262B",
-    background="#F6F4EE",
-    surface="#FDFCF8",
-    panel="#E6E3D8",
-    dark=False,
-    variables={
-        "footer-key-foreground": "#0B6B60",
-        "scrollbar": "#A9C9C2",
-        "scrollbar-background": "#ECE9DF",
-        "scrollbar-background-hover": "#ECE9DF",
-        "scrollbar-background-active": "#ECE9DF",
-        "scrollbar-corner-color": "#ECE9DF",
-        "block-cursor-background": "#BFE0D9",
-        "block-cursor-foreground": "#10211F",
-        "block-cursor-blurred-background": "#DCE9E5",
-        "block-cursor-blurred-foreground": "#1E262B",
-    },
-)
-
-
-class _Grey(Monochrome):
-    """For NO_COLOR. Textual's own fails on segments without a style; charts have such."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        plain = Style.null()
-        styled = [Segment(text, style or plain, control) for text, style, control in segments]
-        return super().apply(styled, background)
+_SHUTDOWN_SECONDS = 5.0  # that workers get to end in once the app has closed
 
 
 @dataclass(frozen=True)
@@ -123,15 +60,15 @@ class Options:
     protocol: Protocol = field(default_factory=Protocol)
     timezone: str | None = None
     rollover: int | None = None
-    user: int | None = None  # of a data-set folder
-    deck: str | None = None  # narrows every file that is opened
+    user: int | None = None  # which user of a data-set folder
+    deck: str | None = None  # only this deck of every file that is opened
     preset: str | None = None
     context: Context = field(default_factory=Context)
     use_cache: bool = True
 
 
 class SrsEvalApp(App[int]):
-    """See the module's docstring. The keyword arguments after `options` are for tests."""
+    """The app as described above. The keyword arguments after `options` are for tests."""
 
     TITLE = "srs-eval"
     ENABLE_COMMAND_PALETTE = True
@@ -155,7 +92,7 @@ class SrsEvalApp(App[int]):
     ) -> None:
         super().__init__()
         self._filters = [
-            _Grey() if isinstance(each, Monochrome) else each for each in self._filters
+            Greyscale() if isinstance(each, Monochrome) else each for each in self._filters
         ]
         self.options = options or Options()
         self.path = path
@@ -175,7 +112,7 @@ class SrsEvalApp(App[int]):
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[BaseProcess] = []
-        self._evaluating = threading.Event()  # from then on nothing is compiled ahead
+        self._evaluating = threading.Event()  # once set, nothing more is compiled ahead
         self.state = remembered.load_state(state_folder)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
@@ -200,7 +137,7 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def _prepare_models(self) -> None:
-        """Compile, once after an update, while a person chooses a file and looks at its receipt."""
+        """Compile the models while the user chooses a file; needed once after each update."""
         from srs_eval.engine import warm_up
 
         process = warm_up()
@@ -211,7 +148,7 @@ class SrsEvalApp(App[int]):
             self._end_warm_up()
 
     def _end_warm_up(self) -> None:
-        """The evaluation compiles the rest; what is done is kept."""
+        """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
         from srs_eval.processes import stop_processes
 
         self._evaluating.set()
@@ -219,7 +156,7 @@ class SrsEvalApp(App[int]):
             stop_processes([self._warm_up.pop()])
 
     def _leave_on_signals(self) -> None:
-        """A closed window or `kill` leaves as q does, so that no worker stays behind."""
+        """Closing the window or `kill` quits as q does, so that no worker keeps running."""
         if threading.current_thread() is not threading.main_thread():
             return
         loop = asyncio.get_running_loop()
@@ -234,12 +171,12 @@ class SrsEvalApp(App[int]):
             background.cancel.set()
         self.exit(0)
 
-    def leave_nothing_behind(self) -> None:
-        """End every worker. Called when the screen is already given back."""
+    def shut_down(self) -> None:
+        """End every worker; called after the terminal has been restored."""
         self._end_warm_up()
         for background in self.backgrounds:
             background.cancel.set()
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _SHUTDOWN_SECONDS
         for background in self.backgrounds:
             background.stop(max(0.0, until - time.monotonic()))
         if any(background.alive for background in self.backgrounds):
@@ -271,14 +208,14 @@ class SrsEvalApp(App[int]):
         self.theme = other if other in self.available_themes else usual
 
     def next_bins(self) -> None:
-        """Calibration graphs with the next number of bins."""
+        """Switch calibration graphs to the next number of bins."""
         larger = [bins for bins in BIN_CHOICES if bins > self.state.bins]
         self.remember(replace(self.state, bins=larger[0] if larger else BIN_CHOICES[0]))
 
     # --- the command palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        actions: tuple[Action, ...] = screen.actions if isinstance(screen, Room) else ()
+        actions: tuple[Action, ...] = screen.actions if isinstance(screen, AppScreen) else ()
         for action in (*actions, *EVERYWHERE):
             if action.name == "app.command_palette":
                 continue
@@ -309,13 +246,13 @@ class SrsEvalApp(App[int]):
         return [(profile.name, profile.path) for profile in found]
 
     def model_choices(self) -> list[str]:
-        """What the receipt offers to evaluate: what was asked for, and the groups."""
+        """What the receipt offers to evaluate: the models asked for at start, and the groups."""
         from srs_eval.configurations import GROUPS
 
         return list(dict.fromkeys([self.options.models, *GROUPS]))
 
     def open_file(self, path: Path) -> None:
-        """Read a file in a thread; the receipt or a refusal follows."""
+        """Read a file in a thread, then show its receipt or why it can't be read."""
         self._reading += 1
         number, shown = self._reading, path.name or str(path)
         self._say(f"Reading {shown} …")
@@ -328,7 +265,7 @@ class SrsEvalApp(App[int]):
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
             except Exception as error:
                 outcome = error
-            with contextlib.suppress(RuntimeError):  # the app has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
                 self.call_from_thread(self._opened, number, path, shown, outcome)
 
         threading.Thread(target=read, daemon=True, name="import").start()
@@ -356,7 +293,7 @@ class SrsEvalApp(App[int]):
         outcome: tuple[ReviewLog, Inspection] | Exception,
     ) -> None:
         if number != self._reading:
-            return  # another file was chosen meanwhile
+            return  # another file has been chosen since
         self._say("")
         if isinstance(outcome, Exception):
             if self.state.recent and not path.exists():
@@ -369,7 +306,7 @@ class SrsEvalApp(App[int]):
         self._prepared = {}
         self._graphs = {}
         if path.parent.name.startswith(DEMO_FOLDER):
-            self.file_name = "demo: a simulated learner"  # gone when the app is left
+            self.file_name = "demo: a simulated learner"  # deleted when the app closes
         else:
             self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
         from srs_eval.screens.receipt import ReceiptScreen
@@ -385,7 +322,7 @@ class SrsEvalApp(App[int]):
         self.pop_screen()
 
     def open_demo(self) -> None:
-        """Make the simulated learner's collection in a temporary folder and open it."""
+        """Write the simulated learner's collection to a temporary folder and open it."""
         self._reading += 1
         number = self._reading
         self._say("Making up a learner …")
@@ -423,7 +360,7 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, OpenScreen) and screen.is_mounted:
                 screen.reading(text)
 
-    def _refuse(self, title: str, error: Exception, *button_and_comfort: str) -> None:
+    def _refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         from srs_eval.screens.refusal import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
@@ -432,19 +369,19 @@ class SrsEvalApp(App[int]):
             sentence = "There is not enough memory for this."
         else:
             sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
-        self.push_screen(Refusal(title, sentence, *button_and_comfort))
+        self.push_screen(Refusal(title, sentence, *button_and_reassurance))
 
     # --- evaluating
 
     def counts(self) -> tuple[int, int] | None:
-        """Rows and judged rows under the protocol, once they are known."""
+        """Numbers of reviews and of judged reviews under the protocol, once known."""
         evaluation = self.evaluation
         if evaluation.reviews is not None and evaluation.judged is not None:
             self._prepared[self.protocol] = (evaluation.reviews, evaluation.judged)
         return self._prepared.get(self.protocol)
 
     def start_evaluation(self, again: bool = False) -> None:
-        """Evaluate the open collection; `again`: only what has no figures yet."""
+        """Evaluate the open collection; `again`: only the models without figures."""
         log = self.log_
         if log is None:
             return
@@ -489,7 +426,7 @@ class SrsEvalApp(App[int]):
 
         def deliver(event: Event) -> None:
             if isinstance(event, Finished):
-                # Drawn from the thread's result, so that moving the cursor costs nothing.
+                # Computed here, in the thread, so that moving the cursor later costs nothing.
                 self.graph(event.result)
             screen.post_message(EngineEvent(number, event))
 
@@ -509,7 +446,7 @@ class SrsEvalApp(App[int]):
         return max(1, cores())
 
     def cancel_evaluation(self) -> None:
-        """Ask the engine to stop; it says when it has."""
+        """Ask the engine to stop; `EngineEnded` is posted when it has."""
         if self.evaluation.running and self.evaluation.started:
             self.evaluation.cancelled = True
         for background in self.backgrounds:
@@ -523,7 +460,7 @@ class SrsEvalApp(App[int]):
         self._refuse("Can't evaluate this", error, "Back", "")
 
     def graph(self, result: Result) -> CalibrationGraph:
-        """The calibration graph of a result with the chosen number of bins, kept."""
+        """The calibration graph of a result with the chosen number of bins, computed once."""
         from srs_eval.metrics import calibration_graph
 
         key = (id(result), self.state.bins)
@@ -548,14 +485,14 @@ def run_app(
     context: Context | None = None,
     use_cache: bool = True,
 ) -> int:
-    """Run the app until it is left; returns the exit code (0, 130 after an interrupt).
+    """Run the app until it is left; returns the exit code (0, or 130 after an interrupt).
 
-    `path` is opened at once; without one the first screen offers files. The other options
+    `path` is opened at once; without it, the first screen offers files. The other options
     are those of `srs-eval run`. Raises InputError for names of models that do not exist.
     """
     from srs_eval.configurations import resolve
 
-    resolve(models, protocol)  # refuse unknown names before the screen is taken
+    resolve(models, protocol)  # refuse unknown names before the app takes the terminal
     app = SrsEvalApp(
         path,
         Options(
@@ -574,7 +511,7 @@ def run_app(
     try:
         code = app.run()
     finally:
-        app.leave_nothing_behind()
+        app.shut_down()
     return code if code is not None else (app.return_code or 0)
 
 

@@ -11,8 +11,8 @@ DEMO_REVIEWS = 20_000
 def make_demo_collection(folder: Path) -> Path:
     """Write the demo learner to `folder/collection.anki2` and return that path.
 
-    About 20,000 reviews in a few decks under two presets; always the same ones. Raises
-    FileExistsError if the file is there.
+    About 20,000 reviews in a few decks under two presets, the same every time. Raises
+    FileExistsError if the file exists.
     """
     from srs_eval.simulation import simulate_learner, write_collection
 

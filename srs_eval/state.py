@@ -1,7 +1,7 @@
 """What the app remembers between runs: recent files, theme, last choices.
 
-One small JSON file in the user's state folder. A damaged or foreign file is as good
-as none, and a folder that cannot be written only means that nothing is remembered.
+One small JSON file in the user's state folder. A damaged or foreign file counts as
+none, and where the folder cannot be written, nothing is remembered.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ class Recent:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that is remembered; the defaults are those of a first start."""
+    """Everything that is remembered; the defaults apply at the first start."""
 
     recent: tuple[Recent, ...] = ()  # latest first
     theme: str = DARK
-    dark_theme: str = DARK  # the one to go back to
+    dark_theme: str = DARK  # the one that switching to dark chooses
     light_theme: str = LIGHT
     bins: int = 40  # of calibration graphs
     extra: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Keys of a newer version, kept when the file is written."""
+    """Keys written by a newer version, kept when the file is rewritten."""
 
     def opened(self, path: Path, entries: int, now: float | None = None) -> State:
-        """With `path` as the latest file."""
+        """This state with `path` as the latest file."""
         name = str(path.absolute())
         others = [recent for recent in self.recent if recent.path != name]
         latest = Recent(name, time.time() if now is None else now, entries)
         return replace(self, recent=(latest, *others[: RECENT_FILES - 1]))
 
     def forgotten(self, path: str) -> State:
-        """Without `path`."""
+        """This state without `path` among the recent files."""
         return replace(self, recent=tuple(recent for recent in self.recent if recent.path != path))
 
 
 def load_state(folder: Path | None = None) -> State:
-    """The state as stored; whatever is damaged has its default."""
+    """The stored state; damaged values get their defaults."""
     try:
         raw = json.loads(((folder or state_dir()) / FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -83,7 +83,7 @@ def load_state(folder: Path | None = None) -> State:
 
 
 def save_state(state: State, folder: Path | None = None) -> bool:
-    """Write the state whole or not at all; False where it cannot be written."""
+    """Write the state atomically; False where it cannot be written."""
     folder = folder or state_dir()
     content = asdict(state)
     content = {**content.pop("extra"), **content}

@@ -15,18 +15,20 @@ import pytest
 from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
-from srs_eval.app import DARK_THEME, LIGHT_THEME, Options, SrsEvalApp
+from srs_eval.app import Options, SrsEvalApp
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
 from srs_eval.screens.actions import EVERYWHERE
-from srs_eval.screens.progress import Evaluation, Stage, label
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
+from srs_eval.screens.evaluation import Evaluation, Stage
+from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.chrome import TooSmall
 from srs_eval.widgets.ranking import RankingTable
+from srs_eval.widgets.words import label
 from tests.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
 from tests.conftest import SHARED
 
@@ -329,7 +331,7 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
                 await pilot.press(key)
                 await pilot.pause(0.1)
             screen = app.screen
-            assert isinstance(screen, Room)
+            assert isinstance(screen, AppScreen)
             commands = {command.title for command in app.get_system_commands(screen)}
             await pilot.press("question_mark")
             await until(pilot, on(app, "HelpScreen"))
@@ -419,7 +421,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await pilot.press(key)
         await pilot.pause(0.1)
         assert app._exit
-    app.leave_nothing_behind()
+    app.shut_down()
     assert engine.closed.is_set()
     assert not any(background.alive for background in app.backgrounds)
 
@@ -544,7 +546,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         for name, metrics in expected.items():
             assert label(name) in order(app)
             assert f"{metrics.log_loss:.3f} ±" in text_of(app)
-    app.leave_nothing_behind()
+    app.shut_down()
     assert not any(background.alive for background in app.backgrounds)
 
 
@@ -564,7 +566,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         await pilot.press("enter")
         await until(pilot, on(app, "ReceiptScreen"), 60)
         assert "demo: a simulated learner" in text_of(app)
-    app.leave_nothing_behind()
+    app.shut_down()
     assert not made[0].exists()
     assert load_state(tmp_path).recent == ()
 

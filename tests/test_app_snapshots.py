@@ -81,7 +81,7 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
 
     app = make_app(tmp_path, FILE, evaluate=engine)
     assert snap_compare(app, terminal_size=SMALL, run_before=running)
-    app.leave_nothing_behind()
+    app.shut_down()
 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)

@@ -1,4 +1,4 @@
-"""Every action of the app with its key: bindings, footer, command palette and help read this."""
+"""Every action of the app with its key, for bindings, footer, command palette and help."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from textual.binding import Binding
 
 @dataclass(frozen=True)
 class Action:
-    """Something a person can do on a screen."""
+    """Something the user can do on a screen."""
 
-    name: str  # what Textual runs, e.g. "evaluate" for `action_evaluate`
+    name: str  # as Textual calls it: "evaluate" for `action_evaluate`
     key: str
     label: str  # in the footer and the palette
     help: str  # one sentence
     footer: bool = True
-    shown_key: str = ""  # where Textual's own word for the key is not clear
+    shown_key: str = ""  # where Textual's name of the key is unclear
 
     @property
     def key_words(self) -> str:
-        """The key as help shows it."""
+        """The key as shown in help."""
         words = {"question_mark": "?", "escape": "Esc", "space": "Space", "enter": "Enter"}
         return self.shown_key or " ".join(
             words.get(key, key.replace("ctrl+", "Ctrl-").replace("_", " "))

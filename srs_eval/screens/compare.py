@@ -12,14 +12,14 @@ from textual.widgets import Select, Static
 from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
-from srs_eval.screens.progress import label
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
 from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
+from srs_eval.widgets.words import label
 
 
-class CompareScreen(Room):
-    """Two calibration graphs on the same axes, figures between two columns."""
+class CompareScreen(AppScreen):
+    """Two calibration graphs on the same axes, and a table of both models' metrics."""
 
     actions = COMPARE
     BINDINGS = bindings(COMPARE)
@@ -39,9 +39,8 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         self.pair = [left, right]
 
     def content(self) -> ComposeResult:
-        names = [
-            (label(row.configuration), row.configuration) for row in self.house.evaluation.ranking()
-        ]
+        ranking = self.srs_app.evaluation.ranking()
+        names = [(label(row.configuration), row.configuration) for row in ranking]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
             for side, name in zip(("left", "right"), self.pair, strict=True):
@@ -62,9 +61,9 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
             self.update_now()
 
     def update_now(self) -> None:
-        results = self.house.evaluation.results()
+        results = self.srs_app.evaluation.results()
         left, right = (results[name] for name in self.pair)
-        graphs = [self.house.graph(result) for result in (left, right)]
+        graphs = [self.srs_app.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
         for side, graph in zip(("left", "right"), graphs, strict=True):
             self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
@@ -152,5 +151,5 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
             chart.as_table = as_table
 
     def action_bins(self) -> None:
-        self.house.next_bins()
+        self.srs_app.next_bins()
         self.update_now()

@@ -1,4 +1,4 @@
-"""One model: its calibration, its metrics with what they say, its parameters."""
+"""One model: its calibration, its metrics with explanations, its parameters."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from textual.widgets import Static
 
 from srs_eval.comparison import log_loss_interval
 from srs_eval.screens.actions import DETAILS, bindings
-from srs_eval.screens.progress import label
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
 from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
+from srs_eval.widgets.words import label
 
 
-class DetailsScreen(Room):
-    """Returns the configuration that was looked at last."""
+class DetailsScreen(AppScreen):
+    """Dismissed with the configuration shown last."""
 
     actions = DETAILS
     BINDINGS = bindings(DETAILS)
@@ -50,11 +50,11 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         self.update_now()
 
     def update_now(self) -> None:
-        """Show the configuration as it is chosen now."""
-        evaluation = self.house.evaluation
+        """Show the currently chosen configuration."""
+        evaluation = self.srs_app.evaluation
         result = evaluation.results()[self.configuration]
         row = next(r for r in evaluation.ranking() if r.configuration == self.configuration)
-        graph = self.house.graph(result)
+        graph = self.srs_app.graph(result)
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
         box.border_title = "Calibration"
@@ -76,10 +76,10 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         lines += [f"* {note}" for note in result.notes]
         self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))
         self.query_one("#metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.house.log_))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.srs_app.log_))
 
     def _move(self, step: int) -> None:
-        names = [row.configuration for row in self.house.evaluation.ranking()]
+        names = [row.configuration for row in self.srs_app.evaluation.ranking()]
         place = names.index(self.configuration) + step
         if 0 <= place < len(names):
             self.configuration = names[place]
@@ -96,13 +96,13 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         chart.as_table = not chart.as_table
 
     def action_bins(self) -> None:
-        self.house.next_bins()
+        self.srs_app.next_bins()
         self.update_now()
 
     def action_compare(self) -> None:
         others = [
             row.configuration
-            for row in self.house.evaluation.ranking()
+            for row in self.srs_app.evaluation.ranking()
             if row.configuration != self.configuration
         ]
         if not others:

@@ -1,4 +1,4 @@
-"""Help: what the screen below shows, and its keys."""
+"""Help: what the screen behind it shows, and its keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from srs_eval.screens.actions import EVERYWHERE, Action
-from srs_eval.screens.room import Dialog
+from srs_eval.screens.base import Dialog
 
 
 class HelpScreen(Dialog):
-    """Closed by any of the usual keys."""
+    """A dialog that Esc, ?, F1 and Enter close."""
 
     BINDINGS: ClassVar[list[Any]] = [
         ("escape,question_mark,f1,enter", "close", "Close"),

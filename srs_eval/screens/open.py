@@ -1,4 +1,4 @@
-"""Open: recent files, the Anki profiles on this machine, or a path."""
+"""The first screen: recent files, the Anki profiles on this machine, or a path."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval.screens.actions import OPEN, bindings
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
 from srs_eval.widgets import words
 
 ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog", ".csv", ".parquet")
-_MOST = 200  # entries shown of one folder
+_MOST = 200  # entries listed of one folder
 DEMO = "demo"
 
 
 def candidates(typed: str) -> list[str]:
-    """Folders and readable files that begin as typed; folders first, with a slash at the end."""
+    """Folders (with a final slash) and readable files whose paths begin with `typed`."""
     if not typed:
         return []
     folder, _, start = typed.replace("\\", "/" if os.name == "nt" else "\\").rpartition("/")
@@ -72,7 +72,7 @@ def _common_start(one: str, other: str) -> str:
 
 
 class PathInput(Input):
-    """Tab and → take what is suggested; ↓ goes to the list."""
+    """Tab and → accept the suggestion; ↓ goes to the list."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("tab", "complete", "Complete", show=False),
@@ -89,7 +89,7 @@ class PathInput(Input):
 
     def action_complete(self) -> None:
         found = candidates(self.value)
-        # Equal beginnings, letter by letter: min and max differ first where all differ.
+        # The common prefix of all is that of the first and the last in order.
         common = _common_start(min(found), max(found)) if found else ""
         if len(common) > len(self.value):
             self.value = common
@@ -101,8 +101,8 @@ class PathInput(Input):
             self.screen.focus_next()
 
 
-class OpenScreen(Room):
-    """The first screen."""
+class OpenScreen(AppScreen):
+    """Lets the user choose a collection."""
 
     actions = OPEN
     BINDINGS = bindings(OPEN)
@@ -147,13 +147,13 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     @work(thread=True, exit_on_error=False, group="profiles")
     def _find_profiles(self) -> None:
-        found = self.house.find_profiles()
+        found = self.srs_app.find_profiles()
         self.app.call_from_thread(self._profiles_found, found)
 
     def _profiles_found(self, found: list[tuple[str, Path]]) -> None:
         self._profiles = found
-        if not self.house.state.recent:
-            self.query_one(OptionList).highlighted = None  # the first choice is another now
+        if not self.srs_app.state.recent:
+            self.query_one(OptionList).highlighted = None  # the list begins with another choice now
         self._list()
 
     def _list(self) -> None:
@@ -181,11 +181,11 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     def _choices(self) -> Iterable[Option | None]:
         width = max(self.size.width - 10, 40)
-        if self.house.state.recent:
+        if self.srs_app.state.recent:
             yield Option(Text("Recent", "bold dim"), disabled=True)
-            for recent in self.house.state.recent:
+            for recent in self.srs_app.state.recent:
                 facts = [f"{words.count(recent.entries)} entries"] if recent.entries else []
-                facts.append(_ago(self.house.now() - recent.opened))
+                facts.append(_ago(self.srs_app.now() - recent.opened))
                 yield self._option(f"recent:{recent.path}", recent.path, facts, width)
         if self._profiles:
             yield Option(Text("Anki profiles on this machine", "bold dim"), disabled=True)
@@ -209,7 +209,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def action_forget(self) -> None:
         option = self.query_one(OptionList).highlighted_option
         if option is not None and option.id and option.id.startswith("recent:"):
-            self.house.remember(self.house.state.forgotten(option.id.removeprefix("recent:")))
+            self.srs_app.remember(self.srs_app.state.forgotten(option.id.removeprefix("recent:")))
             self._list()
 
     @on(Input.Changed, "#path")
@@ -226,7 +226,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def _selected(self, event: OptionList.OptionSelected) -> None:
         key = event.option_id or ""
         if key == DEMO:
-            self.house.open_demo()
+            self.srs_app.open_demo()
             return
         kind, _, name = key.partition(":")
         if kind == "path" and name.endswith("/"):
@@ -238,10 +238,10 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             self._open(Path(name).expanduser() if name.startswith("~") else Path(name))
 
     def _open(self, path: Path) -> None:
-        self.house.open_file(path)
+        self.srs_app.open_file(path)
 
     def reading(self, words_: str) -> None:
-        """Say what is being read; "" when done."""
+        """Show what is being read; "" when done."""
         self.query_one("#reading", Static).update(Text(words_))
         self.query_one(OptionList).loading = bool(words_)
 

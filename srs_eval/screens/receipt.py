@@ -1,4 +1,4 @@
-"""The import receipt: what was read, what counts, what was dropped and why."""
+"""The import receipt: what was read, what counts, what was left out and why."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 
 from srs_eval.inspection import Inspection
 from srs_eval.screens.actions import RECEIPT, bindings
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
 from srs_eval.widgets import words
 
 
-class ReceiptScreen(Room):
-    """Shown after a file is read; Enter or the button goes on."""
+class ReceiptScreen(AppScreen):
+    """Shown after a file is read; Enter or the button starts the evaluation."""
 
     actions = RECEIPT
     BINDINGS = bindings(RECEIPT)
@@ -48,8 +48,8 @@ whose parameters a preset holds.
         with Horizontal(id="choice"):
             yield Static("Models")
             yield Select(
-                [(words.cut(name, 24), name) for name in self.house.model_choices()],
-                value=self.house.models,
+                [(words.cut(name, 24), name) for name in self.srs_app.model_choices()],
+                value=self.srs_app.models,
                 allow_blank=False,
                 compact=True,
                 id="models",
@@ -57,7 +57,7 @@ whose parameters a preset holds.
             yield Static("Rows")
             yield Select(
                 [("benchmark", "benchmark"), ("anki", "anki")],
-                value=self.house.protocol.rows,
+                value=self.srs_app.protocol.rows,
                 allow_blank=False,
                 compact=True,
                 id="rows",
@@ -68,13 +68,13 @@ whose parameters a preset holds.
         return DataTable(id=name, cursor_type="row", zebra_stripes=True)
 
     def on_mount(self) -> None:
-        receipt = self.house.receipt
+        receipt = self.srs_app.receipt
         assert receipt is not None
         self._show(receipt)
         self.query_one("#reasons").focus()
 
     def _show(self, receipt: Inspection) -> None:
-        rule = self.house.protocol.rows
+        rule = self.srs_app.protocol.rows
         kept = receipt.rows[rule]
         dropped = sum(kept.dropped.values())
         span = ""
@@ -122,7 +122,7 @@ whose parameters a preset holds.
 
     def _reasons(self, receipt: Inspection) -> None:
         rules = list(receipt.rows)
-        chosen = self.house.protocol.rows
+        chosen = self.srs_app.protocol.rows
 
         def cells(values: list[int], style: str = "") -> list[Text]:
             return [
@@ -144,7 +144,7 @@ whose parameters a preset holds.
         self._fill("reasons", ("entries that", *headings), rows)
 
     def _decks(self, receipt: Inspection) -> None:
-        anki = self.house.protocol.rows == "anki"
+        anki = self.srs_app.protocol.rows == "anki"
         rows: list[tuple[Any, ...]] = []
         for deck in receipt.decks:
             counts = deck.counts
@@ -161,7 +161,7 @@ whose parameters a preset holds.
         self._fill("decks", ("deck", "preset", "cards", "reviews", "own retention"), rows, left=2)
 
     def _presets(self, receipt: Inspection) -> None:
-        anki = self.house.protocol.rows == "anki"
+        anki = self.srs_app.protocol.rows == "anki"
         rows: list[tuple[Any, ...]] = []
         for preset in receipt.presets:
             counts = preset.counts
@@ -195,9 +195,9 @@ whose parameters a preset holds.
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:
         rows: Literal["benchmark", "anki"] = "anki" if event.value == "anki" else "benchmark"
-        if rows != self.house.protocol.rows:
-            self.house.protocol = replace(self.house.protocol, rows=rows)
-            receipt = self.house.receipt
+        if rows != self.srs_app.protocol.rows:
+            self.srs_app.protocol = replace(self.srs_app.protocol, rows=rows)
+            receipt = self.srs_app.receipt
             if receipt is not None:
                 self._show(receipt)
             self.show_protocol()
@@ -205,7 +205,7 @@ whose parameters a preset holds.
     @on(Select.Changed, "#models")
     def _models_chosen(self, event: Select.Changed) -> None:
         if isinstance(event.value, str):
-            self.house.models = event.value
+            self.srs_app.models = event.value
 
     def action_rows(self) -> None:
         rows = self.query_one("#rows", Select)
@@ -217,7 +217,7 @@ whose parameters a preset holds.
         self.action_evaluate()
 
     def action_evaluate(self) -> None:
-        self.house.start_evaluation()
+        self.srs_app.start_evaluation()
 
     def action_back(self) -> None:
-        self.house.close_file()
+        self.srs_app.close_file()

@@ -1,4 +1,4 @@
-"""A refusal: what is wrong with a file, in one sentence, and what to do."""
+"""The dialog that says, in one sentence, what is wrong with a file and what to do."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Static
 
-from srs_eval.screens.room import Dialog
+from srs_eval.screens.base import Dialog
 
 
 class Refusal(Dialog):
-    """Dismissed with None; the screen below stays usable."""
+    """Dismissed with None; the screen behind it stays usable."""
 
     def __init__(
         self,
         title: str,
         sentence: str,
         button: str = "Choose another",
-        comfort: str = "Your file was not changed.",
+        reassurance: str = "Your file was not changed.",
     ) -> None:
         super().__init__()
         self._title, self._sentence = title, sentence
-        self._button, self._comfort = button, comfort
+        self._button, self._reassurance = button, reassurance
 
     def content(self) -> ComposeResult:
         box = Vertical()
@@ -30,7 +30,7 @@ class Refusal(Dialog):
         with box:
             yield Static(self._sentence, markup=False)
             with Horizontal():
-                yield Static(self._comfort, id="unchanged")
+                yield Static(self._reassurance, id="unchanged")
                 yield Button(self._button, variant="primary", compact=True)
 
     def on_button_pressed(self) -> None:

@@ -1,4 +1,4 @@
-"""The run: a ranking that fills while models finish, and the selected model beside it."""
+"""The run: a ranking that fills as models finish, with the selected model beside it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from textual.widgets import DataTable, Static
 
 from srs_eval.engine import Event, Prepared
 from srs_eval.screens.actions import RUN, bindings
-from srs_eval.screens.progress import Evaluation, ModelRun, Stage, clock, label
-from srs_eval.screens.room import Room
+from srs_eval.screens.base import AppScreen
+from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
 from srs_eval.widgets.ranking import RankingTable
+from srs_eval.widgets.words import clock, label
 
-_REFRESH = 1 / 6  # seconds between two looks at what has changed
+_REFRESH = 1 / 6  # seconds between two updates of the screen
 
 
 class EngineEvent(Message):
-    """Something happened in the engine; posted from its thread."""
+    """Carries an event of the engine, posted from the engine's thread."""
 
     def __init__(self, run: int, event: Event) -> None:
         super().__init__()
@@ -32,15 +33,15 @@ class EngineEvent(Message):
 
 
 class EngineEnded(Message):
-    """The engine's iterator is over."""
+    """The engine has ended, with an error or without."""
 
     def __init__(self, run: int, error: Exception | None) -> None:
         super().__init__()
         self.run, self.error = run, error
 
 
-class RunScreen(Room):
-    """Progress, ranking and results in one; it stays the same screen when all is done."""
+class RunScreen(AppScreen):
+    """Progress, ranking and results in one screen, during the run and after it."""
 
     actions = RUN
     BINDINGS = bindings(RUN)
@@ -78,7 +79,7 @@ RMSE-BINS-EXPLOIT shows.
 
     @property
     def evaluation(self) -> Evaluation:
-        return self.house.evaluation
+        return self.srs_app.evaluation
 
     @property
     def table(self) -> RankingTable:
@@ -107,32 +108,32 @@ RMSE-BINS-EXPLOIT shows.
             self.update_now()
 
     def update_now(self) -> None:
-        """Show the evaluation as it is."""
+        """Show the current state of the evaluation."""
         if not self.query(RankingTable):
-            return  # events may come before there are widgets
+            return  # events may arrive before the widgets are mounted
         self._dirty = False
-        now = self.house.monotonic()
+        now = self.srs_app.monotonic()
         self.table.show(self.evaluation, now)
         self._status(now)
         self._show_model()
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        if message.run != self.house.run_number:
+        if message.run != self.srs_app.run_number:
             return
-        self.evaluation.apply(message.event, self.house.monotonic())
+        self.evaluation.apply(message.event, self.srs_app.monotonic())
         self._dirty = True
         if isinstance(message.event, Prepared):
             self.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        if message.run != self.house.run_number:
+        if message.run != self.srs_app.run_number:
             return
-        self.evaluation.end(self.house.monotonic())
+        self.evaluation.end(self.srs_app.monotonic())
         self._dirty = True
         self.refresh_bindings()
         self.update_now()
         if message.error is not None:
-            self.house.evaluation_failed(message.error)
+            self.srs_app.evaluation_failed(message.error)
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
@@ -168,7 +169,7 @@ RMSE-BINS-EXPLOIT shows.
             self._show_details(model)
 
     def _show_details(self, model: ModelRun) -> None:
-        seen = (model.configuration, model.stage, self.house.state.bins)
+        seen = (model.configuration, model.stage, self.srs_app.state.bins)
         if seen == self._shown:
             return
         self._shown = seen
@@ -187,13 +188,13 @@ RMSE-BINS-EXPLOIT shows.
             self.query_one("#reason", Static).update(Text(text))
             self.query_one(CalibrationChart).show(None)
             return
-        graph = self.house.graph(result)
+        graph = self.srs_app.graph(result)
         self.query_one(CalibrationChart).show(graph)
         row = next(
             row for row in self.evaluation.ranking() if row.configuration == model.configuration
         )
         off = Text(f"{words.percent(graph.mae)} off on average", "bold")
-        roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are below
+        roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are shown below
         self.query_one("#figures", Static).update(
             off
             if roomy
@@ -205,7 +206,7 @@ RMSE-BINS-EXPLOIT shows.
             )
         )  # fmt: skip
         self.query_one("#all-metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.house.log_))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.srs_app.log_))
 
     @on(RankingTable.Chosen)
     def _chosen(self) -> None:
@@ -225,12 +226,12 @@ RMSE-BINS-EXPLOIT shows.
         return True
 
     def action_cancel(self) -> None:
-        self.house.cancel_evaluation()
+        self.srs_app.cancel_evaluation()
         self.refresh_bindings()
         self.update_now()
 
     def action_again(self) -> None:
-        self.house.start_evaluation(again=True)
+        self.srs_app.start_evaluation(again=True)
 
     def action_details(self) -> None:
         chosen = self.table.chosen
@@ -284,9 +285,9 @@ RMSE-BINS-EXPLOIT shows.
         chart.as_table = not chart.as_table
 
     def action_bins(self) -> None:
-        self.house.next_bins()
+        self.srs_app.next_bins()
         self.update_now()
 
     def action_back(self) -> None:
-        self.house.cancel_evaluation()
+        self.srs_app.cancel_evaluation()
         self.app.pop_screen()

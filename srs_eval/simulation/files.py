@@ -71,7 +71,7 @@ _UNSYNCED = -1
 def write_collection(learner: Learner, path: Path) -> None:
     """Write the learner as a new `.anki2` file that Anki can open.
 
-    Raises FileExistsError rather than touch a file that is there.
+    Raises FileExistsError if the file exists; it is never overwritten.
     """
     if path.exists():
         raise FileExistsError(f"{path} exists already")
@@ -126,7 +126,7 @@ def _notes(learner: Learner) -> Iterable[tuple[Any, ...]]:
 
 
 def _cards(learner: Learner) -> Iterable[tuple[Any, ...]]:
-    """Rows of the table `cards`; those of a filtered deck keep their home in `odid`."""
+    """Rows of the table `cards`; cards in a filtered deck keep their own deck in `odid`."""
     cards, presets, decks = learner.cards, learner.presets, learner.decks
     place = 0
     for at in np.flatnonzero(~cards.deleted).tolist():
@@ -253,7 +253,7 @@ def _preset(preset: Preset, modified_s: int) -> dict[str, Any]:
 def write_dataset(learners: Mapping[int, Learner], folder: Path) -> None:
     """Write learners, by user id, in the layout of anki-revlogs-10k.
 
-    `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Which entries become rows is the
+    `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Entries become rows by the
     data-set builder's rule (`srs_eval.rows`); as there, ids are replaced by 0, 1, 2 ... in order
     of appearance, filtered decks are left out and a deck without a parent has parent -1.
     """
@@ -300,7 +300,7 @@ def _write_user(user: int, learner: Learner, folder: Path) -> None:
 
 
 def _renumber(known: dict[int, int], ids: IntArray) -> IntArray:
-    """Small numbers for the ids, new ones in order of appearance."""
-    taken = -1 in known  # -1 stands for itself and takes no number
+    """Replace ids by small numbers, given in order of appearance."""
+    taken = -1 in known  # -1 stays -1 and uses up no number
     numbers = [known.setdefault(old, len(known) - taken) for old in ids.tolist()]
     return np.array(numbers, np.int64)

@@ -1,13 +1,13 @@
 """How a simulated learner studies: memory, habits, scheduler and incidents, day by day.
 
-A learner has a memory (the formulas of FSRS-6 with parameters of their own, other ones
-for each preset, and cards that are harder or easier than others; or another kind of memory,
-see `memories`) and habits: pauses, answer times, the buttons they use. A scheduler as in
-Anki (learning and relearning steps, then FSRS with the preset's parameters, or SM-2, with
-fuzz) decides what they see. What a real collection holds besides is there too: reviews of
-deleted cards, leeches, filtered decks, a reset, due dates set by hand.
+A learner has a memory (the formulas of FSRS-6 with parameters of the learner's own for each
+preset, and cards of different difficulty; or another kind of memory, see `memories`) and
+habits: pauses, answer times, which buttons are pressed. A scheduler as in Anki (learning and
+relearning steps, then FSRS with the preset's parameters, or SM-2, with fuzz) decides which
+cards are shown. What else real collections hold is there too: reviews of deleted cards,
+leeches, filtered decks, a reset, due dates set by hand.
 
-Steps, intervals and entries as in ankitects/anki (rslib/src/scheduler).
+Steps, intervals and log entries as in ankitects/anki (rslib/src/scheduler).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ MAXIMUM_INTERVAL = 36_500
 
 @dataclass(frozen=True, eq=False)
 class CardStates:
-    """How the scheduler left every card (shape (n,), sorted by card id).
+    """The final state of every card (shape (n,), sorted by card id).
 
-    Cards that were deleted are here too, with `deleted` set.
+    Deleted cards are included, with `deleted` set.
     """
 
     card_id: IntArray
@@ -73,13 +73,13 @@ class CardStates:
     due_s: IntArray  # Unix time, for cards in learning
     interval: IntArray  # days
     ease: IntArray  # SM-2 ease x 1000
-    stability: FloatArray  # the scheduler's idea, days; NaN for new cards and under SM-2
+    stability: FloatArray  # as the scheduler believes, days; NaN for new cards and under SM-2
     difficulty: FloatArray
     reps: IntArray
     lapses: IntArray
     last_review_s: IntArray  # 0: never
     suspended: BoolArray
-    filtered: BoolArray  # sits in the filtered deck
+    filtered: BoolArray  # in the filtered deck
     deleted: BoolArray
 
     def __len__(self) -> int:
@@ -99,11 +99,11 @@ class Learner:
     presets: Mapping[int, Preset]
     scheduler: Literal["fsrs", "sm2"]
     memory: Mapping[int, tuple[float, ...]]
-    """The memory's own FSRS-6 parameters by preset: what a perfect fit would find; empty for
+    """The memory's true FSRS-6 parameters by preset, which a perfect fit would find; empty for
     another kind of memory."""
     recall: FloatArray
-    """Of each entry: the memory's probability of recall then; NaN at first reviews and the like."""
-    days: int  # days from the first to the last, both counted
+    """Of each entry: the true probability of recall; NaN where there is none (first reviews)."""
+    days: int  # from the first day to the last, inclusive
 
     def log(self) -> ReviewLog:
         """The history as an importer would deliver it."""
@@ -131,29 +131,29 @@ class Learner:
 
 @dataclass(frozen=True)
 class Habits:
-    """What tells one learner from another besides memory."""
+    """How a learner behaves, apart from memory."""
 
-    first: FloatArray  # (4,) chances of the buttons at a first review
-    hard: float  # chance of Hard, of Easy, when recalled
+    first: FloatArray  # (4,) probabilities of the buttons at a first review
+    hard: float  # probability of Hard, and of Easy, when recalled
     easy: float
     forgets: bool
-    skip: float  # chance to skip a day
-    stop: float  # chance to leave cards in learning for the next day
+    skip: float  # probability of skipping a day
+    stop: float  # probability of leaving cards in learning for the next day
     seconds: float  # median answer time
-    hour: float  # of the day at which sessions begin, counted from the rollover
+    hour: float  # at which sessions begin, counted from the rollover
     daily_limit: int
-    candour: float = 0.0  # how much more Hard is pressed for what was nearly forgotten
-    slowing: float = 0.0  # how much longer answers take then
-    slip: float = 0.0  # share of what is known that is failed all the same
-    long_pause: float = 0.005  # chance of a day to begin a pause
+    hard_when_unsure: float = 0.0  # how much more often, where recall was unlikely
+    slowing: float = 0.0  # how much longer answers take where recall was unlikely
+    slip: float = 0.0  # share of remembered cards that are failed all the same
+    long_pause: float = 0.005  # probability that a day begins a pause
     pause_days: int = 15  # the longest pause
-    new_share: float = 0.9  # of the days on which new cards come
+    new_share: float = 0.9  # share of the days with new cards
     new_per_day: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Character:
-    """A learner to be simulated: memory, habits, and what they have set up."""
+    """A learner to simulate: memory, habits and settings."""
 
     memory: Memory
     habits: Habits
@@ -179,10 +179,10 @@ def simulate_learner(
     """A learner's history with exactly `reviews` answers; the same arguments give the same one.
 
     `buttons=2` never presses Hard or Easy; `forgets=False` never fails; `new_per_day` sets how
-    dense the history is (by default so that 20,000 answers take about a year). `incidents`
-    adds what happens to real collections: filtered decks, resets, due dates set by hand,
-    deleted cards. `character` is the learner to simulate, in place of one made from the seed
-    with `scheduler`, `buttons` and `forgets`. Raises ValueError for fewer than one review.
+    dense the history is (by default, 20,000 answers take about a year). `incidents` adds what
+    happens to real collections: filtered decks, resets, due dates set by hand, deleted cards.
+    `character` is the learner to simulate instead of one drawn from the seed with `scheduler`,
+    `buttons` and `forgets`. Raises ValueError for fewer than one review.
     """
     if reviews < 1:
         raise ValueError("a learner has at least one review")
@@ -239,7 +239,7 @@ def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
     )
 
 
-# ids as Anki makes them: milliseconds of their creation
+# ids as in Anki: time of creation in milliseconds
 CREATED_MS = (FIRST_DAY_S - 40 * DAY) * 1000
 LANGUAGES, FACTS = CREATED_MS + 1, CREATED_MS + 2
 _LANGUAGES_DECK, _WORDS, _SENTENCES, _GEOGRAPHY, _ANATOMY = (CREATED_MS + k for k in range(11, 16))
@@ -262,7 +262,7 @@ def _decks() -> dict[int, Deck]:
     }
 
 
-# An older list of 19 parameters (FSRS-5), as collections keep it beside the newer one.
+# FSRS-5's 19 defaults: collections keep an older list beside the newer one.
 _FSRS5_DEFAULTS = (
     0.40255, 1.18385, 3.173, 15.69105, 7.1949, 0.5345, 1.4604, 0.0046, 1.54575, 0.1192,
     1.01925, 1.9395, 0.11, 0.29605, 2.2698, 0.2315, 2.9898, 0.51655, 0.6621,
@@ -272,10 +272,10 @@ _FSRS5_DEFAULTS = (
 def _presets(
     random: np.random.Generator,
 ) -> tuple[dict[int, Preset], dict[int, tuple[float, ...]]]:
-    """Presets, and the memory behind each.
+    """The presets, and the true parameters of the memory for each.
 
-    The stored parameters of "Languages" are close to its memory, as after optimising; those of
-    "Facts" are somebody else's, so that optimising would help.
+    The stored parameters of "Languages" are close to the true ones, as after optimising; those
+    of "Facts" are far from them, so that optimising would help.
     """
 
     def vary(parameters: FloatArray, scale: float) -> FloatArray:
@@ -315,7 +315,7 @@ def character_presets(
     learning_steps: tuple[float, ...],
     relearning_steps: tuple[float, ...],
 ) -> tuple[dict[int, Deck], dict[int, Preset], dict[int, float]]:
-    """Decks, presets and shares of a `Character` with one deck and these settings."""
+    """Decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
         learning_steps, relearning_steps, MAXIMUM_INTERVAL,
@@ -336,7 +336,7 @@ _ENTRY_COLUMNS = (
 
 
 class _Simulation:
-    """The running state: one element per card in each array, cards in order of first sight."""
+    """The running state: arrays with one element per card, in order of creation."""
 
     def __init__(self, random: np.random.Generator, reviews: int, character: Character) -> None:
         self.random, self.habits, self.scheduler = random, character.habits, character.scheduler
@@ -357,11 +357,11 @@ class _Simulation:
         self.longest = np.array([preset.maximum_interval for preset in presets.values()])
         self.suspends_leeches = np.array([preset != FACTS for preset in presets])
 
-        # A card is added with its first answer at the latest; unseen ones come at the end.
+        # Room for a card per answer, and for the unseen ones added at the end.
         size = 2 * reviews + 400
         self.n = 0
         self.notes = 0
-        self.waiting: list[tuple[int, int]] = []  # notes whose second card is still unseen
+        self.waiting: list[tuple[int, int]] = []  # notes whose second card has not been shown
         self.integer = {
             name: np.zeros(size, np.int64)
             for name in (
@@ -372,7 +372,7 @@ class _Simulation:
         self.number = {
             name: np.full(size, np.nan)
             for name in (
-                "sched_stability", "sched_difficulty",  # the scheduler's idea of the memory
+                "sched_stability", "sched_difficulty",  # as the scheduler believes
                 "strength", "hardness", "retention",
             )
         }  # fmt: skip
@@ -384,7 +384,7 @@ class _Simulation:
     # Cards
 
     def add_cards(self, count: int, new_notes: bool = False) -> IntArray:
-        """Positions of `count` cards that have not been seen; siblings come days apart."""
+        """Add `count` unseen cards and return their positions; siblings are added days apart."""
         begin = self.n
         decks = self.random.choice(self.deck_ids, count, p=self.deck_shares)
         for deck in decks.tolist():
@@ -413,14 +413,14 @@ class _Simulation:
         integer["preset"][at] = self.preset_ids.index(preset)
         integer["ease"][at] = 2500
         number["retention"][at] = retention
-        # No two cards are alike: some stick, some become leeches.
+        # Cards differ: some are easily learnt, some become leeches.
         strength, hardness = self.spread
         number["strength"][at] = math.exp(strength * self.random.standard_normal())
         number["hardness"][at] = hardness * self.random.standard_normal()
         self.n += 1
 
     def active(self, *phases: int) -> IntArray:
-        """Positions of the cards in these phases that may be shown."""
+        """Positions of the cards in these phases that are neither suspended nor deleted."""
         n = self.n
         shown = np.isin(self.integer["phase"][:n], phases)
         return np.flatnonzero(shown & ~self.suspended[:n] & ~self.deleted[:n])
@@ -432,7 +432,7 @@ class _Simulation:
         self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * DAY + float(hour) * 3600)
 
     def study(self, new: int) -> None:
-        """One day's session: what is due, new cards, then learning steps until all are done."""
+        """One day's session: due cards and new ones, then learning steps until none is left."""
         due = self.active(_IN_REVIEW)
         due = due[self.integer["due_day"][due] <= self.day]
         due = due[np.argsort(self.integer["due_day"][due], kind="stable")]
@@ -461,7 +461,7 @@ class _Simulation:
     # Answers
 
     def ask(self, cards: IntArray, not_before: FloatArray, early: bool = False) -> None:
-        """Show cards one after the other, each not before its time, and record the answers."""
+        """Show cards in turn, each at its time at the earliest, and record the answers."""
         count = len(cards)
         seconds = self.habits.seconds * np.exp(0.55 * self.random.standard_normal(count))
         if self.habits.slowing:
@@ -503,7 +503,7 @@ class _Simulation:
         return Moment((at - FIRST_DAY_S) / DAY, days, np.where(days > 0, days, same_day))
 
     def _recall(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Chance of recall (NaN for cards never seen), and which cards have been seen."""
+        """Probability of recall (NaN for unseen cards), and which cards have been seen."""
         seen = self.memory.seen(cards)
         moment = self._moment(cards, at)
         recall = np.full(len(cards), np.nan)
@@ -512,21 +512,21 @@ class _Simulation:
         return recall, seen
 
     def _slowing(self, cards: IntArray, at: FloatArray) -> FloatArray:
-        """By what each answer takes longer than usual; what is nearly forgotten takes longest."""
+        """Factor on each answer's time; answers take longer where recall is unlikely."""
         recall = np.clip(np.nan_to_num(self._recall(cards, at)[0], nan=0.5), 0.1, 0.995)
         logit = np.log(recall / (1 - recall))
         result: FloatArray = np.exp(0.25 * self.habits.slowing * (2.2 - logit))
         return result
 
     def _answers(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Chance of recall (NaN for cards never seen) and the button pressed."""
+        """Probability of recall (NaN for unseen cards) and the button pressed."""
         habits = self.habits
         recall, seen = self._recall(cards, at)
         if not habits.forgets:
             recall[seen] = 1.0
         chance = self.random.random((2, len(cards)))
         first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], chance[0], side="right")
-        shaky = habits.candour * (1 - np.nan_to_num(recall, nan=1.0))
+        shaky = habits.hard_when_unsure * (1 - np.nan_to_num(recall, nan=1.0))
         hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
         easy = habits.easy / (1 + 6 * shaky)
         passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
@@ -534,7 +534,7 @@ class _Simulation:
         return recall, np.where(seen, known, first)
 
     def _schedule(self, cards: IntArray, rating: IntArray, at: FloatArray) -> None:
-        """Learning steps, lapses and intervals, as Anki sets them."""
+        """Update steps, lapses and intervals as Anki does."""
         integer, random = self.integer, self.random
         preset, phase = integer["preset"][cards], integer["phase"][cards]
         days_since = np.where(phase == _NEW, 0, self.day - integer["last_day"][cards])
@@ -553,13 +553,13 @@ class _Simulation:
         table = (relearning.astype(np.int64), preset)
         total = self.step_count[table]
         step = np.where(lapsed | (phase == _NEW), 0, integer["step"][cards])
-        # A lapse stands on the first step; the other answers move from where the card was.
+        # A lapse goes to the first step; Good advances by one, Hard repeats the step.
         step = np.where(rating == 1, 0, step + (rating == 3))
         leaves = stepping & ~lapsed & ((rating == 4) | (step >= total))
         place = np.minimum(step, total - 1)
         delay = self.steps[*table, place]
         longer = self.steps[*table, np.minimum(place + 1, total - 1)]
-        # Hard on the first of several steps waits for the mean of the first two.
+        # Hard on the first of several steps waits for the mean of the first two delays.
         delay = np.where((rating == 2) & (step == 0), (delay + longer) // 2, delay)
 
         stays = stepping & ~leaves
@@ -575,7 +575,7 @@ class _Simulation:
         integer["due_day"][cards] = self.day + interval
 
     def _intervals(self, cards: IntArray, rating: IntArray, days: FloatArray) -> FloatArray:
-        """Days that the scheduler would like, before fuzz and limits."""
+        """The scheduler's intervals in days, before fuzz and limits."""
         integer, number = self.integer, self.number
         preset, phase = integer["preset"][cards], integer["phase"][cards]
         if self.scheduler == "fsrs":
@@ -607,7 +607,7 @@ class _Simulation:
             reviewing, np.maximum(integer["ease"][cards] + change, 1300), integer["ease"][cards]
         )
         graduating = np.where(rating == 4, 4.0, 1.0)
-        kept = np.maximum(old, 1)  # a relearned card keeps what the lapse left of its interval
+        kept = np.maximum(old, 1)  # a relearned card keeps the interval that its lapse left it
         return np.select([reviewing, phase == _IN_RELEARNING], [grown, kept], graduating)
 
     def _record(
@@ -643,13 +643,13 @@ class _Simulation:
             self.integer["due_day"][cards] = self.day + days
 
     def some(self, share: float, *phases: int) -> IntArray:
-        """A random share of the cards in these phases, at least one if there is any."""
+        """A random `share` of the cards in these phases, at least one if there are any."""
         cards = self.active(*phases)
         count = min(len(cards), max(1, round(share * len(cards))))
         return np.sort(self.random.choice(cards, count, replace=False))
 
     def preview(self) -> None:
-        """A cram in a filtered deck that does not reschedule: entries, but no memory event."""
+        """Cram in a filtered deck without rescheduling: log entries that leave memory unchanged."""
         cards = self.some(0.08, _IN_REVIEW)
         count, none = len(cards), np.zeros(len(cards), np.int64)
         seconds = np.clip(3 * np.exp(0.5 * self.random.standard_normal(count)), 0.8, 60.0)
@@ -662,7 +662,7 @@ class _Simulation:
         self._record(at, cards, rating, none + FILTERED, none, seconds * 1000, none, none, unknown)
 
     def review_early(self) -> None:
-        """A filtered deck that reschedules: reviews before they are due."""
+        """Review cards before they are due, in a filtered deck that reschedules."""
         cards = self.some(0.05, _IN_REVIEW)
         early = self.integer["due_day"][cards] > self.day
         seen_today = self.integer["last_day"][cards] == self.day
@@ -671,7 +671,7 @@ class _Simulation:
             self.ask(cards, np.zeros(len(cards)), early=True)
 
     def delete(self) -> None:
-        """Notes thrown away, with all of their cards; the reviews stay."""
+        """Delete notes with all of their cards; their reviews stay in the log."""
         notes = self.integer["note_id"][self.some(0.02, _IN_REVIEW)]
         self.deleted[: self.n] |= np.isin(self.integer["note_id"][: self.n], notes)
         self.waiting = [pair for pair in self.waiting if pair[0] not in set(notes.tolist())]
@@ -679,7 +679,7 @@ class _Simulation:
     # The end
 
     def finish(self, seed: int, memory: Mapping[int, tuple[float, ...]]) -> Learner:
-        """Unseen cards, cards that wait in the filtered deck, and everything as columns."""
+        """Add unseen cards, put some into the filtered deck, and return everything as columns."""
         days = self.day + 1
         self.add_cards(self.n // 15, new_notes=True)
         for note, ordinal in self.waiting:
@@ -745,7 +745,7 @@ class _Simulation:
 
 
 def _step_tables(presets: Sequence[Preset]) -> tuple[IntArray, IntArray]:
-    """Learning (0) and relearning (1) steps of each preset in seconds, and how many there are."""
+    """Learning (0) and relearning (1) steps of each preset in seconds, and their numbers."""
     kinds = [
         [preset.learning_steps for preset in presets],
         [preset.relearning_steps for preset in presets],
@@ -759,7 +759,7 @@ def _step_tables(presets: Sequence[Preset]) -> tuple[IntArray, IntArray]:
 
 
 def _incident_plan(reviews: int) -> list[tuple[float, Callable[[_Simulation], None]]]:
-    """What happens when so many answers are given, in order."""
+    """Incidents in order, each with the number of answers after which it happens."""
     return [
         (0.30 * reviews, lambda sim: sim.set_by_hand(sim.some(0.01, _IN_REVIEW), None)),
         (0.45 * reviews, _Simulation.preview),

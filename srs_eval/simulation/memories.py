@@ -1,8 +1,8 @@
 """Kinds of memory that a simulated learner can have.
 
-A memory keeps a state for each card, says how likely a card is recalled now, and learns
-from the answer. Several kinds, so that what is trained on simulated learners does not
-merely learn one model's formulas: FSRS-6 (and FSRS-5 as a case of it), FSRS-4.5, half-life
+A memory keeps a state for each card, gives the probability of recall and is updated by each
+answer. There are several kinds, so that what is trained on simulated learners does not merely
+learn one model's formulas: FSRS-6 (and FSRS-5 as a case of it), FSRS-4.5, half-life
 regression, DASH, and ACT-R's decaying traces.
 """
 
@@ -23,41 +23,41 @@ LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
 
 
 class Moment(NamedTuple):
-    """When each of n cards is asked, in days (n,)."""
+    """When each of n cards is shown, in days (n,)."""
 
-    now: FloatArray  # since the first day's beginning
+    now: FloatArray  # since the beginning of the first day
     days: FloatArray  # whole days since the card's last review; 0: same day
-    waited: FloatArray  # the same, but in fractions of a day where it was the same day
+    waited: FloatArray  # the same, but a fraction of a day where it was on the same day
 
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """What tells cards apart, by position (size,); the simulation fills it."""
+    """How cards differ, by position (size,); filled in by the simulation."""
 
     preset: IntArray  # position of the card's preset
-    strength: FloatArray  # about 1: how well it sticks
-    hardness: FloatArray  # about 0: how much harder it is than others
+    strength: FloatArray  # around 1: how stable its memory is
+    hardness: FloatArray  # around 0: how much harder it is than others
 
 
 class Memory(Protocol):
-    """One learner's memory. `begin` is called once, before everything else."""
+    """One learner's memory; `begin` is called once, before anything else."""
 
     name: str
 
     def begin(self, traits: Traits) -> None:
-        """Forget everything; the traits' length is the number of cards there can be."""
+        """Start without any card seen; the traits' length is the largest number of cards."""
 
     def seen(self, cards: IntArray) -> BoolArray:
-        """Which cards have been learnt from."""
+        """Which cards have been reviewed at least once."""
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
-        """Probability of recall of cards that have been seen."""
+        """Probability of recall of cards that have been reviewed."""
 
     def difficulty(self, cards: IntArray) -> FloatArray:
         """How hard the cards feel, 1 to 10; NaN for cards never seen."""
 
     def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
-        """What an answer (1 to 4) does to the memory; a card may be seen for the first time."""
+        """Update the memory by answers (1 to 4); for some cards it may be the first."""
 
 
 def _logistic(z: FloatArray) -> FloatArray:
@@ -184,12 +184,12 @@ class HalfLife:
 
 
 class _Past:
-    """When each card was reviewed, one column per review; columns are added as needed."""
+    """When each card was reviewed, one column per review; grows as needed."""
 
     def __init__(self, cards: int) -> None:
         self.count = np.zeros(cards, np.int64)
         self.time = np.zeros((cards, 8))
-        self.value = np.zeros((cards, 8))  # what else is remembered of the review
+        self.value = np.zeros((cards, 8))  # another figure of the review
 
     def add(self, cards: IntArray, time: FloatArray, value: FloatArray) -> None:
         place = self.count[cards]
@@ -201,7 +201,7 @@ class _Past:
         self.count[cards] += 1
 
     def of(self, cards: IntArray) -> tuple[BoolArray, FloatArray, FloatArray]:
-        """Which columns are filled, times and values (n, longest)."""
+        """Which columns are filled, their times and their values, each (n, longest)."""
         count = self.count[cards]
         longest = int(count.max(initial=0))
         return (
@@ -212,10 +212,11 @@ class _Past:
 
 
 class Dash:
-    """DASH (Lindsey and others, 2014) with parameters (9,), counts in 1, 7, 30 days and for ever.
+    """DASH (Lindsey and others, 2014) with parameters (9,).
 
-    Reviews of the same day are not counted. A harder card has a lower logit; what was seen
-    today is recalled more often than the counts say.
+    Counts are taken over 1, 7 and 30 days and over all time; reviews of the same day do not
+    count. A harder card has a lower logit; on the day of its last review a card is recalled
+    more often than the counts say.
     """
 
     name = "DASH"
@@ -254,9 +255,9 @@ class Dash:
 class ActR:
     """Traces that decay as powers of their age (Pavlik and Anderson, 2005).
 
-    m = ln sum over reviews of age^-d, d = c e^m(when the trace was laid) + a, and
+    m = ln sum over reviews of age^-d, d = c e^m(at the time of that review) + a, and
     p = 1 / (1 + e^((tau - m) / s)); ages in seconds, of which only the share `h` counts
-    for time between sessions. All reviews lay traces; one after a failure decays faster.
+    for time between sessions. Every review leaves a trace; those of failures decay faster.
     """
 
     name = "ACT-R"

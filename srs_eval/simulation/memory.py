@@ -1,4 +1,4 @@
-"""FSRS-6 for n cards at once, and the fuzz of intervals: what simulated learners run on.
+"""FSRS-6 for n cards at once, and the fuzz of intervals, for simulated learners.
 
 Formulas as described by open-spaced-repetition/fsrs-optimizer; fuzz as in ankitects/anki
 (rslib/src/scheduler/states/fuzz.rs). `w` has shape (21, n), everything else (n,).
@@ -14,9 +14,9 @@ DEFAULT_PARAMETERS = (
     0.212, 1.2931, 2.3065, 8.2956, 6.4133, 0.8334, 3.0194, 0.001, 1.8722, 0.1666, 0.796,
     1.4835, 0.0614, 0.2629, 1.6483, 0.6014, 1.8729, 0.5425, 0.0912, 0.0658, 0.1542,
 )  # fmt: skip
-"""FSRS-6's defaults: what an average learner's memory looks like."""
+"""FSRS-6's defaults, taken as an average learner's memory."""
 
-# How far learners lie apart: standard deviation of each parameter's logarithm.
+# How much learners differ: standard deviation of each parameter's logarithm.
 SPREAD = np.array([0.4] * 4 + [0.08, 0.15, 0.1, 0.1, 0.12, 0.1, 0.12, 0.12, 0.1, 0.1, 0.1]
                    + [0.1, 0.1, 0.15, 0.1, 0.1, 0.15])  # fmt: skip
 
@@ -29,7 +29,7 @@ def retrievability(w: FloatArray, stability: FloatArray, days: FloatArray) -> Fl
 
 
 def interval_for(w: FloatArray, stability: FloatArray, retention: FloatArray) -> FloatArray:
-    """Days until the probability of recall has fallen to `retention`."""
+    """Days until the probability of recall falls to `retention`."""
     factor = 0.9 ** (-1 / w[20]) - 1
     result: FloatArray = stability / factor * (retention ** (-1 / w[20]) - 1)
     return result
@@ -70,7 +70,7 @@ def next_state(
 
 
 def fuzzed(random: np.random.Generator, interval: FloatArray) -> IntArray:
-    """Whole days near `interval`, spread as Anki does so that cards do not stay together."""
+    """Whole days near `interval`, spread as in Anki so that cards do not stay together."""
     spread = (
         1
         + 0.15 * np.clip(interval - 2.5, 0, 4.5)

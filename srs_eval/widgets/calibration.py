@@ -1,4 +1,4 @@
-"""The calibration graph: predicted against actual recall, with counts and a table behind."""
+"""The calibration graph: predicted against actual recall, with counts, also as a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARGIN_LEFT = 4  # columns of the vertical axis's labels
 
 
 class CountBars(Widget):
-    """How many reviews each bin holds, below the graph and on its axis."""
+    """How many reviews each bin holds, as bars below the graph on the same axis."""
 
     DEFAULT_CSS = """
     CountBars { height: 1; color: $primary 70%; }
@@ -57,7 +57,7 @@ class CountBars(Widget):
             line = ""
             for height in heights:
                 eighths = height * rows * 8 - (rows - 1 - row) * 8
-                # A bin with few reviews still shows that there are some.
+                # A bin with few reviews still gets a visible bar.
                 least = 1 if height and row == rows - 1 else 0
                 line += _EIGHTHS[int(min(8, max(least, round(eighths))))]
             name = "n".rjust(_MARGIN_LEFT) if row == rows - 1 else " " * _MARGIN_LEFT
@@ -66,7 +66,7 @@ class CountBars(Widget):
 
 
 class CalibrationChart(Vertical):
-    """Graph or table of one model's calibration."""
+    """One model's calibration as a graph or a table."""
 
     DEFAULT_CSS = """
     CalibrationChart {
@@ -102,7 +102,7 @@ class CalibrationChart(Vertical):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether what was to be shown is on the screen."""
+        """Whether the graph given to `show` is on the screen."""
         return self._graph is None or (self._plot is not None and self._plot.is_mounted)
 
     @property
@@ -116,13 +116,13 @@ class CalibrationChart(Vertical):
     def show(
         self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
     ) -> None:
-        """Draw `graph`; `limits` of both axes, for graphs that are compared."""
+        """Draw `graph`; `limits` of both axes where graphs are to be compared."""
         self._graph = graph
         self._limits = None if graph is None else limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
         self._fill_table()
         if graph is not None and self._plot is None:
-            # The chart library is imported when the first chart is shown.
+            # The chart library is imported only when the first chart is shown.
             from textual_plot import PlotWidget
 
             self._plot = PlotWidget(allow_pan_and_zoom=False)
@@ -225,7 +225,7 @@ class CalibrationChart(Vertical):
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:
-    """Points, the smooth curve, and lines that only guide the eye, as #rrggbb."""
+    """Colours (#rrggbb) of the points, the smooth curve and the guide lines."""
     from textual.color import Color
 
     colours = app.theme_variables
@@ -239,12 +239,12 @@ def chart_colours(app: App[Any]) -> tuple[str, str, str]:
 
 
 def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
-    """From the tenth below almost all predictions and large bins to 1; at least 0.8 to 1."""
+    """From a tenth that lies below almost all predictions and large bins to 1."""
     import numpy as np
 
     starts = []
     for graph in graphs:
-        # One in forty reviews may lie left of what is drawn; the table holds all.
+        # One review in forty may lie left of the axis; the table holds them all.
         below = np.cumsum(graph.count) / graph.count.sum()
         place = int(np.searchsorted(below, 0.025))
         large = graph.count[place:] >= 0.01 * graph.count.sum()

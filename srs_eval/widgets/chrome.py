@@ -1,4 +1,4 @@
-"""What every screen has around its content."""
+"""The frame around every screen's content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINIMUM = (60, 16)
 
 
 class ProtocolLine(Widget):
-    """The first line: what is looked at, and under which rule."""
+    """The top line: which file is open, and under which protocol."""
 
     DEFAULT_CSS = """
     ProtocolLine {
@@ -32,7 +32,7 @@ class ProtocolLine(Widget):
         self._facts: tuple[str, ...] = ()
 
     def show(self, file: str, *facts: str) -> None:
-        """The file's name, and facts that are left out from the right where room lacks."""
+        """Show the file's name and `facts`, of which fewer are shown in a narrow window."""
         self._file, self._facts = file, facts
         self.refresh()
 
@@ -61,7 +61,7 @@ class ProtocolLine(Widget):
 
 
 class TooSmall(Static):
-    """Stands in for everything where the window is too small to work in."""
+    """Shown instead of everything else in a window that is too small to work in."""
 
     DEFAULT_CSS = """
     TooSmall {

@@ -15,8 +15,8 @@ from srs_eval.widgets import words
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Something drawn anew for each width."""
+class WidthDependent:
+    """Content that is laid out anew for each width."""
 
     draw: Callable[[int], RenderableType]
 
@@ -24,8 +24,8 @@ class Fitted:
         yield self.draw(options.max_width)
 
 
-def metric_table(result: Result) -> Fitted:
-    """Each figure and what it says, beside it or, where room lacks, below it."""
+def metric_table(result: Result) -> WidthDependent:
+    """Each metric with its meaning beside it or, in a narrow column, below it."""
     figures = [
         (name, words.metric(result.metrics, field, style), meaning)
         for field, name, style, meaning in words.METRICS
@@ -46,10 +46,10 @@ def metric_table(result: Result) -> Fitted:
             table.add_row(Text(name), Text(figure, "bold"), Text(meaning, "dim"))
         return table
 
-    return Fitted(draw)
+    return WidthDependent(draw)
 
 
-def parameter_table(result: Result, log: ReviewLog | None) -> Fitted | Text:
+def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | Text:
     """The parameters fitted for the last fold, numbered as w0, w1 ... per partition."""
     partitions = result.parameters
     if not partitions:
@@ -71,7 +71,7 @@ def parameter_table(result: Result, log: ReviewLog | None) -> Fitted | Text:
                 table.add_row(*cells[start : start + columns])
         return table
 
-    return Fitted(draw)
+    return WidthDependent(draw)
 
 
 def partition_name(partition: int, log: ReviewLog | None) -> str:

@@ -1,4 +1,4 @@
-"""The ranking that fills while models finish."""
+"""The ranking that fills as models finish."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval.comparison import Ranked
-from srs_eval.screens.progress import Evaluation, ModelRun, Stage, clock, label
+from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.widgets import words
+from srs_eval.widgets.words import clock, label
 
-_SEPARATOR = "\0group"  # row keys of lines that no model has
+_SEPARATOR = "\0group"  # prefix of the keys of rows that are no model
 WIDE = 78  # columns from which more figures are shown
 
 
 class RankingTable(DataTable[Any]):
-    """One row per model; the cursor stays on its model while rows move."""
+    """One row per model; the cursor stays on its model when rows move."""
 
     DEFAULT_CSS = """
     RankingTable {
@@ -38,7 +39,7 @@ class RankingTable(DataTable[Any]):
     ]
 
     class Chosen(Message):
-        """The cursor is on another model."""
+        """The cursor has moved to another model."""
 
         def __init__(self, configuration: str) -> None:
             super().__init__()
@@ -47,7 +48,7 @@ class RankingTable(DataTable[Any]):
     def __init__(self) -> None:
         super().__init__(cursor_type="row", cell_padding=0)
         self.chosen: str | None = None
-        self.follows_best = True  # until a person moves the cursor
+        self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
         self._shown: dict[str, tuple[Text, ...]] = {}
         self._finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
@@ -67,7 +68,7 @@ class RankingTable(DataTable[Any]):
                 heading = Text("other reviews:", "italic dim")
                 blanks = [Text("")] * (len(self._columns(width)) - 2)
                 rows[f"{_SEPARATOR}{group}"] = (Text(""), heading, *blanks)
-            # A finished model's cells are kept: only its place and its mark can change.
+            # A finished model's cells are kept: only its place and mark can change.
             same = (model.configuration, ranked, model.configuration in self.marked, width)
             cells = self._finished.get(same) if ranked is not None else None
             if cells is None:
@@ -110,7 +111,7 @@ class RankingTable(DataTable[Any]):
                 self.chosen = first
 
     def choose(self, configuration: str) -> None:
-        """Put the cursor on a model, as if a person had done it."""
+        """Put the cursor on a model, as if the user had done it."""
         with contextlib.suppress(RowDoesNotExist):
             self.follows_best = False
             self.move_cursor(row=self.get_row_index(configuration), animate=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 
 from srs_eval.comparison import Interval, Ranked
+from srs_eval.configurations import SUFFIX_ALIASES, SUFFIXES
 from srs_eval.metrics import Metrics
 from srs_eval.protocol import Protocol
 
@@ -120,3 +122,54 @@ def metric(metrics: Metrics, field: str, style: str) -> str:
     if style == "+%":
         return f"{_sign(100 * value, 2)} %"
     return f"{value:.{max(int(style), 3)}f}"
+
+
+_SUFFIX_WORDS = {
+    "dry-run": "defaults",
+    "pretrain": "S0 only",
+    "binary": "2 buttons",
+    "preset": "per preset",
+    "deck": "per deck",
+    "no_test_same_day": "later days",
+    "no_train_same_day": "fitted on later days",
+    "train_equals_test": "fitted on the test",
+    "disable_short_term": "no short-term",
+    "equalize_test_with_non_secs": "equalized",
+}
+_NAMES = {"AVG": "average", "MOVING-AVG": "moving average", "90%": "always 90 %"}
+
+
+@cache
+def label(configuration: str) -> str:
+    """A configuration's name in words: "FSRS-6 recency", "average"."""
+    from srs_eval.models import all_models
+
+    for model in all_models().values():
+        if model.standard and f"{configuration}-".startswith(f"{model.standard}-"):
+            rest = configuration.removeprefix(model.standard)
+            more = [_SUFFIX_WORDS.get(word, word) for word in rest.split("-") if word]
+            return " ".join([model.name, *more])
+        for alias, name in model.aliases.items():
+            # Aliases that only spell a suffix in another way are no shorter names.
+            spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))
+            if name == configuration and len(alias) < len(name) and not spelled:
+                return alias
+    words: list[str] = []
+    rest = configuration
+    while rest not in _NAMES:
+        for suffix in SUFFIXES:
+            if rest.endswith(f"-{suffix}"):
+                rest = rest.removesuffix(f"-{suffix}")
+                words.insert(0, _SUFFIX_WORDS.get(suffix, suffix))
+                break
+        else:
+            break
+    return " ".join([_NAMES.get(rest, rest), *words])
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, "1:50"; hours before them where there are any."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    return f"{whole // 60}:{whole % 60:02}"

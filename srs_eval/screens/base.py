@@ -1,4 +1,4 @@
-"""What all screens share: first line, footer, help, and a word where the window is too small."""
+"""What all screens share: top line, footer, help, and a notice in too small a window."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
 
-class Room(Screen[Any]):
-    """A screen of the app. `actions` are its keys, `about` its help."""
+class AppScreen(Screen[Any]):
+    """A screen of the app; `actions` are its keys, `about` is its help text."""
 
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
     VERTICAL_BREAKPOINTS = TOO_LOW
@@ -39,7 +39,7 @@ class Room(Screen[Any]):
         yield from ()
 
     @property
-    def house(self) -> SrsEvalApp:
+    def srs_app(self) -> SrsEvalApp:
         return cast("SrsEvalApp", self.app)
 
     def on_mount(self) -> None:
@@ -49,7 +49,7 @@ class Room(Screen[Any]):
         self.show_protocol()
 
     def show_protocol(self) -> None:
-        app = self.house
+        app = self.srs_app
         lines = self.query(ProtocolLine)
         if not lines:
             return
@@ -73,7 +73,7 @@ class Room(Screen[Any]):
 
 
 class Dialog(ModalScreen[Any]):
-    """A box over the screen; Esc closes it."""
+    """A box over the current screen; Esc closes it."""
 
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
     VERTICAL_BREAKPOINTS = TOO_LOW

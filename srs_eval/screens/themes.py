@@ -1,0 +1,73 @@
+"""The app's own colours: a dark and a light theme, and none at all for NO_COLOR."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import Monochrome
+from textual.theme import Theme
+
+from srs_eval import state
+
+DARK_THEME = Theme(
+    name=state.DARK,
+    primary="#7FD1C0",
+    secondary="#E0B972",
+    accent="#E0B972",
+    warning="#E8B15A",
+    error="#F08A8A",
+    success="#8FD694",
+    foreground="#DCE3E8",
+    background="#11171C",
+    surface="#161E25",
+    panel="#202B34",
+    dark=True,
+    variables={
+        "footer-key-foreground": "#7FD1C0",
+        "scrollbar": "#35504F",
+        "scrollbar-background": "#161E25",
+        "scrollbar-background-hover": "#161E25",
+        "scrollbar-background-active": "#161E25",
+        "scrollbar-corner-color": "#161E25",
+        "block-cursor-background": "#2C5A57",
+        "block-cursor-foreground": "#F2F7F7",
+        "block-cursor-blurred-background": "#24383D",
+        "block-cursor-blurred-foreground": "#DCE3E8",
+    },
+)
+LIGHT_THEME = Theme(
+    name=state.LIGHT,
+    primary="#0B6B60",
+    secondary="#8A5A00",
+    accent="#8A5A00",
+    warning="#8A5A00",
+    error="#A8262F",
+    success="#1D6B2A",
+    foreground="#1E262B",
+    background="#F6F4EE",
+    surface="#FDFCF8",
+    panel="#E6E3D8",
+    dark=False,
+    variables={
+        "footer-key-foreground": "#0B6B60",
+        "scrollbar": "#A9C9C2",
+        "scrollbar-background": "#ECE9DF",
+        "scrollbar-background-hover": "#ECE9DF",
+        "scrollbar-background-active": "#ECE9DF",
+        "scrollbar-corner-color": "#ECE9DF",
+        "block-cursor-background": "#BFE0D9",
+        "block-cursor-foreground": "#10211F",
+        "block-cursor-blurred-background": "#DCE9E5",
+        "block-cursor-blurred-foreground": "#1E262B",
+    },
+)
+
+
+class Greyscale(Monochrome):
+    """For NO_COLOR. Textual's own filter fails on segments without a style, as in charts."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        plain = Style.null()
+        styled = [Segment(text, style or plain, control) for text, style, control in segments]
+        return super().apply(styled, background)
