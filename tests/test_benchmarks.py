@@ -58,7 +58,7 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scripts_can_be_imported() -> None:
-    for name in ("speed", "fidelity", "neural", "_peers"):
+    for name in ("speed", "large", "fidelity", "neural", "_peers"):
         assert module(name)
 
 
@@ -81,3 +81,25 @@ def test_our_time_counts_features_and_is_of_the_same_predictions(session: Sessio
     seconds, p = speed.our_seconds(configuration, trials, 1)
     assert seconds > 0
     np.testing.assert_array_equal(p, session.run(configuration).p)
+
+
+def test_histories_of_several_learners_lie_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = module("large")
+    monkeypatch.setattr(large, "REVIEWS", 400)
+    large.make_dataset(tmp_path, 3)
+    log = open_dataset(tmp_path).load(large.SIMULATED)
+    assert log.rows is not None
+    assert 1_000 < len(log.rows.card_id) <= 1_200  # a few entries are no reviews
+    first = log.rows.elapsed_days == -1
+    assert first.sum() == len(np.unique(log.rows.card_id)) > 60
+    assert np.all(np.diff(log.rows.day_offset) >= 0)
+
+    arguments = ["--data", str(tmp_path), "--models", "AVG,90%", "--repeat", "1"]
+    options = large.parse(arguments)
+    large.compare("Three learners", tmp_path, large.SIMULATED, options)
+    table = capsys.readouterr().out
+    assert "| AVG |" in table
+    assert "| **all 2** |" in table
+    assert "+0.0e+00, 0.000000" in table
