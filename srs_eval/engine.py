@@ -273,6 +273,8 @@ def _result(
             np.arange(1, len(trials.folds) + 1), [len(fold.test) for fold in trials.folds]
         ),
         partition=trials.partition[index],
+        day=trials.day[index],
+        bin=bins,
         seconds=stored.seconds,
         cached=cached,
         user=user,

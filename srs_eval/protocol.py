@@ -69,6 +69,7 @@ class Trials:
 
     review_th: IntArray  # 1-based position among the user's rows, before any filter
     card_id: IntArray
+    day: IntArray  # day number of the review (Rows.day_offset)
     rating: IntArray
     y: FloatArray  # 1.0 recalled (rating > 1), 0.0 forgotten
     i: IntArray  # number among the card's reviews on later days, the first review is 1
@@ -125,6 +126,7 @@ class _Columns:
 
     review_th: IntArray
     card_id: IntArray
+    day: IntArray
     rating: IntArray  # after two_buttons
     button: IntArray  # as pressed
     elapsed_days: IntArray
@@ -226,6 +228,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
     return _Columns(
         review_th=order + 1,
         card_id=card_id,
+        day=rows.day_offset[order],
         rating=rating,
         button=button,
         elapsed_days=rows.elapsed_days[order],
@@ -356,6 +359,7 @@ def _assemble(
     return Trials(
         review_th=columns.review_th[position],
         card_id=columns.card_id[position],
+        day=columns.day[position],
         rating=columns.rating[position],
         y=(columns.rating[position] > 1).astype(np.float64),
         i=number[position],

@@ -24,6 +24,8 @@ class Result:
     review_th: IntArray  # (k,) which rows; equal for configurations that are ranked together
     fold: IntArray  # (k,) 1 ... n_splits
     partition: IntArray  # (k,)
+    day: IntArray  # (k,) day number of the review; figures of one day are not independent
+    bin: IntArray  # (k,) bin of RMSE(bins), as `metrics.rmse_bin_ids` numbers them
     seconds: float = 0.0  # wall time of fits and predictions
     cached: bool = False
     user: int | None = None

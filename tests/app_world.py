@@ -84,9 +84,10 @@ def make_result(name: str) -> Result:
     p = 1 / (1 + np.exp(-(1.7 + separates * (logit - 1.7) + separates * noise)))
     p = np.clip(p - off, 0.01, 0.99)
     steps = np.arange(n)
+    bins = rmse_bin_ids(1.0 + steps % 40, 1 + steps % 9, steps % 3)
     return Result(
         configuration=name,
-        metrics=summary(y, p, rmse_bin_ids(1.0 + steps % 40, 1 + steps % 9, steps % 3)),
+        metrics=summary(y, p, bins),
         size=n,
         parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
         p=p,
@@ -94,6 +95,8 @@ def make_result(name: str) -> Result:
         review_th=2 * steps + same_day,
         fold=1 + steps * 5 // n,
         partition=np.zeros(n, np.int64),
+        day=steps * 100 // n,
+        bin=bins,
         seconds=0.4,
     )
 

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
-from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
+from srs_eval.comparison import log_loss_difference, log_loss_interval, more_reviews, verdict
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
@@ -27,9 +27,9 @@ class CompareScreen(AppScreen):
 Both models on the same axes and, where possible, on the same reviews. The difference \
 in log loss is paired: both predicted the same reviews, so what makes a review hard for \
 both cancels out, and the interval is narrower than the two ± suggest. An \
-interval that leaves out zero shows which is better; one within ±0.002 that both are \
-as good; else, and below 300 reviews, nothing can be told yet. The interval takes \
-reviews as independent; those of one day are not quite, so doubt small differences.
+interval within ±0.002 shows that both are as good; one that leaves out zero which is \
+better; else, and below 1,000 reviews or 20 days, nothing can be told yet. Good and bad \
+days count: the interval is that of a mean over days, not over reviews.
 
 l and r choose the models, s exchanges them, ◀ marks the better figure.
 """
@@ -78,17 +78,21 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         names = [label(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Judged on different reviews: their figures can't be compared.", "bold")
-        says = verdict(difference, left.size)
+        says = verdict(difference)
         head = {
             "better": f"{names[0]} predicts better",
             "worse": f"{names[1]} predicts better",
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]
+        basis = f" on {words.count(left.size)} reviews of {words.count(difference.days)} days"
+        more = more_reviews(difference) if says == "can't tell yet" else None
+        if more is not None:
+            basis += f"; at most about {words.count(more)} more would tell"
         return Text.assemble(
             (f"{head}\n", "bold"),
             f"log loss, left minus right: {words.signed(difference)}",
-            (f" on {words.count(left.size)} reviews", "dim"),
+            (basis, "dim"),
         )
 
     def _figures(self, left: Result, right: Result) -> Table:
