@@ -177,6 +177,7 @@ def _from_database(
         decks=found.decks,
         presets=found.presets,
         day_grid=days.grid(found.entries, found.clock),
+        optimized_before_s=found.optimized_before_s,
     )
 
 

@@ -98,6 +98,11 @@ class Preset:
     relearning_steps: tuple[float, ...] = ()  # minutes
     maximum_interval: int | None = None  # days
     search: str | None = None
+    sm2_settings: tuple[float, ...] | None = None
+    """Graduating and easy interval (days), starting ease, easy bonus, and the multipliers of
+    Hard, of a lapse's interval and of all intervals: what the older scheduler goes by."""
+    modified_s: int | None = None
+    """Unix time of the last change: the parameters are not younger, but may be older."""
 
     @property
     def parameters_in_force(self) -> tuple[float, ...]:
@@ -140,6 +145,8 @@ class ReviewLog:
     presets: Mapping[int, Preset] = field(default_factory=dict)
     day_grid: DayGrid | None = None  # set with entries
     user: int | None = None  # user id, for data sets
+    optimized_before_s: int | None = None
+    """Unix time of the end of the day of the last "Optimize all presets"; None if unknown."""
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):

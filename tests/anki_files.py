@@ -19,6 +19,8 @@ DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
 PARAMETERS = tuple(round(0.1 + 0.05 * place, 2) for place in range(21))
 
+MODIFIED_S = 1_650_000_000
+
 
 def varint(value: int) -> bytes:
     value &= (1 << 64) - 1
@@ -105,7 +107,7 @@ def make_collection(
         "ivl integer, lastIvl integer, factor integer, time integer, type integer)"
     )
     conf = decks = dconf = ""
-    presets = {
+    presets: dict[int, dict[str, Any]] = {
         1: {"name": "Default"},
         5: {
             "name": "Own",
@@ -113,9 +115,10 @@ def make_collection(
             "fsrsWeights": list(PARAMETERS[:17]),
             "desiredRetention": 0.85,
             "ignoreRevlogsBeforeDate": "2020-02-29",
-            "new": {"delays": [1.0, 10.0]},
-            "lapse": {"delays": [15.0]},
-            "rev": {"maxIvl": 400},
+            "new": {"delays": [1.0, 10.0], "ints": [2, 5, 7], "initialFactor": 2300},
+            "lapse": {"delays": [15.0], "mult": 0.25},
+            "rev": {"maxIvl": 400, "ease4": 1.5, "hardFactor": 9, "ivlFct": 1.0},
+            "mod": MODIFIED_S,
         },
     }
     if schema < 14:
@@ -160,7 +163,14 @@ def make_collection(
                 + field(2, (15.0,))
                 + field(3, PARAMETERS[:17])
                 + field(6, PARAMETERS)
+                + field(11, 2.3)
+                + field(12, 1.5)
+                + field(13, 9.0)  # impossible: Anki's default
+                + field(14, 0.25)
+                + field(15, 1.0)
                 + field(16, 400)
+                + field(18, 2)
+                + field(19, 5)
                 + field(37, 0.85)
                 + field(46, b"2020-02-29")
             )
@@ -170,8 +180,11 @@ def make_collection(
             else [(1, b""), (5, own)]
         )
         connection.executemany(
-            "insert into deck_config values (?, ?, 0, 0, ?)",
-            [(key, presets[key]["name"], content) for key, content in stored],
+            "insert into deck_config values (?, ?, ?, 0, ?)",
+            [
+                (key, presets[key]["name"], presets[key].get("mod", 0), content)
+                for key, content in stored
+            ],
         )
     if schema >= 15:
         connection.execute(

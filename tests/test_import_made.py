@@ -26,6 +26,7 @@ from srs_eval.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.rows import select_rows
 from tests.anki_files import (
     DAY_MS,
+    MODIFIED_S,
     PARAMETERS,
     START_MS,
     field,
@@ -49,6 +50,22 @@ def no_litter(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 # Layouts
+
+
+@pytest.mark.parametrize("schema", [11, 18])
+@pytest.mark.parametrize(("stored", "days"), [(0, 1), (40, 41), ("soon", None), (-1, None)])
+def test_last_day_of_optimizing_all(
+    schema: int, stored: object, days: int | None, tmp_path: Path
+) -> None:
+    path = make_collection(
+        tmp_path / "collection.anki2",
+        schema=schema,
+        entries=HISTORY,
+        config={"lastFsrsOptimize": stored},
+    )
+    created = START_MS // 1000 - 7 * 3600
+    expected = None if days is None else created + days * DAY_S
+    assert load_log(path).optimized_before_s == expected
 
 
 @pytest.mark.parametrize("schema", [11, 14, 15, 16, 17, 18])
@@ -78,6 +95,10 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     assert preset.learning_steps == (1.0, 10.0)
     assert preset.relearning_steps == (15.0,)
     assert preset.maximum_interval == 400
+    assert preset.sm2_settings == (2, 5, 2.3, 1.5, 1.2, 0.25, 1)
+    assert preset.modified_s == MODIFIED_S
+    assert log.presets[1].modified_s is None
+    assert log.optimized_before_s is None
     assert log.presets[1].parameters_in_force == ()
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - 11 * 3600) % DAY_S == 0

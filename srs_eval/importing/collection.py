@@ -31,9 +31,20 @@ _COLUMNS = {
     "cards": {"id", "nid", "did", "odid", "queue"},
     "revlog": {"id", "cid", "ease", "factor", "time", "type"},
     "config": {"key", "val"},
-    "deck_config": {"id", "name", "config"},
+    "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
 }
+# What the older scheduler's settings may be, and Anki's default where they are not
+# (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
+_SM2_BOUNDS = (
+    (1, 36500, 1),
+    (1, 36500, 4),
+    (1.31, 5, 2.5),
+    (1, 5, 1.3),
+    (0.5, 1.3, 1.2),
+    (0, 1, 0),
+    (0.5, 2, 1),
+)
 _DEADLINE_S = 300.0
 _MAX_VALUE_BYTES = 32 << 20
 _MAX_ENTRIES = 50_000_000
@@ -42,6 +53,9 @@ _SUSPENDED = -1
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
 
 _int = "ifnull(cast({0} as integer), 0)".format
+_PRESET_ROWS = (
+    f"select {_int('id')}, name, config, {_int('mtime_secs')} from deck_config"  # as stored
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +70,7 @@ class Collection:
     presets: Mapping[int, Preset]
     clock: StoredClock
     fsrs_enabled: bool | None
+    optimized_before_s: int | None = None  # see ReviewLog
     notes: list[str] = field(default_factory=list)
 
 
@@ -113,19 +128,19 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     if schema < 14:
         presets = _presets_from_json(_json_object(dconf, name), notes)
     elif schema == 14:
-        rows = connection.execute(f"select {_int('id')}, name, config from deck_config")
+        rows = connection.execute(_PRESET_ROWS)
         presets = _presets_from_json(
             {
-                key: {**_json_object(content, name), "name": label}
-                for key, label, content in _limited(rows, name)
+                key: {**_json_object(content, name), "name": label, "mod": modified}
+                for key, label, content, modified in _limited(rows, name)
             },
             notes,
         )
     else:
-        rows = connection.execute(f"select {_int('id')}, name, config from deck_config")
+        rows = connection.execute(_PRESET_ROWS)
         presets = {
-            key: _preset_from_proto(key, _text(label), content, name, notes)
-            for key, label, content in _limited(rows, name)
+            key: _preset_from_proto(key, _text(label), content, modified, name, notes)
+            for key, label, content, modified in _limited(rows, name)
         }
     if schema < 15:
         decks = _decks_from_json(_json_object(decks_json, name))
@@ -145,6 +160,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
         presets=presets,
         clock=_clock(config, crt),
         fsrs_enabled=enabled if isinstance(enabled, bool) else None,
+        optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
         notes=notes,
     )
 
@@ -240,7 +256,14 @@ def _cards(connection: sqlite3.Connection) -> Cards:
 
 
 def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
-    keys = ("fsrs", "rollover", "schedVer", "creationOffset", "localOffset")
+    keys = (
+        "fsrs",
+        "rollover",
+        "schedVer",
+        "creationOffset",
+        "localOffset",
+        "lastFsrsOptimize",
+    )
     marks = ",".join("?" * len(keys))
     found: dict[str, Any] = {}
     for key, value in connection.execute(
@@ -272,6 +295,14 @@ def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
     )
 
 
+def _end_of_day(crt: Any, day: Any) -> int | None:
+    """Unix time at which the day with this number since the collection's creation ends."""
+    created, number = _integer(crt), _integer(day)
+    if created is None or number is None or not 0 <= number < 100_000:
+        return None
+    return created + (number + 1) * 86_400
+
+
 def _hour(stored: Any) -> int | None:
     """An hour as Anki reads it: a byte, 23 at most; else None."""
     return min(stored, 23) if type(stored) is int and 0 <= stored <= 255 else None
@@ -285,7 +316,9 @@ def _offset_s(minutes_west: Any) -> int | None:
 # Presets
 
 
-def _preset_from_proto(key: int, label: str, content: Any, name: str, notes: list[str]) -> Preset:
+def _preset_from_proto(
+    key: int, label: str, content: Any, modified: Any, name: str, notes: list[str]
+) -> Preset:
     config = proto.parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
     return _preset(
         key,
@@ -302,6 +335,16 @@ def _preset_from_proto(key: int, label: str, content: Any, name: str, notes: lis
         relearning=config.relearn_steps,
         maximum=config.maximum_review_interval,
         search=_text(config.param_search),
+        sm2=(
+            config.graduating_interval_good,
+            config.graduating_interval_easy,
+            config.initial_ease,
+            config.easy_multiplier,
+            config.hard_multiplier,
+            config.lapse_multiplier,
+            config.interval_multiplier,
+        ),
+        modified=modified,
         notes=notes,
     )
 
@@ -327,9 +370,27 @@ def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, 
             relearning=_part(value, "lapse").get("delays"),
             maximum=_part(value, "rev").get("maxIvl"),
             search=_text(value.get("weightSearch")),
+            sm2=_sm2_from_json(value),
+            modified=value.get("mod"),
             notes=notes,
         )
     return presets
+
+
+def _sm2_from_json(value: Mapping[str, Any]) -> tuple[Any, ...]:
+    new, review = _part(value, "new"), _part(value, "rev")
+    intervals = new.get("ints")
+    good, easy, *_ = (*intervals, None, None) if isinstance(intervals, list) else (None, None)
+    ease = _number(new.get("initialFactor"))
+    return (
+        good,
+        easy,
+        None if ease is None else ease / 1000,
+        review.get("ease4"),
+        review.get("hardFactor"),
+        _part(value, "lapse").get("mult"),
+        review.get("ivlFct"),
+    )
 
 
 def _preset(
@@ -344,6 +405,8 @@ def _preset(
     relearning: Any,
     maximum: Any,
     search: str,
+    sm2: tuple[Any, ...],
+    modified: Any,
     notes: list[str],
 ) -> Preset:
     """A preset with Anki's own repairs: what is out of range becomes the default."""
@@ -366,6 +429,10 @@ def _preset(
         relearning_steps=_numbers(relearning),
         maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
         search=search or None,
+        sm2_settings=tuple(
+            _within(value, *bounds) for value, bounds in zip(sm2, _SM2_BOUNDS, strict=True)
+        ),
+        modified_s=_integer(modified) or None,
     )
 
 
