@@ -31,6 +31,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
@@ -70,6 +71,9 @@ class RecurrentModel:
     frozen: tuple[int, ...] = ()  # parameters whose gradient is set to 0
     not_below: tuple[tuple[int, int], ...] = ()
     """Pairs (k, j): after the bounds, in this order, w[k] is raised to w[j] where lower."""
+    later_only: tuple[int, ...] = ()
+    """Parameters that only second and later reviews use. A batch of first reviews alone gives
+    torch no gradient for them, so its Adam passes them by: no step, and none is counted."""
     learning_rate: float = 4e-2
     betas: tuple[float, float] = (0.9, 0.999)  # Adam's
     batch_size: int | None = None  # None: the protocol's
@@ -99,6 +103,8 @@ class Descent(NamedTuple):
     steps: int  # in all
     betas: tuple[float, float] = (0.9, 0.999)
     not_below: IntArray = np.zeros((0, 2), np.int64)  # (pairs, 2)
+    idle: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)  # (b, p) passed by; empty where none is
+    passed_by: IntArray = np.zeros(0, np.int64)  # (p,) how often, so far
 
 
 class Scratch(NamedTuple):
@@ -150,6 +156,10 @@ def fit_recurrent(
         pull = protocol.gamma / np.square(np.array(model.deviation))
     free = np.ones(p)
     free[list(model.frozen)] = 0.0
+    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.bool_)
+    if model.later_only:
+        of_firsts = [int(trials.sequence_length[part].max()) == 1 for part in parts]
+        idle[np.ix_(of_firsts, model.later_only)] = True
     descent = Descent(
         lower=np.array(model.lower, np.float64),
         upper=np.array(model.upper, np.float64),
@@ -163,6 +173,8 @@ def fit_recurrent(
         steps=len(parts) * model.epochs,
         betas=model.betas,
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
+        idle=idle,
+        passed_by=np.zeros(p, np.int64),
     )
     scratch = _scratch(model, (batches, whole))
     one = np.zeros(1, np.int64)

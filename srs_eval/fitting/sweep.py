@@ -62,7 +62,7 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
     free, means, squares, share = descent.free, descent.mean, descent.square, descent.share
     state, bar, w_bar, recalls = scratch.state, scratch.bar, scratch.w_bar, scratch.recall
     beta_mean, beta_square = descent.betas
-    not_below = descent.not_below
+    not_below, idle, passed_by = descent.not_below, descent.idle, descent.passed_by
     sums = rows_of(w_bar)
     loss = broadcast(0.0)
     for b in order:
@@ -154,9 +154,18 @@ def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scrat
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
         rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
         done += 1
-        bias_mean = 1.0 - beta_mean**done
-        bias_square = math.sqrt(1.0 - beta_square**done)
+        steps = done
+        bias_mean = 1.0 - beta_mean**steps
+        bias_square = math.sqrt(1.0 - beta_square**steps)
         for k in range(PARAMETERS):
+            if len(idle):
+                if idle[b, k]:
+                    passed_by[k] += 1
+                    continue
+                if done - passed_by[k] != steps:
+                    steps = done - passed_by[k]
+                    bias_mean = 1.0 - beta_mean**steps
+                    bias_square = math.sqrt(1.0 - beta_square**steps)
             gradient = total(sums[k])
             gradient += 2.0 * pull[k] * (weights[k] - start[k]) * share[b]
             gradient *= free[k]

@@ -15,7 +15,8 @@ and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36
 
 Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
-weights pretrained on other learners; the last weights are kept, see `networks`.
+weights pretrained on other learners; the last weights are kept, see `networks`. What only
+later reviews use rests while a batch holds first reviews alone (`later_only`).
 Parameters in the order of its state_dict; w[39] is no parameter but the least
 stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
 """
@@ -325,6 +326,7 @@ IN_DAYS = RecurrentModel(
     recall=recall,
     recall_adjoint=recall_adjoint,
     constants=1,
+    later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
     learning_rate=4e-2,
     epochs=5,
     decimals=None,
@@ -374,6 +376,7 @@ MODELS = (
         predict=predict,
         flags=ANY_FLAG,
         seconds_per_10k=0.035,
+        version=2,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
         "stands for each of its matrices, so it says little about SM-17 itself.",
     ),
