@@ -126,10 +126,10 @@ def evaluate(
             on_event(event)
         match event:
             case Finished():
-                results[event.configuration] = event.result
+                results[event.configuration.name] = event.result
             case Failed():
-                failed[event.configuration] = event.reason
+                failed[event.configuration.name] = event.reason
             case Skipped():
-                skipped[event.configuration] = event.reason
+                skipped[event.configuration.name] = event.reason
     ranked = sorted(results.items(), key=lambda item: item[1].metrics.log_loss)
     return Results(dict(ranked), failed, skipped)

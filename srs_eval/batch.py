@@ -349,9 +349,7 @@ class _Pool:
         context: Context,
         jobs: int,
     ) -> None:
-        # A model holds functions; its name is what travels.
-        specifications = [(c.name, c.model.name, c.protocol, c.fit) for c in configurations]
-        self.arguments = (str(dataset.folder), specifications, context)
+        self.arguments = (str(dataset.folder), list(configurations), context)
         self.jobs = jobs
         self.workers: list[_Worker] = []
         self.tasks: deque[_Task] = deque()
@@ -456,23 +454,18 @@ class _Pool:
 def _work(
     connection: Connection,
     folder: str,
-    specifications: Sequence[tuple[str, str, Any, Any]],
+    configurations: Sequence[Configuration],
     context: Context,
 ) -> None:
     """A worker's main loop: tasks in, units out, until the pipe closes."""
     import warnings
 
     try:
-        from srs_eval.configurations import Configuration
         from srs_eval.dataset import Dataset
-        from srs_eval.models import all_models
 
         warnings.simplefilter("ignore")  # a chaotic fit's overflow is no news to a person
         dataset = Dataset(Path(folder))
-        configurations = {
-            name: Configuration(name, all_models()[model], protocol, fit)
-            for name, model, protocol, fit in specifications
-        }
+        by_name = {each.name: each for each in configurations}
     except Exception as error:
         connection.send(("broken", f"{type(error).__name__}: {error}"))
         return
@@ -480,7 +473,7 @@ def _work(
         connection.send(("ready",))
         while True:
             task: _Task = connection.recv()
-            chosen = [configurations[name] for name in task.names]
+            chosen = [by_name[name] for name in task.names]
             for message in _evaluate_user(dataset, task.user, chosen, context):
                 connection.send(message)
     except (EOFError, OSError):

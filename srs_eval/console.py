@@ -120,18 +120,19 @@ class RunProgress:
                 )
             case Started():
                 note = " (preparing, first run only)" if event.compiles else ""
-                self._tasks[event.configuration] = self._progress.add_task(
-                    event.configuration + note, total=1.0
+                self._tasks[event.configuration.name] = self._progress.add_task(
+                    event.configuration.name + note, total=1.0
                 )
             case Progress():
                 self._progress.update(
-                    self._tasks[event.configuration],
-                    description=event.configuration,
+                    self._tasks[event.configuration.name],
+                    description=event.configuration.name,
                     completed=event.fraction,
                 )
             case Finished() | Failed() | Skipped():
-                if event.configuration in self._tasks:
-                    self._progress.remove_task(self._tasks.pop(event.configuration))
+                task = self._tasks.pop(event.configuration.name, None)
+                if task is not None:
+                    self._progress.remove_task(task)
                 if self._all is not None:
                     self._progress.advance(self._all)
 

@@ -25,7 +25,6 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.fitting.compile import kernels_there, mark_kernels
-from srs_eval.models import all_models
 from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
@@ -39,12 +38,12 @@ class Prepared:
 
     reviews: int  # rows that the protocol starts from
     judged: int  # rows that are judged without `--secs`; 0 where there are too few
-    configurations: tuple[str, ...]  # about in the order of their start
+    configurations: tuple[Configuration, ...]  # about in the order of their start
 
 
 @dataclass(frozen=True)
 class Started:
-    configuration: str
+    configuration: Configuration
     compiles: bool = False
     """Kernels are compiled before it can begin: the first run since an update."""
 
@@ -53,7 +52,7 @@ class Started:
 class Progress:
     """A fold, or a part of one, is done."""
 
-    configuration: str
+    configuration: Configuration
     fraction: float  # of the whole configuration, 0-1
     fold: int  # folds finished so far
     folds: int
@@ -61,13 +60,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    configuration: str
+    configuration: Configuration
     result: Result
 
 
 @dataclass(frozen=True)
 class Failed:
-    configuration: str
+    configuration: Configuration
     reason: str  # one sentence
     detail: str = ""  # traceback, for a log
 
@@ -76,7 +75,7 @@ class Failed:
 class Skipped:
     """Too little data: no failure."""
 
-    configuration: str
+    configuration: Configuration
     reason: str
 
 
@@ -312,7 +311,7 @@ def evaluate(
     yield Prepared(
         reviews=len(session.rows(protocol)),
         judged=judged,
-        configurations=tuple(each.name for each in configurations),
+        configurations=tuple(configurations),
     )
     if jobs <= 0:
         yield from _in_this_process(session, configurations, context, cancel, use_cache)
@@ -342,20 +341,20 @@ def _one(
     report: Report,
     use_cache: bool,
 ) -> Finished | Failed | Skipped:
-    name = configuration.name
     try:
-        return Finished(name, session.run(configuration, context, report, use_cache=use_cache))
+        result = session.run(configuration, context, report, use_cache=use_cache)
+        return Finished(configuration, result)
     except (NotEnoughData, NotInstalled) as reason:
-        return Skipped(name, str(reason))
+        return Skipped(configuration, str(reason))
     except Cancelled:
         raise
     except InputError as error:
-        return Failed(name, str(error))
+        return Failed(configuration, str(error))
     except MemoryError:
-        return Failed(name, "not enough memory", traceback.format_exc())
+        return Failed(configuration, "not enough memory", traceback.format_exc())
     except Exception as error:
         sentence = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Failed(name, sentence, traceback.format_exc())
+        return Failed(configuration, sentence, traceback.format_exc())
 
 
 def _in_this_process(
@@ -377,11 +376,12 @@ def _in_this_process(
     for configuration in configurations:
         if cancel.is_set():
             return
-        name = configuration.name
-        yield Started(name, must_compile(configuration))
+        yield Started(configuration, must_compile(configuration))
 
-        def report(fraction: float, fold: int, folds: int, name: str = name) -> None:
-            pending.append(Progress(name, fraction, fold, folds))
+        def report(
+            fraction: float, fold: int, folds: int, configuration: Configuration = configuration
+        ) -> None:
+            pending.append(Progress(configuration, fraction, fold, folds))
 
         try:
             outcome = _one(session, configuration, context, report, use_cache)
@@ -444,7 +444,7 @@ def _some_log() -> ReviewLog:
 class _Worker:
     process: BaseProcess
     connection: Connection
-    configuration: str | None = None
+    configuration: Configuration | None = None
     compiling: str | None = None  # the model whose kernels it compiles
 
 
@@ -499,19 +499,11 @@ def _give_work(
     configuration = next((each for each in waiting if each.model.name not in compiling), waiting[0])
     waiting.remove(configuration)
     compiles = must_compile(configuration)
-    worker.configuration = configuration.name
+    worker.configuration = configuration
     worker.compiling = configuration.model.name if compiles else None
-    yield Started(configuration.name, compiles)
+    yield Started(configuration, compiles)
     try:
-        # A model holds functions; its name is what travels.
-        worker.connection.send(
-            (
-                configuration.name,
-                configuration.model.name,
-                configuration.protocol,
-                configuration.fit,
-            )
-        )
+        worker.connection.send(configuration)
     except OSError:
         return  # the worker is gone: the main loop notices
 
@@ -534,20 +526,23 @@ def _work(connection: Connection, log: ReviewLog, context: Context, use_cache: b
     session = Session(log)
     while True:
         try:
-            name, model, protocol, fit = connection.recv()
+            configuration = connection.recv()
         except (EOFError, OSError):
             return
         last = [0.0, -1.0]  # time and fold of the last report
 
         def report(
-            fraction: float, fold: int, folds: int, name: str = name, last: list[float] = last
+            fraction: float,
+            fold: int,
+            folds: int,
+            configuration: Configuration = configuration,
+            last: list[float] = last,
         ) -> None:
             now = time.monotonic()
             if now - last[0] >= 0.05 or fold != last[1]:
                 last[:] = now, fold
-                connection.send(Progress(name, fraction, fold, folds))
+                connection.send(Progress(configuration, fraction, fold, folds))
 
-        configuration = Configuration(name, all_models()[model], protocol, fit)
         try:
             connection.send(_one(session, configuration, context, report, use_cache))
         except OSError:

@@ -59,11 +59,11 @@ class Outcome:
             case Prepared():
                 self.prepared = event
             case Finished():
-                self.results[event.configuration] = event.result
+                self.results[event.configuration.name] = event.result
             case Failed():
-                self.failed[event.configuration] = event
+                self.failed[event.configuration.name] = event
             case Skipped():
-                self.skipped[event.configuration] = event
+                self.skipped[event.configuration.name] = event
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.metrics import rmse_bin_ids, summary
 from srs_eval.results import Result
@@ -101,6 +102,11 @@ def make_result(name: str) -> Result:
     )
 
 
+def configurations(names: Iterable[str]) -> tuple[Configuration, ...]:
+    """In the order of the names."""
+    return tuple(each for name in names for each in resolve(name))
+
+
 class MadeUpEngine:
     """`evaluate` of the app; waits for `go` where `hold_at` says, and obeys `cancel`."""
 
@@ -132,10 +138,11 @@ class MadeUpEngine:
     def _events(self, names: Any, cancel: threading.Event) -> Iterator[Event]:
         if self.error is not None:
             raise self.error
-        chosen = self.names if isinstance(names, str) else list(names)
-        yield Prepared(3_900, REVIEWS, tuple(chosen))
-        for name in chosen:
-            yield Started(name)
+        chosen = configurations(self.names if isinstance(names, str) else names)
+        yield Prepared(3_900, REVIEWS, chosen)
+        for configuration in chosen:
+            name = configuration.name
+            yield Started(configuration)
             for fold in range(1, 6):
                 if self.hold_at == (name, fold):
                     self.holding.set()
@@ -144,13 +151,13 @@ class MadeUpEngine:
                             return
                 if cancel.is_set():
                     return
-                yield Progress(name, fold / 5, fold, 5)
+                yield Progress(configuration, fold / 5, fold, 5)
             if name in self.failing:
-                yield Failed(name, "ZeroDivisionError: float division", "Traceback ...")
+                yield Failed(configuration, "ZeroDivisionError: float division", "Traceback ...")
             elif name in self.skipping:
-                yield Skipped(name, "3 usable reviews, at least 6 are needed")
+                yield Skipped(configuration, "3 usable reviews, at least 6 are needed")
             else:
-                yield Finished(name, make_result(name))
+                yield Finished(configuration, make_result(name))
 
 
 def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> SrsEvalApp:

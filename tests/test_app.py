@@ -29,7 +29,7 @@ from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.chrome import TooSmall
 from srs_eval.widgets.ranking import RankingTable
 from srs_eval.widgets.words import label
-from tests.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
+from tests.app_world import MODELS, MadeUpEngine, configurations, make_app, on, text_of, until
 from tests.conftest import SHARED
 
 FILE = Path("collection.anki2")
@@ -534,7 +534,9 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
     names = "AVG,SM2,FSRS-6-dry-run"
     events = evaluate(srs_eval.load(path), names, jobs=0, use_cache=False)
     expected = {
-        event.configuration: event.result.metrics for event in events if isinstance(event, Finished)
+        event.configuration.name: event.result.metrics
+        for event in events
+        if isinstance(event, Finished)
     }
     app = SrsEvalApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -693,11 +695,12 @@ def test_run_app_refuses_unknown_models() -> None:
 
 
 def test_preparing_is_told_and_not_taken_for_pace() -> None:
+    average, fsrs = configurations(["AVG", "FSRS-6"])
     evaluation = Evaluation()
-    evaluation.apply(Prepared(100, 50, ("AVG", "FSRS-6")), 0.0)
-    evaluation.apply(Started("FSRS-6", compiles=True), 0.0)
+    evaluation.apply(Prepared(100, 50, (average, fsrs)), 0.0)
+    evaluation.apply(Started(fsrs, compiles=True), 0.0)
     assert evaluation.preparing
     assert evaluation.seconds_left(30.0) is None
-    evaluation.apply(Progress("FSRS-6", 0.5, 2, 5), 31.0)
+    evaluation.apply(Progress(fsrs, 0.5, 2, 5), 31.0)
     assert not evaluation.preparing
     assert evaluation.seconds_left(32.0) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def log(simulated_collection: Path) -> ReviewLog:
 
 
 def finals(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
-    return {e.configuration: e for e in events if isinstance(e, Finished | Failed | Skipped)}
+    return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
 
 
 def wait_until(condition: object, seconds: float = 15.0) -> bool:
@@ -60,10 +61,10 @@ def wait_until(condition: object, seconds: float = 15.0) -> bool:
 def test_events_come_in_order(log: ReviewLog) -> None:
     events = list(evaluate(log, MODELS, jobs=0, use_cache=False))
     assert isinstance(events[0], Prepared)
-    assert set(events[0].configurations) == set(MODELS.split(","))
+    assert events[0].configurations == tuple(resolve(MODELS))
     assert events[0].judged > 0
-    for name in events[0].configurations:
-        mine = [e for e in events[1:] if e.configuration == name]  # type: ignore[union-attr]
+    for configuration in events[0].configurations:
+        mine = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
         assert isinstance(mine[0], Started)
         assert isinstance(mine[-1], Finished)
         progress = [e for e in mine if isinstance(e, Progress)]
@@ -112,7 +113,7 @@ def test_a_person_is_told_a_sentence_not_an_exception(
     refusing = replace(configuration, model=replace(configuration.model, online=None, fit=refuse))
     refusing = replace(refusing, model=replace(refusing.model, predict=refuse))
     outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
-    assert outcome == Failed("AVG", "Something is missing; install it.")
+    assert outcome == Failed(refusing, "Something is missing; install it.")
 
 
 def test_streams_of_random_numbers_are_those_of_a_batch(
@@ -131,6 +132,14 @@ def test_streams_of_random_numbers_are_those_of_a_batch(
     list(evaluate(log, "AVG", jobs=0, use_cache=False, context=Context(user=3)))
     list(evaluate(replace(log, user=None), "AVG", jobs=0, use_cache=False))
     assert seen == [107, 3, 0]
+
+
+def test_configurations_travel_to_workers_by_name() -> None:
+    for configuration in resolve("all"):
+        assert pickle.loads(pickle.dumps(configuration)) == configuration
+    (average,) = resolve("AVG")
+    with pytest.raises(pickle.PicklingError, match="AVG"):
+        pickle.dumps(replace(average, model=replace(average.model, version=99)))
 
 
 def test_unusable_names_are_refused_before_any_event(log: ReviewLog) -> None:
@@ -167,7 +176,7 @@ def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(log: Revie
             (worker,) = multiprocessing.active_children()
             assert worker.pid
             os.kill(worker.pid, signal.SIGKILL)
-            killed = event.configuration
+            killed = event.configuration.name
     outcomes = finals(events)
     lost = outcomes.pop(killed)
     assert isinstance(lost, Failed)

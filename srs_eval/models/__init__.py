@@ -11,6 +11,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pickle import PicklingError
 from typing import Any, Literal, get_args
 
 from srs_eval.context import Cancelled, Context
@@ -86,6 +87,16 @@ class Model:
     @property
     def trained(self) -> bool:
         return self.fit is not None
+
+    def __reduce__(self) -> tuple[Callable[[str], Model], tuple[str]]:
+        """It holds functions that cannot be pickled: its name travels to worker processes."""
+        if all_models().get(self.name) is not self:
+            raise PicklingError(f"all_models() does not hold this model called {self.name}")
+        return _named, (self.name,)
+
+
+def _named(name: str) -> Model:
+    return all_models()[name]
 
 
 @cache

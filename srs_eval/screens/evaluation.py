@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from srs_eval.comparison import Ranked, ranking
+from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.results import Result
 
@@ -67,13 +68,13 @@ class Evaluation:
     def apply(self, event: Event, now: float) -> None:
         if isinstance(event, Prepared):
             self.reviews, self.judged = event.reviews, event.judged
-            weights = expected_work(event.configurations)
-            for name in event.configurations:
-                kept = self.models.get(name)
+            for configuration in event.configurations:
+                kept = self.models.get(configuration.name)
                 if kept is None or kept.result is None:
-                    self.models[name] = ModelRun(name, weights[name])
+                    self.models[configuration.name] = _waiting(configuration)
             return
-        model = self.models.setdefault(event.configuration, ModelRun(event.configuration))
+        name = event.configuration.name
+        model = self.models.setdefault(name, _waiting(event.configuration))
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
             model.preparing = event.compiles
@@ -154,16 +155,6 @@ class Evaluation:
         return gone * (total - done) / done
 
 
-def expected_work(names: Iterable[str]) -> dict[str, float]:
-    """Each configuration's share of the work, relative; 1 where the model is unknown."""
-    from srs_eval.configurations import resolve
-    from srs_eval.errors import InputError
-
-    weights = {}
-    for name in names:
-        try:
-            # Every model takes some time, however cheap its formula.
-            weights[name] = 0.02 + resolve([name])[0].expected_seconds_per_10k
-        except InputError:
-            weights[name] = 1.0
-    return weights
+def _waiting(configuration: Configuration) -> ModelRun:
+    # Every model takes some time, however cheap its formula.
+    return ModelRun(configuration.name, 0.02 + configuration.expected_seconds_per_10k)
