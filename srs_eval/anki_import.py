@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def load_log(
     computer's zone and 4:00. Raises InputError, one sentence for the person, for anything
     that cannot be read or holds no reviews. The file and its folder stay as they are.
     """
+    files.sweep_abandoned_copies()
     path = Path(path)
     with files.file_errors(path):
         path = path.expanduser()
@@ -137,20 +139,16 @@ def _has_wal(real: Path) -> bool:
 
 
 def _load_collection(path: Path, days: _DayChoice) -> ReviewLog:
-    with files.private_copy(path) as copy:
-        wal, journal = (Path(f"{copy}{suffix}") for suffix in ("-wal", "-journal"))
-        notes: tuple[str, ...] = ()
-        if wal.exists() and wal.stat().st_size:
-            notes = ("Reviews that Anki has not yet written back to the file are included.",)
-        elif journal.exists() and journal.stat().st_size:
-            notes = ("An unfinished change by another program was left out.",)
-        else:
-            files.check_database_length(copy, printable(path))
-        return _from_database(copy, path, "Anki collection", days, notes)
+    with files.private_copy(path) as (database, notes):
+        return _from_database(database, path, "Anki collection", days, notes)
 
 
 def _from_database(
-    database: Path, path: Path, words: str, days: _DayChoice, notes: tuple[str, ...] = ()
+    database: sqlite3.Connection,
+    path: Path,
+    words: str,
+    days: _DayChoice,
+    notes: tuple[str, ...] = (),
 ) -> ReviewLog:
     from srs_eval.importing.collection import read_collection
 

@@ -1,8 +1,8 @@
 """The command line. stdout carries data only; progress and words go to stderr.
 
 Exit codes: 0 fine, 1 some model or user failed (the rest is there), 2 bad input or usage,
-130 interrupted. Everything heavy is imported when a command needs it, so that `--help`
-and `--version` answer at once.
+130 interrupted, 129 hung up, 143 terminated. Everything heavy is imported when a command
+needs it, so that `--help` and `--version` answer at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.engine import Event
 
-FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
 QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
@@ -60,7 +61,17 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code. Never a traceback for what a person did."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    received: list[int] = []
+    try:
+        with _signals_interrupt(received):
+            code = _end_of(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    return 128 + received[0] if received else code
+
+
+def _end_of(given: list[str]) -> int:
+    """Run a command line to its end, whichever it is: the exit code."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -74,8 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except NotEnoughData as error:
         return _refuse(f"Too little data: {error}.")
-    except _Terminated:
-        return TERMINATED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
@@ -141,6 +150,9 @@ def _about(
     ] = False,
 ) -> None:
     """Options before a command."""
+    from srs_eval.importing.files import sweep_abandoned_copies
+
+    sweep_abandoned_copies()
 
 
 @app.command(hidden=True, name="open")
@@ -234,7 +246,6 @@ def batch(
     reasons: Counter[str] = Counter()
     try:
         with (
-            _termination_interrupts(),
             BatchProgress() as progress,
             closing(
                 run_batch(
@@ -264,7 +275,7 @@ def batch(
                             f"{event.done:,} done, {event.skipped:,} skipped, "
                             f"{event.failed:,} failed; results are in {out / 'result'}"
                         )
-    except INTERRUPTIONS:
+    except KeyboardInterrupt:
         if plan is not None:
             say(
                 f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
@@ -383,7 +394,6 @@ def _run(
     interrupted: BaseException | None = None
     try:
         with (
-            _termination_interrupts(),
             RunProgress() as progress,
             _closed_at_end(
                 engine.evaluate(
@@ -394,7 +404,7 @@ def _run(
             for event in events:
                 outcome.add(event)
                 progress.show(event)
-    except INTERRUPTIONS as interruption:
+    except KeyboardInterrupt as interruption:
         interrupted = interruption
         missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
@@ -512,23 +522,39 @@ def _closed_at_end(events: Iterator[Event]) -> Iterator[Iterator[Event]]:
             close()
 
 
-class _Terminated(BaseException):
-    """SIGTERM: ends as an interruption does, with its own exit code."""
-
-
-INTERRUPTIONS = (KeyboardInterrupt, _Terminated)
-
-
 @contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise _Terminated
+def _signals_interrupt(received: list[int]) -> Iterator[None]:
+    """A closed terminal and `kill` interrupt as Ctrl-C does, so that everything is tidied up.
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    The signals' numbers are added to `received`, for an exception can be lost on its way, and
+    the exit code tells which it was. A hang-up that is to be survived (nohup) is.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        _give_up_lost_terminal()
+        raise KeyboardInterrupt
+
+    before: list[tuple[int, Any]] = []
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                before.append((number, signal.signal(number, interrupt)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _give_up_lost_terminal() -> None:
+    """Nothing can be said on a terminal that is closed, and to try is an error."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _check_targets(source: Source, *targets: str | None) -> None:

@@ -1,4 +1,4 @@
-"""A collection database (schema 11, 14-18), opened as a private copy, as columns.
+"""A collection database (schema 11, 14-18) as columns.
 
 Layout: ankitects/anki rslib/src/storage/ (schema11.sql, upgrades/), proto/anki/decks.proto,
 proto/anki/deck_config.proto. The content is untrusted: views and virtual tables in place of
@@ -11,11 +11,9 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +44,7 @@ _SM2_BOUNDS = (
     (0.5, 2, 1),
 )
 _DEADLINE_S = 300.0
+_STEPS_PER_LOOK = 100_000  # of SQLite's virtual machine, between looks at the clock
 _MAX_VALUE_BYTES = 32 << 20
 _MAX_ENTRIES = 50_000_000
 _MAX_DECKS = 100_000
@@ -74,27 +73,28 @@ class Collection:
     notes: list[str] = field(default_factory=list)
 
 
-def read_collection(copy: Path, name: str) -> Collection:
+def read_collection(connection: sqlite3.Connection, name: str) -> Collection:
     """Read the private copy of a collection; `name` is how messages call the file.
 
     Raises InputError if it is damaged, no collection, or of an unknown schema.
     """
-    try:
-        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-            _harden(connection)
-            return _read(connection, name)
-    except (sqlite3.Error, OverflowError, MemoryError, UnicodeError) as error:
-        if "interrupted" in str(error):
-            raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
-        raise InputError(
-            f"{name} is damaged ({files.printable(error, 100)}); "
-            "run Tools > Check Database in Anki or restore a backup."
-        ) from error
-
-
-def _harden(connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + _DEADLINE_S
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
+    try:
+        with files.database_errors(name):
+            _harden(connection, deadline)
+            return _read(connection, name)
+    except InputError as error:
+        if "interrupted" not in str(error.__cause__):
+            raise
+        # SQLite stops when the clock says so, or when a signal's exception comes up in our
+        # look at the clock, where it is lost.
+        if time.monotonic() <= deadline:
+            raise KeyboardInterrupt from None
+        raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
+
+
+def _harden(connection: sqlite3.Connection, deadline: float) -> None:
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
     connection.text_factory = lambda value: value.decode("utf-8", "replace")
     connection.create_collation("unicase", _compare_unicase)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)

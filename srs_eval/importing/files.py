@@ -2,33 +2,47 @@
 
 A collection may be open in Anki while we read it. Anki holds an exclusive lock and keeps
 today's reviews in `X-wal`; opening the original in any mode of SQLite fails, misses them or
-writes beside it. So the database and its journals are copied into a private folder and only
-the copy is opened.
+writes beside it. So the database is copied, and only the copy is opened.
+
+A copy holds everything that a person wrote on their cards and must not outlive us, however we
+end. So it is made in memory. It lies in a private folder only while SQLite folds a journal
+into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder is
+locked while its process lives: the next start sweeps away what a killed process has left.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
+import io
 import os
 import shutil
+import sqlite3
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from srs_eval.errors import InputError
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
+MEMORY_BYTES = 512 << 20
+"""Largest copy held in memory; twice that is used while SQLite takes it over."""
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
+_PREFIX = "srs-eval-copy-"
+_ABANDONED_AFTER_S = 86_400.0  # on Windows, where a folder cannot be locked
 _JOURNALS = ("-wal", "-journal")
-# The last 8 bytes of a rollback journal that names a second file (SQLite file format 3).
+# The first 8 bytes of a rollback journal, and the last 8 of one that names a second file
+# (SQLite file format 3).
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ATTEMPTS = 8
 # File systems may stamp two writes within one tick with the same time.
@@ -36,22 +50,10 @@ _CLOCK_TICK_S = 0.02
 
 
 def printable(text: object, limit: int = 300) -> str:
-    """`text` without control characters (names come from files), cut at `limit`."""
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in str(text))
+    """`text` on one line without control characters (names come from files), cut at `limit`."""
+    line = " ".join(str(text).splitlines())
+    clean = "".join(c if c.isprintable() else "\ufffd" for c in line)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
-
-
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """A temporary folder for this user only, removed however the block ends."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="srs-eval-")
-    except OSError as error:
-        raise InputError(
-            f"No temporary folder can be made ({error.strerror}); free some disk space."
-        ) from error
-    with folder as name:
-        yield Path(name)
 
 
 @contextmanager
@@ -113,11 +115,9 @@ def sqlite_header(start: bytes) -> Header | None:
     return Header(page_size, pages * page_size if trusted else None)
 
 
-def check_database_length(path: Path, name: str) -> None:
+def check_database_length(start: bytes, size: int, name: str) -> None:
     """InputError unless a database without journals is as long as its header says."""
-    start = read_start(path, HEADER_BYTES)
     header = sqlite_header(start)
-    size = path.stat().st_size
     if header is None:
         raise InputError(
             f"{name} is damaged (its database header is cut or wrong); restore a backup in Anki."
@@ -130,36 +130,198 @@ def check_database_length(path: Path, name: str) -> None:
 
 
 @contextmanager
-def private_copy(path: Path) -> Iterator[Path]:
-    """A consistent copy of database `path` with its -wal and -journal, in a private folder.
+def database_errors(name: str) -> Iterator[None]:
+    """Turn what SQLite finds wrong with a database into one sentence about `name`."""
+    try:
+        yield
+    except (sqlite3.Error, OverflowError, MemoryError, UnicodeError) as error:
+        raise damaged(name, error) from error
+
+
+def damaged(name: str, reason: object) -> InputError:
+    return InputError(
+        f"{name} is damaged ({printable(reason, 100)}); "
+        "run Tools > Check Database in Anki or restore a backup."
+    )
+
+
+# Private copies
+
+
+class PrivateFile:
+    """A database that is being written: in memory, or in a private folder if it must be."""
+
+    def __init__(self, size: int, on_disk: bool = False) -> None:
+        """For `size` bytes; `on_disk` where journals will lie beside it."""
+        self._folder: Path | None = None
+        self.stream: BinaryIO = io.BytesIO()
+        if on_disk or size > MEMORY_BYTES:
+            self._folder = _make_folder()
+            self.stream = open(self._folder / "collection.anki2", "w+b")  # noqa: SIM115
+
+    @property
+    def path(self) -> Path | None:
+        """Where it lies, if it lies on disk."""
+        return None if self._folder is None else self._folder / "collection.anki2"
+
+    def connect(self) -> sqlite3.Connection:
+        """Open it for reading. What fits into memory has left the disk afterwards.
+
+        Raises sqlite3.Error if it is no database.
+        """
+        if self.path is not None:
+            self.stream.close()
+            connection = sqlite3.connect(self.path, isolation_level=None)
+            try:
+                (pages,) = connection.execute("pragma page_count").fetchone()
+                (page_size,) = connection.execute("pragma page_size").fetchone()
+                if pages * page_size > MEMORY_BYTES:
+                    return connection
+                memory = sqlite3.connect(":memory:", isolation_level=None)
+                connection.backup(memory)
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
+            self.close()
+            return memory
+        assert isinstance(self.stream, io.BytesIO)
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        with self.stream.getbuffer() as content:
+            if len(content) > 20:
+                content[18:20] = b"\1\1"  # no write-ahead log: there is none in memory
+            connection.deserialize(content)
+        self.stream.close()
+        return connection
+
+    def close(self) -> None:
+        """Delete it."""
+        self.stream.close()
+        if self._folder is not None:
+            _remove_folder(self._folder)
+
+    def __enter__(self) -> PrivateFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def private_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, tuple[str, ...]]]:
+    """A consistent copy of database `path` with its journals folded in, and notes about it.
 
     The originals' sizes and times are compared before and after, and the copy is made again
-    if anything changed. Raises InputError if they never hold still, or are too large.
+    if anything changed. Raises InputError if they never hold still, are too large or damaged.
     """
     real = resolve(path)
-    with private_folder() as folder:
-        target = folder / "collection.anki2"
-        for attempt in range(_ATTEMPTS):
-            before = _states(real)
-            total = sum(state[1] for state in before if state is not None)
-            if total > MAX_DATABASE_BYTES:
-                raise InputError(
-                    f"{printable(path)} is larger than {MAX_DATABASE_BYTES >> 30} GB, "
-                    "too large to read."
-                )
-            newest = max((state[2] for state in before if state is not None), default=0)
-            if abs(time.time_ns() - newest) < _CLOCK_TICK_S * 1e9:
-                time.sleep(_CLOCK_TICK_S)
-                continue
-            if _copy_all(real, target, before) and _states(real) == before:
-                _refuse_second_journal(Path(f"{target}-journal"), printable(path))
-                yield target
+    name = printable(path)
+    for attempt in range(_ATTEMPTS):
+        before = _states(real)
+        sizes = [0 if state is None else state[1] for state in before]
+        if sum(sizes) > MAX_DATABASE_BYTES:
+            raise InputError(
+                f"{name} is larger than {MAX_DATABASE_BYTES >> 30} GB, too large to read."
+            )
+        newest = max((state[2] for state in before if state is not None), default=0)
+        if abs(time.time_ns() - newest) < _CLOCK_TICK_S * 1e9:
+            time.sleep(_CLOCK_TICK_S)
+            continue
+        with PrivateFile(sum(sizes), on_disk=any(sizes[1:])) as copy:
+            if _copy_all(real, copy, before) and _states(real) == before:
+                notes = _journal_notes(copy, name)
+                with database_errors(name):
+                    connection = copy.connect()
+                with closing(connection):
+                    yield connection, notes
                 return
-            time.sleep(0.05 * (attempt + 1))
+        time.sleep(0.05 * (attempt + 1))
     raise InputError(
-        f"{printable(path)} keeps changing while it is read; "
+        f"{name} keeps changing while it is read; "
         "wait until Anki has finished syncing, or close it, and try again."
     )
+
+
+def sweep_abandoned_copies() -> None:
+    """Delete the private folders whose process was killed before it could."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX):
+                with suppress(OSError):
+                    _sweep(Path(entry.path))
+
+
+def _sweep(folder: Path) -> None:
+    if sys.platform == "win32":
+        if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
+            shutil.rmtree(folder)
+        return
+    lock = _locked(folder)
+    if lock is not None:
+        try:
+            if os.fstat(lock).st_uid == os.getuid():
+                shutil.rmtree(folder)
+        finally:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that locks a folder until it is closed; None if another one has it.
+
+    The system unlocks what a process had locked however it ends.
+    """
+    if sys.platform == "win32":
+        return -1
+    import fcntl
+
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.stat(folder)):
+            return lock
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(lock)
+        raise
+    os.close(lock)
+    return None
+
+
+_folders: dict[Path, int] = {}  # those of this process, and their locks
+
+
+def _make_folder() -> Path:
+    """A locked temporary folder for this user only."""
+    try:
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            with suppress(FileNotFoundError):  # swept away before it was locked
+                lock = _locked(folder)
+                if lock is not None:
+                    _folders[folder] = lock
+                    return folder
+    except OSError as error:
+        raise InputError(
+            f"No temporary folder can be made ({error.strerror}); free some disk space."
+        ) from error
+
+
+def _remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        lock = _folders.pop(folder, -1)
+        if lock >= 0:
+            os.close(lock)
+
+
+@atexit.register
+def _remove_folders() -> None:
+    """What a second interruption, or a thread that still reads, has kept from being removed."""
+    for folder in list(_folders):
+        for _ in range(5):
+            if folder in _folders:
+                _remove_folder(folder)
 
 
 def _states(real: Path) -> list[tuple[int, int, int] | None]:
@@ -178,16 +340,19 @@ def _states(real: Path) -> list[tuple[int, int, int] | None]:
     return states
 
 
-def _copy_all(real: Path, target: Path, states: list[tuple[int, int, int] | None]) -> bool:
+def _copy_all(real: Path, copy: PrivateFile, states: list[tuple[int, int, int] | None]) -> bool:
     """Copy what exists; False if a file vanished meanwhile."""
     for suffix, state in zip(("", *_JOURNALS), states, strict=True):
-        copy = Path(f"{target}{suffix}")
-        copy.unlink(missing_ok=True)
-        if state is None:
+        if state is None or (suffix and copy.path is None):
             continue
         with file_errors(real):
             try:
-                shutil.copyfile(f"{real}{suffix}", copy)
+                if suffix:
+                    shutil.copyfile(f"{real}{suffix}", f"{copy.path}{suffix}")
+                else:
+                    with open(real, "rb") as source:
+                        shutil.copyfileobj(source, copy.stream, 1 << 20)
+                    copy.stream.flush()
             except FileNotFoundError:
                 if not suffix:
                     raise
@@ -202,13 +367,29 @@ def _copy_all(real: Path, target: Path, states: list[tuple[int, int, int] | None
     return True
 
 
+def _journal_notes(copy: PrivateFile, name: str) -> tuple[str, ...]:
+    """What the journals of a copy mean; InputError for one that must not be folded in, and
+    for a database without any whose length is wrong."""
+    if copy.path is not None:
+        wal, journal = (Path(f"{copy.path}{suffix}") for suffix in _JOURNALS)
+        if wal.exists() and wal.stat().st_size:
+            return ("Reviews that Anki has not yet written back to the file are included.",)
+        if journal.exists() and read_start(journal, 8) == _JOURNAL_MAGIC:
+            _refuse_second_journal(journal, name)
+            return ("An unfinished change by another program was left out.",)
+    size = copy.stream.seek(0, os.SEEK_END)
+    copy.stream.seek(0)
+    check_database_length(copy.stream.read(HEADER_BYTES), size, name)
+    return ()
+
+
 def _refuse_second_journal(journal: Path, name: str) -> None:
     """A journal may name another file, which SQLite deletes after the roll-back.
 
     Anki never writes one (it attaches no second database); a hostile one could name any
     file of the user's.
     """
-    if not journal.exists() or journal.stat().st_size < 16:
+    if journal.stat().st_size < 16:
         return
     with open(journal, "rb") as file:
         file.seek(-8, os.SEEK_END)

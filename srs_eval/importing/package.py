@@ -1,17 +1,19 @@
 """Anki packages (.colpkg, .apkg) and extracted .anki21b files: unpack the one database.
 
-One member is chosen by `meta`, streamed into a file whose name we chose. Sizes in a zip
-directory or a zstd frame may lie either way, so the bytes that come out are counted and
-held against the database's own header; a bomb stops at its first block.
+One member is chosen by `meta` and streamed into a private copy, never to a name of its own.
+Sizes in a zip directory or a zstd frame may lie either way, so the bytes that come out are
+counted and held against the database's own header; a bomb stops at its first block.
 """
 
 from __future__ import annotations
 
+import itertools
+import sqlite3
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from srs_eval.errors import InputError
@@ -34,68 +36,75 @@ _ZSTD_CHUNK = 1 << 10
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[tuple[Path, str]]:
-    """The database of a package as a private file, and words for its format.
+def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """A connection to a private copy of a package's database, and words for its format.
 
     Raises InputError for anything that is not a sound package with a collection.
     """
     name = files.printable(path)
-    with files.private_folder() as folder:
-        target = folder / "collection.anki2"
-        try:
-            _check_directory(path, name)
-            with zipfile.ZipFile(path) as archive:
-                version = _version(archive, name)
-                try:
-                    member = archive.getinfo(_MEMBERS[version])
-                except KeyError:
-                    raise InputError(
-                        f"{name} is a zip file without an Anki collection in it "
-                        f"({_MEMBERS[version]} is missing); export it again from Anki."
-                    ) from None
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise InputError(f"{name} is packed in a way that Anki does not use.")
-                with archive.open(member) as source:
-                    chunks: Iterator[bytes] = iter(lambda: source.read(_CHUNK), b"")
-                    if version == 3:
-                        chunks = _decompressed(chunks, name)
-                    _write_database(chunks, target, name, _limit(path))
-        except (
-            zipfile.BadZipFile,
-            zipfile.LargeZipFile,
-            zlib.error,
-            struct.error,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-            UnicodeError,
-            ValueError,
-            OverflowError,
-            MemoryError,
-        ) as error:
-            raise InputError(
-                f"{name} is damaged or no Anki package ({files.printable(error, 100)}); "
-                "export it again from Anki."
-            ) from error
-        except OSError as error:
-            raise InputError(
-                f"{name} cannot be unpacked ({files.printable(error.strerror or error)})."
-            ) from error
-        # The exporter's extension is all that tells the two kinds of package apart.
-        kind = "deck package" if path.suffix.lower() == ".apkg" else "collection package"
-        yield target, f"Anki {kind} (version {version})"
+    try:
+        _check_directory(path, name)
+        with zipfile.ZipFile(path) as archive:
+            version = _version(archive, name)
+            try:
+                member = archive.getinfo(_MEMBERS[version])
+            except KeyError:
+                raise InputError(
+                    f"{name} is a zip file without an Anki collection in it "
+                    f"({_MEMBERS[version]} is missing); export it again from Anki."
+                ) from None
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"{name} is packed in a way that Anki does not use.")
+            with archive.open(member) as source:
+                chunks: Iterator[bytes] = iter(lambda: source.read(_CHUNK), b"")
+                if version == 3:
+                    chunks = _decompressed(chunks, name)
+                copy = _database(chunks, name, _limit(path))
+    except (
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        zlib.error,
+        struct.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        UnicodeError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        raise InputError(
+            f"{name} is damaged or no Anki package ({files.printable(error, 100)}); "
+            "export it again from Anki."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be unpacked ({files.printable(error.strerror or error)})."
+        ) from error
+    # The exporter's extension is all that tells the two kinds of package apart.
+    kind = "deck package" if path.suffix.lower() == ".apkg" else "collection package"
+    with _connected(copy, name) as connection:
+        yield connection, f"Anki {kind} (version {version})"
 
 
 @contextmanager
-def decompressed(path: Path) -> Iterator[tuple[Path, str]]:
-    """The database in a zstd file (an extracted collection.anki21b) as a private file."""
+def decompressed(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """The same for the database in a zstd file (an extracted collection.anki21b)."""
     name = files.printable(path)
-    with files.private_folder() as folder:
-        target = folder / "collection.anki2"
-        with files.file_errors(path), open(path, "rb") as source:
-            chunks = iter(lambda: source.read(_CHUNK), b"")
-            _write_database(_decompressed(chunks, name), target, name, _limit(path))
-        yield target, "extracted Anki collection (zstd)"
+    with files.file_errors(path), open(path, "rb") as source:
+        chunks = iter(lambda: source.read(_CHUNK), b"")
+        copy = _database(_decompressed(chunks, name), name, _limit(path))
+    with _connected(copy, name) as connection:
+        yield connection, "extracted Anki collection (zstd)"
+
+
+@contextmanager
+def _connected(copy: files.PrivateFile, name: str) -> Iterator[sqlite3.Connection]:
+    with copy:
+        with files.database_errors(name):
+            connection = copy.connect()
+        with closing(connection):
+            yield connection
 
 
 def _check_directory(path: Path, name: str) -> None:
@@ -167,33 +176,46 @@ def _limit(path: Path) -> int:
     return min(files.MAX_DATABASE_BYTES, _FREE_BYTES + _MAX_RATIO * path.stat().st_size)
 
 
-def _write_database(chunks: Iterator[bytes], target: Path, name: str, limit: int) -> None:
-    """Write a database that must be as long as its own header says, and within `limit`."""
+def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFile:
+    """A copy of a database that must be as long as its own header says, and within `limit`."""
     start = b""
-    written = 0
-    expected: int | None = None
-    checked = False
-    with open(target, "wb") as file:
-        for chunk in chunks:
-            if not checked:
-                start += chunk[: files.HEADER_BYTES]
-                checked = len(start) >= files.HEADER_BYTES
-                if checked or not files.SQLITE_MAGIC.startswith(start[:16]):
-                    header = files.sqlite_header(start)
-                    if header is None:
-                        raise InputError(
-                            f"{name} holds something else where the collection should be; "
-                            "export it again from Anki."
-                        )
-                    expected = header.length
-            written += len(chunk)
-            if max(written, expected or 0) > limit or written > (expected or limit):
-                raise InputError(
-                    f"{name} unpacks to more than an Anki package does; it is damaged or hostile."
-                )
-            file.write(chunk)
-    if not checked or (expected is not None and written != expected):
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= files.HEADER_BYTES or not files.SQLITE_MAGIC.startswith(start[:16]):
+            break
+    header = files.sqlite_header(start)
+    cut = InputError(
+        f"{name} is cut short (the collection in it is not whole); "
+        "copy it again or export it again from Anki."
+    )
+    if header is None:
+        if files.SQLITE_MAGIC.startswith(start[:16]):
+            raise cut
         raise InputError(
-            f"{name} is cut short (the collection in it is not whole); "
-            "copy it again or export it again from Anki."
+            f"{name} holds something else where the collection should be; "
+            "export it again from Anki."
         )
+    most = limit if header.length is None else header.length
+    if most > limit:
+        raise _too_much(name)
+    copy = files.PrivateFile(most)
+    try:
+        written = 0
+        for chunk in itertools.chain([start], chunks):
+            written += len(chunk)
+            if written > most:
+                raise _too_much(name)
+            copy.stream.write(chunk)
+        if header.length is not None and written != header.length:
+            raise cut
+        copy.stream.flush()
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _too_much(name: str) -> InputError:
+    return InputError(
+        f"{name} unpacks to more than an Anki package does; it is damaged or hostile."
+    )
