@@ -1,6 +1,6 @@
 """srs-eval: how well do memory models predict your own forgetting?
 
-The public interface for notebooks is `load` and `evaluate`; both are imported
+The public interface for notebooks is `load`, `evaluate` and `compare`; all are imported
 on first use, so that `import srs_eval` stays cheap.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "evaluate", "load"]
+__all__ = ["__version__", "compare", "evaluate", "load"]
 
 if TYPE_CHECKING:
-    from srs_eval.api import evaluate, load
+    from srs_eval.api import compare, evaluate, load
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "evaluate"):
+    if name in ("load", "evaluate", "compare"):
         from srs_eval import api
 
         return getattr(api, name)

@@ -8,11 +8,12 @@ results.frame()
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.engine import Event, Failed, Finished, Skipped
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas
+
+    from srs_eval.presets.answers import Answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +102,32 @@ def load(
     from srs_eval.anki_import import load_log
 
     return load_log(Path(path), timezone=timezone, rollover=rollover, user=user)
+
+
+def compare(
+    log: ReviewLog,
+    questions: str | Iterable[str] = "all",
+    *,
+    parameters: Mapping[str, Sequence[float]] | None = None,
+    equivalence: float = EQUIVALENT,
+    context: Context | None = None,
+) -> list[Answer]:
+    """Answers to questions about presets, each with sentences and frames (srs_eval.presets).
+
+    `parameters` are lists of one's own to compare, by name. Raises InputError and
+    NotEnoughData (srs_eval.errors).
+    """
+    from srs_eval import presets
+
+    if isinstance(questions, str):
+        questions = presets.QUESTIONS if questions == "all" else (questions,)
+    return presets.compare(
+        log,
+        questions=questions,
+        parameters=parameters,
+        equivalence=equivalence,
+        context=context,
+    )
 
 
 def evaluate(

@@ -34,6 +34,7 @@ from srs_eval.options import (
     Source,
     context_options,
     normalised,
+    one_of,
     protocol_options,
     source_options,
     takes,
@@ -308,6 +309,77 @@ def inspect(source: Source, json: JsonOption = None) -> int:
         _write(json, inspection.to_json() + "\n")
     if json != "-":
         console_for(sys.stdout).print(render_inspection(inspection))
+    return FINE
+
+
+@app.command()
+def compare(
+    path: Annotated[
+        Path, typer.Argument(help="Collection, package or research export.", show_default=False)
+    ],
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only decks with this preset; may be repeated.", rich_help_panel=ROWS_PANEL
+        ),
+    ] = None,
+    deck: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this deck and those below it; may be repeated.",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Parameters of your own to compare, 17, 19 or 21 numbers; may be repeated.",
+            metavar='"0.21, 1.29, ..."',
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    question: Annotated[
+        str,
+        typer.Option(
+            help="Which to answer: parameters, or all.", metavar="WHAT", rich_help_panel=RUN_PANEL
+        ),
+    ] = "all",
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    rollover: Annotated[
+        int | None,
+        typer.Option(help="Hour at which days begin, 0-23.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Should I change anything? Your presets, judged on your own reviews."""
+    from srs_eval.console import console_for, print_answers
+    from srs_eval.presets import QUESTIONS, document
+    from srs_eval.presets import compare as ask
+    from srs_eval.presets.stored import parsed_parameters
+    from srs_eval.selection import only_deck, only_preset
+
+    source = Source(path, None, timezone, rollover, None, None)
+    _check_targets(source, json)
+    wanted = QUESTIONS if question == "all" else (one_of("--question", question, QUESTIONS),)
+    lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
+    log = source.load()
+    if deck:
+        log = only_deck(log, *deck)
+    if preset:
+        log = only_preset(log, *preset)
+    answers = ask(log, questions=wanted, parameters=lines)
+    if json is not None:
+        from srs_eval.export import to_json
+
+        _write(json, to_json(document(answers)))
+    if json != "-":
+        print_answers(answers, console_for(sys.stdout))
     return FINE
 
 

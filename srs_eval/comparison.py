@@ -87,11 +87,16 @@ class Ranked:
 # Intervals
 
 
-def losses(result: Result) -> FloatArray:
-    """Log loss of each judged review in nats (k,), p clipped as in `metrics.log_loss`."""
-    likelihood = np.where(result.y == 1, result.p, 1 - result.p)
+def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
+    """Log loss of each prediction in nats (k,), p clipped as in `metrics.log_loss`."""
+    likelihood = np.where(y == 1, p, 1 - p)
     loss: FloatArray = -np.log(np.clip(likelihood, EPSILON, 1 - EPSILON))
     return loss
+
+
+def losses(result: Result) -> FloatArray:
+    """Log loss of each judged review in nats (k,)."""
+    return log_losses(result.y, result.p)
 
 
 def mean_interval(values: FloatArray, day: IntArray) -> Interval:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from srs_eval.batch import BatchEvent, Planned
     from srs_eval.engine import Event
     from srs_eval.export import Outcome, Ranked
+    from srs_eval.presets.answers import Answer, Cell
+    from srs_eval.presets.answers import Table as AnswerTable
 
 PLAIN_WIDTH = 120
 PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
@@ -394,3 +396,83 @@ def models_table(lines: Iterable[Mapping[str, Any]], width: int) -> RenderableTy
         ]
         table.add_row(*cells, *([Text(line["source"])] if width >= 100 else []))
     return table
+
+
+# --- compare -------------------------------------------------------------------
+
+QUESTION_TITLES = {"parameters": "Are my parameters good?"}
+SENTENCE_WIDTH = 80
+
+
+def print_answers(answers: Sequence[Answer], console: Console) -> None:
+    """Sentences first, then the figures behind them in tables of at most 80 columns."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from srs_eval.presets.stored import parameter_line
+
+    width = min(console.width, SENTENCE_WIDTH)
+    question = None
+    for answer in answers:
+        if answer.question != question:
+            question = answer.question
+            console.print(Text(f"\n{QUESTION_TITLES[question]}", "bold"))
+        console.print(Text(f"\n{answer.subject}", "bold"))
+        for sentence in answer.sentences:
+            console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False), width=width)
+        if answer.parameters is not None:
+            line = Text(f"FSRS parameters: {parameter_line(answer.parameters)}")
+            console.print(Padding(line, (0, 0, 0, 2), expand=False), width=width)
+    for answer in answers:
+        for table in answer.tables:
+            console.print()
+            console.print(_answer_table(table), width=width)
+    console.print(
+        "\nReviews are those that Anki's optimizer takes (--rows anki); "
+        "a verdict speaks of reviews like these.",
+        width=width,
+        style="dim",
+    )
+
+
+def _answer_table(table: AnswerTable) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(table.title),
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for place, column in enumerate(table.columns):
+        words = all(isinstance(row[place], str) for row in table.rows)
+        made.add_column(Text(column), justify="left" if words else "right", overflow="fold")
+    for row in table.rows:
+        made.add_row(
+            *(
+                Text(_cell(cell, column.startswith("minus")))
+                for cell, column in zip(row, table.columns, strict=True)
+            )
+        )
+    return made
+
+
+def _cell(cell: Cell, difference: bool) -> str:
+    from srs_eval.comparison import Interval
+
+    match cell:
+        case None:
+            return "-"
+        case Interval():
+            shown = f"{cell.estimate:+.4f}" if difference else f"{cell.estimate:.4f}"
+            half = "" if cell.half_width != cell.half_width else f" ±{cell.half_width:.4f}"
+            return (shown + half).replace("-", "−").replace("±0.", "±.")
+        case float():
+            return f"{cell:.4f}"
+        case int():
+            return f"{cell:,}"
+    return cell

@@ -29,7 +29,7 @@ from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
-from srs_eval.rows import select_rows
+from srs_eval.rows import Selection, select_rows
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,16 @@ class Session:
 
     def __init__(self, log: ReviewLog) -> None:
         self.log = log
-        self._rows: dict[str, Rows] = {}
+        self._selections: dict[str, Selection] = {}
         self._trials: dict[Protocol, Trials | NotEnoughData] = {}
 
+    def selection(self, protocol: Protocol) -> Selection:
+        if protocol.rows not in self._selections:
+            self._selections[protocol.rows] = select_rows(self.log, protocol.rows)
+        return self._selections[protocol.rows]
+
     def rows(self, protocol: Protocol) -> Rows:
-        if protocol.rows not in self._rows:
-            self._rows[protocol.rows] = select_rows(self.log, protocol.rows).rows
-        return self._rows[protocol.rows]
+        return self.selection(protocol).rows
 
     def trials(self, protocol: Protocol) -> Trials:
         """Trials under a protocol; flags that concern training only share one preparation."""
@@ -144,7 +147,7 @@ class Session:
             if stored is not None and len(stored.p) == len(trials.test_index):
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
-        p, parameters, notes = _fit_and_predict(configuration, trials, context, report)
+        p, parameters, notes = fit_and_predict(configuration, trials, context, report)
         if configuration.compiles:
             mark_kernels(_kernels(configuration))
         stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
@@ -170,10 +173,16 @@ def must_compile(configuration: Configuration) -> bool:
     return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
-def _fit_and_predict(
-    configuration: Configuration, trials: Trials, context: Context, report: Report
+def fit_and_predict(
+    configuration: Configuration,
+    trials: Trials,
+    context: Context,
+    report: Report = _no_report,
 ) -> tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]:
-    """Predictions in the order of `trials.test_index`, last fold's parameters, notes."""
+    """Predictions in the order of `trials.test_index`, last fold's parameters, notes.
+
+    For other folds than the protocol's: those of `replace(trials, folds=...)`.
+    """
     model = configuration.model
     folds = len(trials.folds)
     if model.online is not None:

@@ -1,10 +1,10 @@
-"""Narrow a review log to one deck or one preset."""
+"""Narrow a review log to some decks or presets."""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -16,12 +16,16 @@ from srs_eval.reviews import Cards, Deck, Entries, Preset, ReviewLog, Rows
 Columns = TypeVar("Columns", Entries, Rows, Cards)
 
 
-def only_deck(log: ReviewLog, name: str) -> ReviewLog:
-    """The reviews of existing cards whose home deck is `name` or below it.
+def only_deck(log: ReviewLog, *names: str) -> ReviewLog:
+    """The reviews of existing cards whose home deck is one of `names` or below it.
 
     Case does not matter; a deck's id will do, which is all that data sets have. Raises
     InputError with the nearest names for an unknown deck, and for one without reviews.
     """
+    return _only(log, set().union(*(_deck_ids(log, name) for name in names)), "deck", names)
+
+
+def _deck_ids(log: ReviewLog, name: str) -> set[int]:
     decks = {deck.id for deck in log.decks.values() if _is_called(deck, name)}
     if not decks:
         raise InputError(_unknown("deck", name, ((d.name, d.id) for d in log.decks.values())))
@@ -30,20 +34,23 @@ def only_deck(log: ReviewLog, name: str) -> ReviewLog:
         found = len(decks)
         decks |= {deck.id for deck in log.decks.values() if deck.parent_id in decks}
     prefix = f"{_folded(name)}::"  # a deck whose parent is missing is below all the same
-    decks |= {deck.id for deck in log.decks.values() if _folded(deck.name).startswith(prefix)}
-    return _only(log, decks, f'The deck "{name}"')
+    return decks | {deck.id for deck in log.decks.values() if _folded(deck.name).startswith(prefix)}
 
 
-def only_preset(log: ReviewLog, name: str) -> ReviewLog:
-    """The reviews of existing cards in decks with the preset `name` (or with this id).
+def only_preset(log: ReviewLog, *names: str) -> ReviewLog:
+    """The reviews of existing cards in decks with one of the presets `names` (or such an id).
 
     Raises InputError as `only_deck` does.
     """
-    presets = {preset.id for preset in log.presets.values() if _is_called(preset, name)}
-    if not presets:
-        raise InputError(_unknown("preset", name, ((p.name, p.id) for p in log.presets.values())))
+    presets: set[int] = set()
+    for name in names:
+        found = {preset.id for preset in log.presets.values() if _is_called(preset, name)}
+        if not found:
+            known = ((preset.name, preset.id) for preset in log.presets.values())
+            raise InputError(_unknown("preset", name, known))
+        presets |= found
     decks = {deck.id for deck in log.decks.values() if deck.preset_id in presets}
-    return _only(log, decks, f'The preset "{name}"')
+    return _only(log, decks, "preset", names)
 
 
 def _is_called(thing: Deck | Preset, name: str) -> bool:
@@ -55,7 +62,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _only(log: ReviewLog, decks: Collection[int], what: str) -> ReviewLog:
+def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str]) -> ReviewLog:
     in_decks = np.isin(log.cards.deck_id, sorted(decks))
     cards = _where(log.cards, in_decks)
 
@@ -64,7 +71,12 @@ def _only(log: ReviewLog, decks: Collection[int], what: str) -> ReviewLog:
 
     entries, rows = of_cards(log.entries), of_cards(log.rows)
     if not (entries or rows):
-        raise InputError(f"{what} has no reviews.")
+        shown = " and ".join(f'"{name}"' for name in names)
+        raise InputError(
+            f"The {what} {shown} has no reviews."
+            if len(names) == 1
+            else f"The {what}s {shown} have no reviews."
+        )
     return replace(log, entries=entries, rows=rows, cards=cards)
 
 

@@ -196,6 +196,40 @@ def fit_recurrent(
     return [round(value, model.decimals) for value in kept]
 
 
+def loss_and_gradient(
+    model: RecurrentModel,
+    trials: Trials,
+    index: IntArray,
+    constants: Sequence[float] = (),
+) -> Callable[[FloatArray], tuple[float, FloatArray]]:
+    """Log loss summed over the positions `index`, in nats, and its gradient (p,) at w (p,).
+
+    For searches other than the training above: no penalty, no weights, and no bounds.
+    """
+    trie = history_trie(trials, model.same_day is not None)
+    batches = make_batches(trie, trials, [index])
+    scratch = _scratch(model, (batches,))
+    sweep = _sweep_of(model)
+    one, p = np.zeros(1, np.int64), len(model.default)
+    none, ones = np.zeros(p), np.ones(p)
+    anywhere = np.full(p, np.inf)
+    fixed = np.array(constants, np.float64)
+
+    def at(w: FloatArray) -> tuple[float, FloatArray]:
+        values = np.concatenate([w, fixed])
+        mean = np.zeros(p)
+        # A step of length 0, whose running mean is the gradient itself (beta 0).
+        still = Descent(
+            -anywhere, anywhere, none, none, ones, mean, np.zeros(p), np.ones(1), 0.0, 1,
+            betas=(0.0, 0.999),
+        )  # fmt: skip
+        loss = sweep(one, -1, values, batches, still, scratch)
+        sweep(one, 0, values, batches, still, scratch)
+        return float(loss), mean
+
+    return at
+
+
 def predict_recurrent(
     model: RecurrentModel,
     trials: Trials,

@@ -1,0 +1,62 @@
+"""Should I change anything? Questions about settings, answered from one's own reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from srs_eval import __version__
+from srs_eval.comparison import EQUIVALENT
+from srs_eval.errors import InputError
+from srs_eval.presets.answers import Answer, Table
+from srs_eval.presets.candidates import Learner
+from srs_eval.presets.parameters import are_my_parameters_good
+from srs_eval.presets.stored import as_anki_runs
+
+if TYPE_CHECKING:
+    from srs_eval.context import Context
+    from srs_eval.reviews import ReviewLog
+
+QUESTIONS = ("parameters",)
+
+
+def compare(
+    log: ReviewLog,
+    *,
+    questions: Iterable[str] = QUESTIONS,
+    parameters: Mapping[str, Sequence[float]] | None = None,
+    equivalence: float = EQUIVALENT,
+    context: Context | None = None,
+) -> list[Answer]:
+    """Answers to questions about a learner's presets, from the reviews that Anki would take.
+
+    `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
+    by name, 17, 19 or 21 values each. Differences in log loss within `equivalence` count as
+    none. Raises NotEnoughData for too few reviews and InputError for an unknown question.
+    """
+    wanted = list(questions)
+    for question in wanted:
+        if question not in QUESTIONS:
+            raise InputError(
+                f'There is no question "{question}": choose among {", ".join(QUESTIONS)}.'
+            )
+    lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
+    learner = Learner.of(log, context)
+    groups = list(learner.groups)
+    answers: list[Answer] = []
+    if "parameters" in wanted:
+        answers += are_my_parameters_good(learner, groups, lines, {}, equivalence)
+    return answers
+
+
+def document(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Answers as JSON has them (layout: docs/formats.md)."""
+    return {
+        "layout": 1,
+        "srs_eval": __version__,
+        "rows": "anki",
+        "answers": [answer.document() for answer in answers],
+    }
+
+
+__all__ = ("QUESTIONS", "Answer", "Table", "compare", "document")

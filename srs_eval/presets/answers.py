@@ -1,0 +1,95 @@
+"""What the answer to a question about settings consists of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from srs_eval.comparison import Interval
+
+if TYPE_CHECKING:
+    import pandas
+
+Cell = str | int | float | Interval | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures behind an answer; an Interval is log loss in nats unless the column says other."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def frame(self) -> pandas.DataFrame:
+        """One row for each row; an Interval becomes estimate, low and high."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows by column name, as JSON has them; what is not known is None."""
+        made = []
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for column, cell in zip(self.columns, row, strict=True):
+                if isinstance(cell, Interval):
+                    record[column] = cell.estimate
+                    record[f"{column} low"] = _known(cell.low)
+                    record[f"{column} high"] = _known(cell.high)
+                else:
+                    record[column] = cell
+            made.append(record)
+        return made
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question about one preset, or about all of them."""
+
+    question: str  # of QUESTIONS
+    subject: str  # the preset's name, or "all presets"
+    conclusion: str  # in two or three words, e.g. "keep"
+    sentences: tuple[str, ...]  # the answer, then what it rests on
+    tables: tuple[Table, ...] = ()
+    parameters: tuple[float, ...] | None = None  # to paste, where that is the answer
+
+    def frame(self) -> pandas.DataFrame:
+        """The first table's figures."""
+        import pandas as pd
+
+        return self.tables[0].frame() if self.tables else pd.DataFrame()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "question": self.question,
+            "subject": self.subject,
+            "conclusion": self.conclusion,
+            "sentences": list(self.sentences),
+            "parameters": None if self.parameters is None else list(self.parameters),
+            "tables": [{"title": table.title, "rows": table.records()} for table in self.tables],
+        }
+
+
+def signed(value: float, places: int = 4) -> str:
+    """ "+0.0021", "−0.0021"."""
+    return f"{value:+.{places}f}".replace("-", "−")
+
+
+def listed(names: Sequence[str]) -> str:
+    """ "A", "A and B", "A, B and C"."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def best(estimates: Iterable[tuple[str, Interval]]) -> str:
+    """The name with the least estimate, ties by name."""
+    return min(estimates, key=lambda each: (each[1].estimate, each[0]))[0]
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,210 @@
+"""Which parameters a preset could have, each judged on reviews after those it was fitted to.
+
+Reviews are those that Anki's optimizer takes (`--rows anki`). Whatever the engine has as a
+configuration is fitted and judged by the engine; here are the others, and other folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from srs_eval.comparison import Interval, log_losses, mean_interval
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.context import Context
+from srs_eval.engine import Session, fit_and_predict
+from srs_eval.models import all_models, fsrs6
+from srs_eval.presets.pooling import TAUS, pooled_fits
+from srs_eval.presets.stored import as_anki_runs, younger_than_s
+from srs_eval.protocol import Fold, Protocol, Trials
+from srs_eval.reviews import FloatArray, IntArray, ReviewLog
+
+# Candidates and the engine's configurations that they are.
+CONFIGURATIONS: Mapping[str, str] = {
+    "optimized": "FSRS-6-preset",
+    "optimized, recency": "FSRS-6-recency-preset",
+    "defaults": "FSRS-6-dry-run",
+    "initial stability only": "FSRS-6-pretrain-preset",
+    "one for all presets": "FSRS-6",
+    "one per deck": "FSRS-6-deck",
+    "average": "AVG",
+}
+NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
+BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """One learner's reviews, by preset, and what can be asked of them."""
+
+    log: ReviewLog
+    session: Session
+    trials: Trials  # n reviews of later days; the partition is the preset
+    context: Context
+
+    @staticmethod
+    def of(log: ReviewLog, context: Context | None = None) -> Learner:
+        """Raises NotEnoughData."""
+        session = Session(log)
+        protocol = Protocol(rows="anki", short=True, partitions="preset")
+        return Learner(log, session, session.trials(protocol), context or Context())
+
+    @cached_property
+    def groups(self) -> Mapping[int, str]:
+        """Presets with reviews that can be judged, most of them first, with their names."""
+        known, count = np.unique(self.trials.partition, return_counts=True)
+        order = np.lexsort((known, -count))
+        return {int(known[k]): self.name_of(int(known[k])) for k in order}
+
+    def name_of(self, group: int) -> str:
+        preset = self.log.presets.get(group)
+        if preset is None:
+            return "no preset"
+        return preset.name or f"preset {preset.id}"
+
+    @cached_property
+    def time_s(self) -> FloatArray:
+        """Unix time of each review (n,)."""
+        selection = self.session.selection(self.trials.protocol)
+        if self.log.entries is None:
+            return np.full(len(self.trials), np.nan)
+        entry = selection.entry_index[self.trials.review_th - 1]
+        return self.log.entries.time_ms[entry] / 1000
+
+    def since_optimized(self, group: int) -> IntArray | None:
+        """Positions of a preset's reviews that its parameters cannot have been fitted to.
+
+        None where the source does not tell the age of the parameters.
+        """
+        preset = self.log.presets.get(group)
+        since = None if preset is None else younger_than_s(self.log, preset)
+        if since is None or self.log.entries is None:
+            return None
+        return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
+
+    def renewed(self, index: IntArray) -> tuple[Fold, ...]:
+        """The positions `index` in five blocks, each after training on all reviews before it."""
+        return tuple(
+            Fold(train=np.arange(block[0]), test=block)
+            for block in np.array_split(index, BLOCKS)
+            if len(block)
+        )
+
+    def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
+        """Probabilities for the folds' test positions, one fold after the other.
+
+        `candidate` is one of CONFIGURATIONS, NOW, POOLED or SM2. Without `folds`: the
+        protocol's, over all reviews. Raises NotEnoughData.
+        """
+        folds = tuple(self.trials.folds if folds is None else folds)
+        if candidate == NOW:
+            return self._by_preset(folds, self._parameters_now())
+        if candidate == POOLED:
+            return self._pooled(folds)
+        if candidate == SM2:
+            return self._as_scheduled_by_sm2(folds)
+        configuration = self.configuration(candidate)
+        trials = self._trials_of(configuration)
+        if configuration.protocol.partitions == "preset":
+            # What other presets' reviews would be fitted to is not asked.
+            folds = tuple(
+                replace(fold, train=fold.train[self._of_groups(fold.train, fold.test)])
+                for fold in folds
+            )
+        return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
+
+    def configuration(self, candidate: str) -> Configuration:
+        return resolve(CONFIGURATIONS[candidate], Protocol(rows="anki"))[0]
+
+    def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
+        """Probabilities of FSRS-6 with given parameters for positions (int64)."""
+        return fsrs6.predict(self.trials, list(values), index, self.context)
+
+    def fitted(self, candidate: str, group: int) -> list[float] | None:
+        """The parameters that a preset would get, fitted on all reviews there are."""
+        if candidate == "defaults":
+            return list(fsrs6.DEFAULT)
+        everything = np.arange(len(self.trials))
+        if candidate == POOLED:
+            return pooled_fits(self.trials, self._positions(everything)).by_group[group]
+        configuration = self.configuration(candidate)
+        last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
+        if configuration.protocol.partitions == "preset":
+            last = replace(last, train=everything[self.trials.partition == group])
+        trials = replace(self._trials_of(configuration), folds=(last,))
+        fitted = fit_and_predict(configuration, trials, self.context)[1]
+        return None if fitted is None else list(next(iter(fitted.values())))
+
+    def losses(self, p: FloatArray, index: IntArray) -> FloatArray:
+        """Log loss in nats of each prediction (k,) for the positions (k,)."""
+        return log_losses(self.trials.y[index], p)
+
+    def interval(self, values: FloatArray, index: IntArray) -> Interval:
+        """Mean of values (k,) over the reviews at the positions (k,), over their days."""
+        return mean_interval(values, self.trials.day[index])
+
+    def _trials_of(self, configuration: Configuration) -> Trials:
+        trials = self.session.trials(configuration.protocol)
+        if not np.array_equal(trials.review_th, self.trials.review_th):
+            raise RuntimeError(f"{configuration.name} is judged on other reviews")
+        return trials
+
+    def _of_groups(self, train: IntArray, test: IntArray) -> np.ndarray:
+        return np.isin(self.trials.partition[train], np.unique(self.trials.partition[test]))
+
+    def _positions(self, index: IntArray) -> dict[int, IntArray]:
+        """The positions `index` by preset."""
+        partition = self.trials.partition[index]
+        return {int(group): index[partition == group] for group in np.unique(partition)}
+
+    def _parameters_now(self) -> dict[int, list[float]]:
+        return {
+            key: as_anki_runs(preset.parameters_in_force)
+            for key, preset in self.log.presets.items()
+            if key in self.groups
+        }
+
+    def _by_preset(
+        self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
+    ) -> FloatArray:
+        index = np.concatenate([fold.test for fold in folds])
+        p = np.empty(len(self.trials))
+        for group, positions in self._positions(index).items():
+            p[positions] = self.with_parameters(parameters.get(group, fsrs6.DEFAULT), positions)
+        return p[index]
+
+    def _pooled(self, folds: Sequence[Fold]) -> FloatArray:
+        """How much presets share is settled in the first fold and again when it has doubled."""
+        parts = []
+        taus: tuple[float, ...] = TAUS
+        settled = 0
+        for fold in folds:
+            if len(fold.train) >= 2 * settled:
+                taus, settled = TAUS, len(fold.train)
+            pooled = pooled_fits(self.trials, self._positions(fold.train), taus)
+            taus = (pooled.tau,)
+            parts.append(
+                self._by_preset(
+                    [fold],
+                    {group: pooled.by_group.get(group, pooled.shared) for group in self.groups},
+                )
+            )
+        return np.concatenate(parts)
+
+    def _as_scheduled_by_sm2(self, folds: Sequence[Fold]) -> FloatArray:
+        """Anki's older scheduler with each preset's own settings."""
+        model = all_models()["Anki"]
+        configuration = resolve("Anki-dry-run", Protocol(rows="anki"))[0]
+        trials = self._trials_of(configuration)
+        assert model.predict is not None
+        index = np.concatenate([fold.test for fold in folds])
+        p = np.empty(len(trials))
+        for group, positions in self._positions(index).items():
+            preset = self.log.presets.get(group)
+            settings = None if preset is None else preset.sm2_settings
+            parameters = list(settings or model.default(self.context))
+            p[positions] = model.predict(trials, parameters, positions, self.context)
+        return p[index]

@@ -1,0 +1,268 @@
+"""Are my parameters good? The present ones against what else there could be.
+
+They are judged only on reviews done after they were last touched, for on the reviews that they
+were fitted to they look better than they are. Rivals are fitted anew before each of five
+blocks of these, as somebody would who optimizes now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from srs_eval.comparison import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    more_reviews,
+    verdicts,
+)
+from srs_eval.errors import NotEnoughData
+from srs_eval.presets.answers import Answer, Cell, Table, best, signed
+from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
+from srs_eval.reviews import FloatArray, IntArray
+
+FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
+RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
+"""What the present parameters are held against; the verdicts on these are one question."""
+HELD_OUT = (*CONFIGURATIONS, POOLED, SM2)
+ADVICE = {
+    "optimized": "optimize",
+    "optimized, recency": "optimize",
+    "defaults": "use the defaults",
+    "one for all presets": "use one preset",
+    POOLED: "paste parameters",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Candidates on the same reviews (k,), and what their differences from one say."""
+
+    reference: str
+    index: IntArray  # positions in the trials
+    losses: Mapping[str, FloatArray]  # nats (k,)
+    log_loss: Mapping[str, Interval]
+    difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
+    says: Mapping[str, Verdict]
+
+    def table(self, title: str) -> Table:
+        rows: list[tuple[Cell, ...]] = [
+            (name, self.log_loss[name], self.difference.get(name), self.says.get(name, ""))
+            for name in sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+        ]
+        return Table(
+            title, ("candidate", "log loss", f"minus {self.reference}", "verdict"), tuple(rows)
+        )
+
+
+def compared(
+    learner: Learner,
+    losses: Mapping[str, FloatArray],
+    index: IntArray,
+    reference: str,
+    *,
+    asked: Sequence[str] | None = None,
+    equivalence: float,
+) -> Compared:
+    """Intervals of all candidates, verdicts on those `asked` (default: all but the reference)."""
+    difference = {
+        name: learner.interval(each - losses[reference], index)
+        for name, each in losses.items()
+        if name != reference
+    }
+    wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
+    return Compared(
+        reference=reference,
+        index=index,
+        losses=losses,
+        log_loss={name: learner.interval(each, index) for name, each in losses.items()},
+        difference=difference,
+        says=verdicts(wanted, equivalence=equivalence),
+    )
+
+
+def held_out(
+    learner: Learner, given: Mapping[str, FloatArray], equivalence: float
+) -> dict[int | None, Compared]:
+    """All candidates but the present parameters on the held-out reviews of the five folds.
+
+    By preset, None for all. `given` are others' losses for these reviews (k,).
+    """
+    index = learner.trials.test_index
+    losses = {name: learner.losses(learner.predict(name), index) for name in HELD_OUT}
+    losses |= given
+    found: dict[int | None, Compared] = {}
+    for group in (None, *learner.groups):
+        mine = learner.trials.partition[index] == group if group is not None else slice(None)
+        if not len(index[mine]):
+            continue
+        found[group] = compared(
+            learner,
+            {name: each[mine] for name, each in losses.items()},
+            index[mine],
+            "optimized",
+            equivalence=equivalence,
+        )
+    return found
+
+
+def since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
+    """The present parameters and their rivals on the reviews since; None for too few of them."""
+    index = learner.since_optimized(group)
+    if index is None or len(index) < FEWEST_SINCE:
+        return None
+    if len(np.unique(learner.trials.day[index])) < FEWEST_DAYS_SINCE:
+        return None
+    folds = learner.renewed(index)
+    losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
+    for name in RIVALS:
+        try:
+            losses[name] = learner.losses(learner.predict(name, folds), index)
+        except NotEnoughData:
+            continue
+    return compared(learner, losses, index, NOW, asked=RIVALS, equivalence=equivalence)
+
+
+def are_my_parameters_good(
+    learner: Learner,
+    groups: Sequence[int],
+    lines: Mapping[str, Sequence[float]],
+    given: Mapping[str, FloatArray],
+    equivalence: float,
+) -> list[Answer]:
+    """One answer for each preset, then one over all.
+
+    `lines` are parameters of one's own, by name; `given` losses of others' predictions.
+    """
+    index = learner.trials.test_index
+    own = {
+        name: learner.losses(learner.with_parameters(values, index), index)
+        for name, values in lines.items()
+    }
+    everything = held_out(learner, {**own, **given}, equivalence)
+    answers = [_answer(learner, group, everything.get(group), equivalence) for group in groups]
+    if len(groups) > 1:
+        answers.append(_all_presets(learner, answers, everything[None]))
+    return answers
+
+
+def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalence: float) -> Answer:
+    name = learner.name_of(group)
+    preset = learner.log.presets.get(group)
+    stored = () if preset is None else preset.parameters_in_force
+    now = f"The parameters in force ({version_of(stored)})"
+    if learner.log.receipt.fsrs_enabled is False:
+        now = f"The parameters stored ({version_of(stored)}; FSRS is off)"
+    since = since_optimized(learner, group, equivalence)
+    tables = []
+    sentences: list[str] = []
+    conclusion, chosen = "can't tell", None
+    if since is not None:
+        conclusion, chosen, sentences = _judged_since(since, now)
+        tables.append(
+            since.table(f"{name}: the {len(since.index):,} reviews since the last change")
+        )
+    else:
+        positions = np.flatnonzero(learner.trials.partition == group)
+        flattering = learner.interval(
+            in_sample_losses(learner.trials, as_anki_runs(stored), positions), positions
+        )
+        sentences = [
+            f"Can't tell yet: {_why_not_judged(learner, group)}",
+            f"{now} have log loss {flattering.estimate:.4f} on all {len(positions):,} reviews, "
+            "which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews.",
+        ]
+    if elsewhere is not None:
+        tables.append(
+            elsewhere.table(f"{name}: {len(elsewhere.index):,} reviews held out in five folds")
+        )
+    parameters = None
+    if chosen is not None and conclusion != "keep":
+        fitted = learner.fitted(chosen, group)
+        parameters = None if fitted is None else tuple(fitted)
+    return Answer("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters)
+
+
+def _judged_since(since: Compared, now: str) -> tuple[str, str | None, list[str]]:
+    """Conclusion, the candidate to take instead, and the sentences."""
+    better = [name for name, says in since.says.items() if says == "better"]
+    count, days = len(since.index), since.log_loss[NOW].days
+    basis = f"on the {count:,} reviews of {days} days since they were last changed"
+    if better:
+        chosen = best((name, since.difference[name]) for name in better)
+        gain = since.difference[chosen]
+        return (
+            ADVICE[chosen],
+            chosen,
+            [
+                f"{_imperative(chosen)}: {now[0].lower()}{now[1:]} lose "
+                f"{-gain.estimate:.4f} log loss to “{chosen}” {basis} "
+                f"(95 %: {signed(gain.low)} to {signed(gain.high)})."
+            ],
+        )
+    settled = {name: since.says[name] for name in RIVALS if name in since.says}
+    if settled and all(says in ("worse", "as good") for says in settled.values()):
+        return "keep", None, [f"Keep them: {now[0].lower()}{now[1:]} are as good as any {basis}."]
+    open_ = [name for name, says in settled.items() if says == "can't tell yet"]
+    nearest = best((name, since.difference[name]) for name in open_)
+    difference = since.difference[nearest]
+    sentence = (
+        f"Can't tell yet: “{nearest}” differs from the parameters in force by "
+        f"{signed(difference.estimate)} log loss {basis} "
+        f"(95 %: {signed(difference.low)} to {signed(difference.high)})."
+    )
+    more = more_reviews(difference)
+    sentences = [sentence]
+    if count < FEWEST_REVIEWS or days < FEWEST_DAYS:
+        sentences.append(
+            f"A verdict needs {FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days since then."
+        )
+    elif more is not None:
+        sentences.append(f"At most about {more:,} more reviews like these would tell.")
+    return "can't tell", None, sentences
+
+
+def _imperative(candidate: str) -> str:
+    return {
+        "optimized": "Optimize this preset",
+        "optimized, recency": "Optimize this preset",
+        "defaults": "Use the default parameters",
+        "one for all presets": "Use the same parameters for all presets",
+        POOLED: "Paste the parameters below, drawn towards those of all presets",
+    }[candidate]
+
+
+def _why_not_judged(learner: Learner, group: int) -> str:
+    since = learner.since_optimized(group)
+    if since is None:
+        return "the file does not say when the parameters were last changed."
+    days = len(np.unique(learner.trials.day[since]))
+    return (
+        f"only {len(since):,} reviews on {days} days are younger than the preset's last change; "
+        f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
+    )
+
+
+def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compared) -> Answer:
+    by_conclusion: dict[str, list[str]] = {}
+    for answer in answers:
+        by_conclusion.setdefault(answer.conclusion, []).append(answer.subject)
+    sentences = [
+        f"{conclusion[0].upper()}{conclusion[1:]}: {', '.join(names)}."
+        for conclusion, names in by_conclusion.items()
+    ]
+    ahead = best(everything.log_loss.items())
+    sentences.append(
+        f"Over all presets “{ahead}” has the lowest log loss on the "
+        f"{len(everything.index):,} held-out reviews, {everything.log_loss[ahead].estimate:.4f}."
+    )
+    conclusion = next(iter(by_conclusion)) if len(by_conclusion) == 1 else "see each preset"
+    title = f"All presets: {len(everything.index):,} reviews held out in five folds"
+    return Answer(
+        "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
+    )

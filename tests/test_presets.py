@@ -1,0 +1,395 @@
+"""Questions about presets: candidates, pooling, verdicts, and what the command line says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.errors import InputError
+from srs_eval.fitting.recurrent import loss_and_gradient
+from srs_eval.models import fsrs6
+from srs_eval.presets import compare, parameters, pooling
+from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.stored import (
+    as_anki_runs,
+    in_sample,
+    parameter_line,
+    parsed_parameters,
+    younger_than_s,
+)
+from srs_eval.protocol import Protocol, Trials, prepare_trials
+from srs_eval.reviews import Deck, Preset, ReviewLog
+from srs_eval.rows import select_rows
+from srs_eval.selection import only_deck, only_preset
+from srs_eval.simulation import simulate_learner, write_collection
+from tests.conftest import shared_or_skip
+
+FIXTURES = "anki/fixtures"
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("presets") / "collection.anki2"
+    write_collection(simulate_learner(11, 5_000), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def log(collection: Path) -> ReviewLog:
+    """A simulated learner whose decks have a preset each, all changed before the last third."""
+    read = srs_eval.load(collection)
+    assert read.entries is not None
+    changed = int(read.entries.time_ms[len(read.entries) * 2 // 3] // 1000)
+    decks = sorted(read.decks)
+    presets = {
+        100 + k: Preset(100 + k, f"Preset {k}", {6: fsrs6.DEFAULT}, 0.9, modified_s=changed)
+        for k in range(2)
+    }
+    return replace(
+        read,
+        decks={
+            key: replace(read.decks[key], preset_id=100 + place % 2)
+            for place, key in enumerate(decks)
+        },
+        presets=presets,
+    )
+
+
+@pytest.fixture(scope="module")
+def learner(log: ReviewLog) -> Learner:
+    return Learner.of(log)
+
+
+# Stored parameters
+
+
+def test_lists_of_every_length_as_anki_runs_them() -> None:
+    assert as_anki_runs(()) == list(fsrs6.DEFAULT)
+    assert as_anki_runs(fsrs6.DEFAULT) == list(fsrs6.DEFAULT)
+    nineteen = as_anki_runs(fsrs6.DEFAULT[:19])
+    assert nineteen == [*fsrs6.DEFAULT[:19], 0.0, 0.5]
+    old = [0.5, 1.5, 4.0, 9.0, 5.0, 1.0, 0.9, 0.03, 1.6, 0.1, 1.0, 2.1, 0.06, 0.3, 1.4, 0.2, 2.9]
+    new = as_anki_runs(old)
+    assert new[4] == 7.0
+    assert new[5] == pytest.approx(0.4620981)  # ln 4 / 3
+    assert new[6] == pytest.approx(1.4)
+    assert new[17:] == [0.0, 0.0, 0.0, 0.5]
+    assert as_anki_runs([1000.0, *fsrs6.DEFAULT[1:]])[0] == 100.0  # held within bounds
+
+
+@pytest.mark.parametrize("values", [(1.0,) * 18, (1.0,) * 34, (float("nan"),) * 21])
+def test_lists_that_anki_does_not_run(values: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match=r"17, 19 or 21|finite"):
+        as_anki_runs(values)
+
+
+def test_parameter_lines_are_read_as_they_are_written() -> None:
+    line = parameter_line(fsrs6.DEFAULT)
+    assert parsed_parameters(line) == [float(value) for value in line.split(", ")]
+    assert parsed_parameters(f"[{line.replace(', ', ' ')}]") == parsed_parameters(line)
+    for text in ("", "0.2; 1.3", "one, two"):
+        with pytest.raises(InputError):
+            parsed_parameters(text)
+
+
+ORACLE_NAMES = ("Default", "Vocabulary", "Sentences", "Older params")
+
+
+def _oracle_trials(log: ReviewLog, preset: str) -> Trials:
+    """As Anki was asked: suspended cards left out, no ignore-before date."""
+    rows = select_rows(only_preset(log, preset), "anki", apply_ignore_before=False).rows
+    return prepare_trials(log, rows, Protocol(rows="anki", short=True))
+
+
+@pytest.mark.parametrize("name", ORACLE_NAMES)
+def test_present_parameters_in_sample_as_anki_evaluates_them(name: str) -> None:
+    fixtures = shared_or_skip(FIXTURES)
+    fixture = srs_eval.load(fixtures / "collection.anki2")
+    preset = next(each for each in fixture.presets.values() if each.name == name)
+    oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
+    expected = oracle["evaluate_current_in_sample"]
+    found = in_sample(_oracle_trials(fixture, name), as_anki_runs(preset.parameters_in_force))
+    assert found.log_loss == pytest.approx(expected["log_loss"], abs=1e-5)
+    assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=1e-5)
+
+
+def test_every_list_in_sample_as_anki_evaluates_it() -> None:
+    fixtures = shared_or_skip(FIXTURES)
+    fixture = srs_eval.load(fixtures / "collection.anki2")
+    oracle = json.loads((fixtures / "oracle.json").read_text())
+    asked = oracle["collection.anki2"]["fsrs"]["Sentences: same search, no ignore-before date"]
+    trials = _oracle_trials(fixture, "Sentences")
+    assert oracle["param_sets"]
+    for name, values in oracle["param_sets"].items():
+        expected = asked["evaluate_params_legacy"][name]
+        found = in_sample(trials, as_anki_runs(values))
+        assert found.log_loss == pytest.approx(expected["log_loss"], abs=1e-5), name
+        assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=1e-5), name
+
+
+def test_age_of_parameters_is_the_later_of_two_bounds(log: ReviewLog, learner: Learner) -> None:
+    preset = log.presets[100]
+    assert younger_than_s(log, preset) == preset.modified_s
+    assert younger_than_s(log, replace(preset, modified_s=None)) is None
+    assert preset.modified_s is not None
+    later = replace(log, optimized_before_s=preset.modified_s + 100)
+    assert younger_than_s(later, preset) == preset.modified_s + 100
+    index = learner.since_optimized(100)
+    assert index is not None
+    assert 0 < len(index) < (learner.trials.partition == 100).sum() / 2
+    assert (learner.time_s[index] > preset.modified_s).all()
+    assert log.entries is not None
+    assert set(learner.time_s) <= set(log.entries.time_ms / 1000)
+
+
+# Candidates
+
+
+@pytest.mark.parametrize("candidate", CONFIGURATIONS)
+def test_candidates_are_the_engines_configurations(candidate: str, learner: Learner) -> None:
+    result = learner.session.run(resolve(CONFIGURATIONS[candidate], Protocol(rows="anki"))[0])
+    assert np.array_equal(learner.predict(candidate), result.p)
+    assert np.array_equal(learner.trials.review_th[learner.trials.test_index], result.review_th)
+
+
+def test_default_settings_of_sm2_are_the_engines(learner: Learner) -> None:
+    result = learner.session.run(resolve("Anki-dry-run", Protocol(rows="anki"))[0])
+    assert np.array_equal(learner.predict(SM2), result.p)
+    own = replace(
+        learner.log,
+        presets={
+            key: replace(preset, sm2_settings=(1, 4, 2.5, 1.3, 1.2, 0.5, 0.8))
+            for key, preset in learner.log.presets.items()
+        },
+    )
+    assert (Learner.of(own).predict(SM2) != result.p).any()
+
+
+def test_stored_defaults_are_the_candidate_defaults(learner: Learner) -> None:
+    assert np.array_equal(learner.predict(NOW), learner.predict("defaults"))
+
+
+def test_rivals_are_renewed_from_the_past_only(learner: Learner) -> None:
+    index = learner.since_optimized(101)
+    assert index is not None
+    folds = learner.renewed(index)
+    assert len(folds) == 5
+    assert np.array_equal(np.concatenate([fold.test for fold in folds]), index)
+    for fold in folds:
+        assert fold.train[-1] < fold.test[0]
+    # Changing what comes after a block does not change its predictions.
+    for candidate in ("optimized", "one for all presets", POOLED):
+        first = learner.predict(candidate, folds[:2])
+        assert np.array_equal(learner.predict(candidate, folds)[: len(first)], first)
+
+
+def test_figures_of_compare_are_the_engines(log: ReviewLog, learner: Learner) -> None:
+    answers = compare(log, questions=["parameters"])
+    whole = answers[-1].tables[0].records()
+    figures = {row["candidate"]: row["log loss"] for row in whole}
+    for candidate, name in CONFIGURATIONS.items():
+        result = learner.session.run(resolve(name, Protocol(rows="anki"))[0])
+        assert figures[candidate] == pytest.approx(result.metrics.log_loss, abs=1e-12)
+    assert answers == compare(log, questions=["parameters"])
+
+
+# Pooling
+
+
+def test_gradient_of_the_loss(learner: Learner) -> None:
+    trials = learner.trials
+    index = np.arange(0, len(trials), 3)
+    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index, (0.001,))
+    w = np.array(fsrs6.DEFAULT)
+    loss, gradient = at(w)
+    p = fsrs6.predict(trials, w.tolist(), index, Context())
+    assert loss == pytest.approx(learner.losses(p, index).sum(), rel=1e-9)
+    for k in range(len(w)):
+        step = np.zeros(len(w))
+        step[k] = 1e-5
+        numeric = (at(w + step)[0] - at(w - step)[0]) / 2e-5
+        assert gradient[k] == pytest.approx(numeric, rel=1e-3, abs=1e-2), k
+
+
+def test_groups_that_are_parts_of_one_memory_share_their_parameters(learner: Learner) -> None:
+    trials = learner.trials
+    halves = {half: np.flatnonzero(trials.card_id % 2 == half) for half in (0, 1)}
+    pooled = pooling.pooled_fits(trials, halves)
+    assert pooled.tau <= 0.2
+    alone = pooling.pooled_fits(trials, {0: np.arange(len(trials))}, (0.0,))
+    assert alone.by_group[0] == alone.shared
+
+
+def test_groups_that_differ_keep_what_is_theirs(learner: Learner) -> None:
+    """A second memory with other outcomes: recall of its reviews is turned round at random."""
+    random = np.random.default_rng(1)
+    trials = learner.trials
+    halves = {half: np.flatnonzero(trials.card_id % 2 == half) for half in (0, 1)}
+    y = trials.y.copy()
+    worse = halves[1][random.random(len(halves[1])) < 0.4]
+    y[worse] = 0.0
+    pooled = pooling.pooled_fits(replace(trials, y=y, _derived={}), halves)
+    assert pooled.tau >= 0.2
+    assert not np.allclose(pooled.by_group[0], pooled.by_group[1], atol=0.05)
+
+
+def test_pooling_without_reviews_is_the_defaults(learner: Learner) -> None:
+    assert pooling.pooled_fits(learner.trials, {}).shared == list(fsrs6.DEFAULT)
+
+
+# The answer
+
+
+def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
+    """Candidates whose losses differ from the present ones' by a shift and a little noise."""
+    random = np.random.default_rng(3)
+    day = np.sort(random.integers(0, 100, reviews))
+    now = random.gamma(1, 0.4, reviews)
+    losses = {NOW: now}
+    for name, shift in shifts.items():
+        losses[name] = now + shift + random.normal(0, 0.02, reviews)
+    learner = _Days(day)
+    return parameters.compared(
+        learner,  # type: ignore[arg-type]
+        losses,
+        np.arange(reviews),
+        NOW,
+        asked=parameters.RIVALS,
+        equivalence=0.002,
+    )
+
+
+class _Days:
+    """What `compared` asks of a learner."""
+
+    def __init__(self, day: np.ndarray) -> None:
+        self.day = day
+
+    def interval(self, values: np.ndarray, index: np.ndarray) -> Any:
+        from srs_eval.comparison import mean_interval
+
+        return mean_interval(values, self.day[index])
+
+
+@pytest.mark.parametrize(
+    ("reviews", "shifts", "conclusion", "words"),
+    [
+        (3_000, {"optimized": -0.01, "defaults": 0.03}, "optimize", "Optimize this preset"),
+        (3_000, {"optimized": -0.01, "defaults": -0.02}, "use the defaults", "default"),
+        (3_000, {"optimized": 0.0, "defaults": 0.03}, "keep", "Keep them"),
+        (3_000, {"optimized": 0.01, POOLED: 0.0005}, "keep", "Keep them"),
+        (900, {"optimized": -0.05, "defaults": 0.03}, "can't tell", "1,000 reviews"),
+    ],
+)
+def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, words: str) -> None:
+    since = _compared(reviews, shifts)
+    found, chosen, sentences = parameters._judged_since(since, "The parameters in force")
+    assert found == conclusion
+    assert words in " ".join(sentences)
+    assert (chosen is None) == (conclusion in ("keep", "can't tell"))
+
+
+def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> None:
+    unknown = replace(
+        log,
+        presets={key: replace(each, modified_s=None) for key, each in log.presets.items()},
+    )
+    answer = compare(unknown)[0]
+    assert answer.conclusion == "can't tell"
+    assert answer.parameters is None
+    assert "does not say when" in answer.sentences[0]
+    assert "flatters" in answer.sentences[1]
+
+
+def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
+    answers = compare(log, parameters={"mine": fsrs6.DEFAULT})
+    for answer in answers:
+        figures = {row["candidate"]: row["log loss"] for row in answer.tables[-1].records()}
+        assert figures["mine"] == figures["defaults"]
+    with pytest.raises(InputError, match="18 FSRS parameters"):
+        compare(log, parameters={"mine": (1.0,) * 18})
+    with pytest.raises(InputError, match="no question"):
+        compare(log, questions=["color"])
+
+
+def test_interface_for_notebooks(log: ReviewLog) -> None:
+    answers = srs_eval.compare(log, "parameters")
+    frame = answers[0].frame()
+    assert {"candidate", "log loss", "log loss low", "log loss high"} <= set(frame.columns)
+    assert (frame["log loss low"] < frame["log loss"]).all()
+
+
+# Several decks and presets at once
+
+
+def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
+    decks = [Deck(1, "A", 100), Deck(2, "B", 101), Deck(3, "C", 100)]
+    cards = log.cards.card_id
+    three = replace(
+        log,
+        decks={deck.id: deck for deck in decks},
+        cards=replace(log.cards, deck_id=1 + np.arange(len(cards)) % 3),
+    )
+    assert set(only_deck(three, "A", "b").cards.deck_id) == {1, 2}
+    assert set(only_preset(three, "Preset 0").cards.deck_id) == {1, 3}
+    assert set(only_preset(three, "Preset 0", "101").cards.deck_id) == {1, 2, 3}
+    with pytest.raises(InputError, match='no deck "D"'):
+        only_deck(three, "A", "D")
+
+
+# The command line
+
+
+def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: Path) -> None:
+    before = collection.read_bytes()
+    target = tmp_path / "answers.json"
+    done = program("compare", collection, "--params", "0.2" + ", 1.0" * 20, "--json", target)
+    assert done.returncode == 0, done.stderr
+    assert collection.read_bytes() == before
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1] == "Are my parameters good?"
+    assert "params 1" in done.stdout
+    assert "--rows anki" in done.stdout
+    document = json.loads(target.read_text())
+    assert document["rows"] == "anki"
+    assert {answer["question"] for answer in document["answers"]} == {"parameters"}
+    flattened = " ".join(done.stdout.split())
+    for answer in document["answers"]:
+        assert all(sentence in flattened for sentence in answer["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--params", "1, 2, 3"], "17, 19 or 21 are needed"),
+        (["--params", "a, b"], "no list of FSRS parameters"),
+        (["--question", "weather"], "--question takes"),
+        (["--preset", "Nothing"], 'There is no preset "Nothing"'),
+    ],
+)
+def test_what_cannot_be_compared_is_told(options: list[str], says: str, collection: Path) -> None:
+    done = program("compare", collection, *options)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
