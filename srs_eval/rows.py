@@ -20,7 +20,6 @@ from srs_eval.reviews import (
     FILTERED,
     LEARNING,
     MANUAL,
-    RESCHEDULED,
     Entries,
     IntArray,
     ReviewLog,
@@ -161,7 +160,9 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
 
     Going back from a card's last entry, previews are passed over; the start is the first of
     the last run of learning answers. Anything else cuts the run: a reset, a set due date, a
-    reschedule, an early review. A reset after the last learning answer drops the card.
+    reschedule, an early review. A reset after the last learning answer drops the card. From
+    the start on every answer counts, whatever its kind: old programs gave ratings to manual
+    entries too (rslib/src/revlog/mod.rs: has_rating_and_affects_scheduling).
     """
     preview = (entries.kind == FILTERED) & (entries.factor == 0)
     answered = (entries.rating >= 1) & (entries.rating <= 4)
@@ -174,7 +175,6 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     reset = (entries.kind == MANUAL) & (entries.factor == 0)
     last_reset = _last_of_card(entries.card_id, np.flatnonzero(reset))
     _drop_non_reviews(entries, reasons)
-    reasons.drop(NO_ANSWER, (entries.kind == MANUAL) | (entries.kind == RESCHEDULED))
     reasons.drop(AFTER_RESET, (last_reset > last_learning) & (last_reset >= 0))
     reasons.drop(NO_START, start_of < 0)
     reasons.drop(BEFORE_START, np.arange(len(start_of)) < start_of)

@@ -292,9 +292,16 @@ def literal_anki(entries: Entries, places: list[int], card: int) -> list[int]:
         place
         for place in places[start:]
         if 1 <= entries.rating[place] <= 4
-        and entries.kind[place] not in (4, 5)
         and not (entries.kind[place] == 3 and entries.factor[place] == 0)
     ]
+
+
+@pytest.mark.parametrize("kind", [4, 5])
+def test_rated_manual_entries_are_answers_to_anki(kind: int) -> None:
+    log = made_log([(0, 1, 3, 0, 0), (2 * DAY_S, 1, 3, 1, 2500), (5 * DAY_S, 1, 3, kind, 2500)])
+    rows = select_rows(log, "anki").rows
+    assert rows.elapsed_days.tolist() == [-1, 2, 3]
+    assert rows.state[-1] == kind + 1
 
 
 @pytest.mark.parametrize("kind", ["benchmark", "anki"])
