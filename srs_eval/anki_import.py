@@ -11,6 +11,7 @@ import contextlib
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -104,7 +105,7 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
             path=str(path),
             format="Anki research export (.revlog)",
             entries_read=len(export.entries) + export.unreadable,
-            notes=_left_out(export.unreadable),
+            notes=_odd_times(export.entries, export.unreadable),
         ),
         entries=export.entries,
         cards=export.cards,
@@ -167,7 +168,7 @@ def _from_database(
             path=str(path),
             format=f"{words}, schema {found.schema}",
             entries_read=len(found.entries) + found.unreadable,
-            notes=(*notes, *_left_out(found.unreadable), *found.notes),
+            notes=(*notes, *_odd_times(found.entries, found.unreadable), *found.notes),
             fsrs_enabled=found.fsrs_enabled,
         ),
         entries=found.entries,
@@ -185,7 +186,7 @@ def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
     entries = found.entries
     _refuse_empty(entries, printable(path))
     grid = days.grid(entries, StoredClock())
-    notes = _left_out(found.unreadable)
+    notes = _odd_times(entries, found.unreadable)
     words = "Anki revlog table (CSV)"
     if not found.has_kinds:
         entries = with_inferred_kinds(entries, grid.next_day_at_s)
@@ -208,10 +209,20 @@ def _refuse_empty(entries: Entries, name: str) -> None:
         raise InputError(f"{name} holds no reviews; choose another file.")
 
 
-def _left_out(unreadable: int) -> tuple[str, ...]:
-    if not unreadable:
-        return ()
-    return (f"{unreadable:,} entries with an impossible time were left out.",)
+def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
+    """Notes about times that no review can have had."""
+    notes: list[str] = []
+    if unreadable:
+        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
+    future = int((entries.time_ms > time.time() * 1000).sum())
+    if future:
+        one_or_many = "1 entry is" if future == 1 else f"{future:,} entries are"
+        newest = datetime.fromtimestamp(int(entries.time_ms[-1]) // 1000, UTC)
+        notes.append(
+            f"{one_or_many} dated in the future (up to {newest:%Y-%m-%d}): Anki counts "
+            "such entries as today's, here they keep their dates."
+        )
+    return tuple(notes)
 
 
 # Folders
@@ -240,9 +251,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
             )
         return dataset.load(user)
     if folder.name.startswith("user_id="):
-        parts = sorted(folder.glob("*.parquet"))
-        if parts:
-            return _load_user_file(parts[0], days, user)
+        return _load_user_file(folder / "data.parquet", days, user)
     with files.file_errors(folder):
         profiles = sorted(
             entry.parent.name for entry in folder.glob("*/collection.anki2") if entry.is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -156,6 +157,59 @@ def test_research_export(tmp_path: Path) -> None:
         load_log(tmp_path / "swell")
 
 
+def overwrite_page_with(path: Path, words: bytes) -> None:
+    """Noise in place of the page in which `words` are found."""
+    content = bytearray(path.read_bytes())
+    begin = content.index(words) // 4096 * 4096
+    content[begin : begin + 4096] = np.random.default_rng(1).bytes(4096)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("wal", [False, True])
+def test_damage_outside_of_what_is_read(wal: bool, tmp_path: Path) -> None:
+    path = make_collection(tmp_path / "collection.anki2", entries=HISTORY, wal=wal)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("create table notes (id integer primary key, flds text)")
+        connection.executemany(
+            "insert into notes values (?, ?)", [(n, f"note {n} " + "x" * 300) for n in range(500)]
+        )
+    sound = load_log(path)
+    overwrite_page_with(path, b"note 250 ")
+    before = folder_state(tmp_path)
+    log = load_log(path)
+    assert log.fingerprint() == sound.fingerprint()
+    (note,) = log.receipt.notes
+    assert "damaged outside of its reviews" in note
+    assert "\ufffd" not in note
+    assert "***" not in note
+    assert folder_state(tmp_path) == before
+
+
+@pytest.mark.parametrize("table", ["revlog", "cards", "config"])
+def test_damage_to_what_is_read(table: str, tmp_path: Path) -> None:
+    entries = [(START_MS + place, place, 3, 1, 0, 0, 1, 0) for place in range(1000)]
+    path = make_collection(tmp_path / "collection.anki2", entries=entries)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "select rootpage from sqlite_master where name = ?", (table,)
+        ).fetchone()
+    content = bytearray(path.read_bytes())
+    begin = (root - 1) * 4096
+    content[begin : begin + 4096] = np.random.default_rng(1).bytes(4096)
+    sentence = refused(path, bytes(content), match="damaged")
+    assert "\ufffd" not in sentence
+
+
+def test_entries_dated_in_the_future_are_told(tmp_path: Path) -> None:
+    future = 4_000_000_000_000
+    entries = [*HISTORY, (future, HISTORY[0][1], 3, 1, 1, 2500, 9, 1)]
+    log = load_log(make_collection(tmp_path / "a", entries=entries))
+    assert log.receipt.notes == (
+        "1 entry is dated in the future (up to 2096-10-02): Anki counts such entries as today's, "
+        "here they keep their dates.",
+    )
+
+
 def test_odd_values_are_read_as_anki_does(tmp_path: Path) -> None:
     entries = [
         (START_MS, 1, 3, 1.7, 0, 0, -5, 0),
@@ -170,7 +224,7 @@ def test_odd_values_are_read_as_anki_does(tmp_path: Path) -> None:
     assert log.entries.duration_ms.tolist() == [0, 3_000_000_000, 10]
     assert log.entries.kind.tolist() == [0, 0, 1]
     assert log.entries.rating.tolist() == [3, 3, 7]
-    assert "2 entries with an impossible time" in log.receipt.notes[0]
+    assert log.receipt.notes == ("2 entries with an impossible time were left out.",)
 
 
 def test_home_decks_deleted_cards_and_missing_decks(tmp_path: Path) -> None:

@@ -109,14 +109,8 @@ def _compare_unicase(left: str, right: str) -> int:
 
 def _read(connection: sqlite3.Connection, name: str) -> Collection:
     schema = _schema(connection, name)
-    problem = connection.execute("pragma quick_check(1)").fetchone()
-    if problem is None or problem[0] != "ok":
-        raise InputError(
-            f"{name} is damaged ({files.printable(problem and problem[0], 100)}); "
-            "run Tools > Check Database in Anki or restore a backup."
-        )
+    notes = _check(connection, schema, name)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-    notes: list[str] = []
     if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
     entries, unreadable = read_entries(connection)
@@ -165,6 +159,39 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     )
 
 
+def _check(connection: sqlite3.Connection, schema: int, name: str) -> list[str]:
+    """Refuse damage to what is read; a note about damage to anything else."""
+    problem = _problem(connection, "1")
+    if problem is None:
+        return []
+    for table in _tables(schema):
+        found = _problem(connection, table)
+        if found is not None:
+            raise files.damaged(name, found)
+    return [
+        f"The file is damaged outside of its reviews, cards and decks "
+        f"({files.printable(problem, 100)}); run Tools > Check Database in Anki."
+    ]
+
+
+def _problem(connection: sqlite3.Connection, what: str) -> str | None:
+    """The first thing wrong with a table, or with the whole database ("1")."""
+    try:
+        (found,) = connection.execute(f"pragma quick_check({what})").fetchone() or ("nothing read",)
+    except sqlite3.OperationalError:
+        raise  # interrupted
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    words = str(found).replace("*** in database main ***", "").strip()
+    return None if words == "ok" else words
+
+
+def _tables(schema: int) -> list[str]:
+    """The tables that are read."""
+    since = {"config": 14, "deck_config": 14, "decks": 15}
+    return [table for table in _COLUMNS if since.get(table, 0) <= schema]
+
+
 def _schema(connection: sqlite3.Connection, name: str) -> int:
     tables = {
         table: kind
@@ -199,11 +226,8 @@ def _schema(connection: sqlite3.Connection, name: str) -> int:
             f"{name} was written by a very old Anki (schema {schema}); "
             "open it in a current Anki once, then try again."
         )
-    check("cards")
-    check("revlog")
-    for table, since in (("config", 14), ("deck_config", 14), ("decks", 15)):
-        if schema >= since:
-            check(table)
+    for table in _tables(schema):
+        check(table)
     return schema
 
 
