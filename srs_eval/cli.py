@@ -240,11 +240,16 @@ def batch(
 
     _refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
+    if opened.missing_tables:
+        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
+        if flags.protocol.partitions != "none":
+            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
+        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
     chosen = select_users(opened.users, users, max_user_id)
     configurations = flags.resolve(models)
     plan: Planned | None = None
     finished = failed = 0
-    reasons: Counter[str] = Counter()
+    reasons: Counter[tuple[str, str]] = Counter()
     try:
         with (
             BatchProgress() as progress,
@@ -268,8 +273,8 @@ def batch(
                         plan = event
                     case UnitDone():
                         finished = event.finished
-                        if event.unit.status == "failed":
-                            reasons[event.unit.reason] += 1
+                        if event.unit.status != "done":
+                            reasons[event.unit.status, event.unit.reason] += 1
                     case Ended():
                         failed = event.failed
                         say(
@@ -283,8 +288,10 @@ def batch(
                 "the same command goes on from there."
             )
         raise
-    for reason, count in reasons.most_common(3):
-        say(f"failed: {count:,} x {reason}")
+    for wanted in ("failed", "skipped"):
+        told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
+        for (_, reason), count in told[:3]:
+            say(f"{wanted}: {count:,} x {reason}")
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
@@ -455,6 +462,11 @@ def _run(
     log = source.load()
     if log.rows is not None:
         _refuse_rows_of_anki(flags)
+    if flags.protocol.partitions != "none" and not log.knows_decks:
+        raise InputError(
+            f"{log.receipt.path} says nothing of decks: "
+            f"leave --partitions {flags.protocol.partitions} out."
+        )
     asked = {each.name for each in configurations}
     evaluated = _with_averages(configurations)
     outcome = Outcome(evaluated)

@@ -52,6 +52,9 @@ class Dataset:
         """
         revlogs = self._parts("revlogs", user)
         if not revlogs:
+            folder = self.folder / "revlogs" / f"user_id={user}"
+            if folder.is_dir():
+                raise InputError(f"{printable(folder)} holds no parquet file; download it again.")
             raise InputError(
                 f"{printable(self.folder)} has no user {user}; it holds {_span(self.users)}."
             )
@@ -59,7 +62,7 @@ class Dataset:
         notes = []
         card, note, deck = _read(self._parts("cards", user), ("card_id", "note_id", "deck_id"))
         if not len(card):
-            notes.append("There is no table of cards for this user.")
+            notes.append(_without("cards"))
         card, first = np.unique(card, return_index=True)
         decks = {
             key: Deck(id=key, name="", preset_id=preset, parent_id=None if parent < 0 else parent)
@@ -73,8 +76,8 @@ class Dataset:
                 strict=True,
             )
         }
-        if len(card) and not decks:
-            notes.append("There is no table of decks for this user.")
+        if not decks:
+            notes.append(_without("decks"))
         return ReviewLog(
             receipt=ImportReceipt(
                 path=str(revlogs[0]),
@@ -92,6 +95,11 @@ class Dataset:
             },
             user=user,
         )
+
+    @property
+    def missing_tables(self) -> tuple[str, ...]:
+        """ "cards" and "decks", as far as the data set has no folder of that name."""
+        return tuple(table for table in ("cards", "decks") if not (self.folder / table).is_dir())
 
     def _parts(self, table: str, user: int) -> list[Path]:
         folder = self.folder / table / f"user_id={user}"
@@ -175,6 +183,13 @@ def _integers(column: pyarrow.ChunkedArray) -> IntArray:
         raise ValueError("a value is missing")
     whole = column.cast(pyarrow.int64())  # refuses fractions and overflow
     return np.array(whole.to_numpy(), dtype=np.int64)
+
+
+def _without(table: str) -> str:
+    return (
+        f"There is no table of {table} for this user: what rests on decks (SM2, Ebisu, "
+        "--partitions) is skipped."
+    )
 
 
 def _span(users: list[int]) -> str:

@@ -143,7 +143,8 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """Histories, judged rows and folds of one learner under one protocol.
 
     `rows` are those that `srs_eval.rows.select_rows` chose from `log`.
-    Raises NotEnoughData where fewer than 6 rows remain.
+    Raises NotEnoughData where fewer than 6 rows remain, and where decks matter but the
+    source tells of none.
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
         return _equalized_trials(log, rows, protocol)
@@ -218,6 +219,8 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
     known = np.ones(len(card_id), np.bool_)
     partition = np.zeros(len(card_id), np.int64)
     if protocol.known_decks_only or protocol.partitions != "none":
+        if not log.knows_decks:
+            raise NotEnoughData("the source has no cards or no decks, and this rests on decks")
         deck = log.deck_of(card_id)
         has_deck = np.isin(deck, np.fromiter(log.decks, np.int64, len(log.decks)))
         known = (deck != MISSING) & has_deck

@@ -169,6 +169,11 @@ class ReviewLog:
             digest.update(f"grid {self.day_grid.next_day_at_s}".encode())
         return digest.hexdigest()
 
+    @property
+    def knows_decks(self) -> bool:
+        """Whether the source tells which decks cards are in, and which presets decks have."""
+        return bool(len(self.cards.card_id) and self.decks)
+
     def deck_of(self, card_id: IntArray) -> IntArray:
         """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
         if not len(self.cards.card_id):

@@ -20,15 +20,22 @@ def only_deck(log: ReviewLog, *names: str) -> ReviewLog:
     """The reviews of existing cards whose home deck is one of `names` or below it.
 
     Case does not matter; a deck's id will do, which is all that data sets have. Raises
-    InputError with the nearest names for an unknown deck, and for one without reviews.
+    InputError with the nearest names for an unknown deck, for a filtered one, which is no
+    card's home, and for one without reviews.
     """
     return _only(log, set().union(*(_deck_ids(log, name) for name in names)), "deck", names)
 
 
 def _deck_ids(log: ReviewLog, name: str) -> set[int]:
     decks = {deck.id for deck in log.decks.values() if _is_called(deck, name)}
+    homes = [deck for deck in log.decks.values() if not deck.filtered]
     if not decks:
-        raise InputError(_unknown("deck", name, ((d.name, d.id) for d in log.decks.values())))
+        raise InputError(_unknown("deck", name, ((deck.name, deck.id) for deck in homes)))
+    if decks.isdisjoint(deck.id for deck in homes):
+        raise InputError(
+            f'"{name}" is a filtered deck: reviews belong to the decks that its cards were '
+            "taken from; name one of those."
+        )
     found = 0
     while found != len(decks):  # as many rounds as decks are deep
         found = len(decks)

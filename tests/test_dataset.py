@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +19,7 @@ from srs_eval.dataset import open_dataset
 from srs_eval.errors import InputError
 from srs_eval.inspection import inspect_log
 from srs_eval.reviews import MISSING
+from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
 
 COLUMNS = ("card_id", "day_offset", "rating", "state", "duration", "elapsed_days")
@@ -109,12 +114,71 @@ def test_name_in_the_data_folder(made: Path, monkeypatch: pytest.MonkeyPatch) ->
         open_dataset("../no/such/folder")
 
 
-def test_users_without_cards(made: Path) -> None:
+def test_users_without_cards_or_decks(made: Path) -> None:
     rows = {name: [1] for name in COLUMNS}
     write(made, "revlogs", 3, **rows, elapsed_seconds=[-1])
-    log = open_dataset(made).load(3)
+    dataset = open_dataset(made)
+    log = dataset.load(3)
     assert len(log.cards.card_id) == 0
-    assert log.receipt.notes == ("There is no table of cards for this user.",)
+    assert [note.partition(" for")[0] for note in log.receipt.notes] == [
+        "There is no table of cards",
+        "There is no table of decks",
+    ]
+    assert not log.knows_decks
+    assert dataset.load(2).knows_decks
+    assert dataset.missing_tables == ()
+    shutil.rmtree(made / "decks")
+    assert open_dataset(made).missing_tables == ("decks",)
+    log = dataset.load(2)
+    assert len(log.cards.card_id) == 2
+    assert not log.knows_decks
+    assert "no table of decks" in log.receipt.notes[0]
+
+
+@pytest.mark.parametrize("table", ["cards", "decks"])
+def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> None:
+    """Neither a partition that is none, nor a model that vanishes without a word."""
+    write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, tmp_path)
+    shutil.rmtree(tmp_path / table / "user_id=2")
+    out = tmp_path / "out"
+    done = run_cli(
+        *("batch", "--dataset", tmp_path, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
+        *("--out", out),
+    )
+    assert done.returncode == 0
+    assert "2 x the source has no cards or no decks" in done.stderr
+    for name, users in (("AVG", [1, 2]), ("SM2", [1]), ("Anki-dry-run-deck", [1])):
+        lines = (out / "result" / f"{name}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["user"] for line in lines] == users
+    skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
+    assert skipped["user"] == 2
+    assert "decks" in skipped["reason"]
+    refused = run_cli("run", tmp_path, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    assert refused.returncode == 2
+    assert "says nothing of decks" in refused.stderr
+    shutil.rmtree(tmp_path / table)
+    refused = run_cli("batch", "--dataset", tmp_path, "--partitions", "preset", "--out", out)
+    assert refused.returncode == 2
+    assert f"no folder {table}: leave --partitions preset out" in refused.stderr
+
+
+def run_cli(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_folder_of_a_user_that_is_empty(made: Path) -> None:
+    (made / "revlogs" / "user_id=5").mkdir()
+    with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
+        open_dataset(made).load(5)
+    with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
+        load_log(made / "revlogs" / "user_id=5")
+    with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
+        load_log(made, user=5)
 
 
 def test_refusals(made: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -79,3 +79,12 @@ def test_no_name_is_the_name_of_nothing(choose: object) -> None:
     log = log_with([Deck(0, "", 0), Deck(1, "", 1)], [Preset(0, ""), Preset(1, "")])
     with pytest.raises(InputError, match="There is no"):
         choose(log, "")  # type: ignore[operator]
+
+
+def test_filtered_decks_are_no_homes() -> None:
+    log = log_with([Deck(1, "Spanish", 1), Deck(2, "Spanish today", None, filtered=True)])
+    with pytest.raises(InputError, match="is a filtered deck"):
+        only_deck(log, "spanish today")
+    with pytest.raises(InputError, match="Did you mean") as caught:
+        only_deck(log, "spanish todays")
+    assert "today" not in str(caught.value).partition("Did")[2]
