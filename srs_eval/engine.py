@@ -255,6 +255,14 @@ def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, I
         yield value, index[partition == value]
 
 
+def _bins(trials: Trials) -> IntArray:
+    """The bin for RMSE(bins) of each judged review, in the order of `trials.test_index`."""
+    index = trials.test_index
+    return metrics.rmse_bin_ids(
+        trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
+    )
+
+
 def _result(
     configuration: Configuration,
     trials: Trials,
@@ -266,12 +274,9 @@ def _result(
     y = trials.y[index]
     if not (np.isfinite(stored.p).all() and ((stored.p >= 0) & (stored.p <= 1)).all()):
         raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
-    bins = metrics.rmse_bin_ids(
-        trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
-    )
     return Result(
         configuration=configuration.name,
-        metrics=metrics.summary(y, stored.p, bins),
+        metrics=metrics.summary(y, stored.p, trials.derived(_bins)),
         size=len(index),
         parameters=stored.parameters,
         p=stored.p,
@@ -282,7 +287,7 @@ def _result(
         ),
         partition=trials.partition[index],
         day=trials.day[index],
-        bin=bins,
+        bin=trials.derived(_bins),
         seconds=stored.seconds,
         cached=cached,
         user=user,

@@ -42,7 +42,17 @@ def _pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 def _order(p: FloatArray) -> IntArray:
     """Sorting order, equal predictions in the order given."""
-    return np.argsort(p, kind="stable")
+    # Faster than a stable sort: any sort, then equal ones by position, in one sort of integers.
+    n = len(p)
+    order = np.argsort(p)
+    ordered = p[order]
+    group = np.zeros(n, np.int64)
+    np.cumsum(ordered[1:] != ordered[:-1], out=group[1:])
+    if n and group[-1] == n - 1:
+        return order
+    key = group * n + order
+    key.sort()
+    return key - group * n
 
 
 # Log loss, squared and absolute errors
@@ -124,16 +134,15 @@ def auc(y: ArrayLike, p: ArrayLike) -> float | None:
 
 def _auc_sorted(y: FloatArray, p: FloatArray) -> float | None:
     """AUC of pairs sorted by p."""
-    last = np.append(np.flatnonzero(p[1:] != p[:-1]), len(p) - 1)  # of each group of equal p
-    recalled_upto = np.cumsum(y)[last].astype(np.int64)
-    forgotten_upto = last + 1 - recalled_upto
-    recalled = np.diff(recalled_upto, prepend=0)
-    forgotten = np.diff(forgotten_upto, prepend=0)
-    pairs = int(recalled_upto[-1]) * int(forgotten_upto[-1])
+    forgotten = p[y == 0]
+    pairs = len(forgotten) * (len(p) - len(forgotten))
     if not pairs:
         return None
-    # Twice the number of pairs in the right order: below counts 2, equal counts 1.
-    twice = int((recalled * (2 * forgotten_upto - forgotten)).sum())
+    below = p.searchsorted(forgotten)
+    upto = p.searchsorted(forgotten, side="right")
+    # Twice the number of pairs in the right order: above counts 2, equal counts 1. Of all
+    # pairs with a forgotten one, those of two forgotten ones count len(forgotten)^2.
+    twice = int((2 * len(p) - below - upto).sum()) - len(forgotten) ** 2
     return twice / (2 * pairs)
 
 
@@ -177,6 +186,7 @@ _REVIEWS = (1.99, 1.89)
 _LAPSES = (1.65, 1.73)
 _LEAST_K = -5  # labels of intervals are rounded to 0.01 days: all below are 0.00, one bin
 _PLACES = 64  # distinct k of review counts and of lapses
+_MOST_BINS = 1 << 20  # ids below it are counted as they are, others are numbered first
 
 
 def _exponent(values: NDArray[Any], base: float) -> FloatArray:
@@ -239,15 +249,18 @@ def _rmse_bins(
     ids = np.asarray(bin_ids)
     if ids.shape != y.shape:
         raise ValueError("every review needs one bin")
-    _, place = np.unique(ids, return_inverse=True)
+    place = ids
+    if ids.dtype != np.int64 or ids.min() < 0 or ids.max() >= _MOST_BINS:
+        _, place = np.unique(ids, return_inverse=True)
     count = np.bincount(place)
-    gap = np.bincount(place, y - p) / count
-    total = count.astype(np.float64)
+    filled = count > 0
+    gap = np.bincount(place, y - p)[filled] / count[filled]
+    total = count[filled].astype(np.float64)
     if weights is not None:
         weight = np.asarray(weights, np.float64)
         if weight.shape != y.shape:
             raise ValueError("every review needs one weight")
-        total = np.asarray(np.bincount(place, weight), np.float64)
+        total = np.asarray(np.bincount(place, weight)[filled], np.float64)
         if not (weight.min() >= 0 and total.sum() > 0):
             raise ValueError("weights must not be negative, and not all zero")
     return math.sqrt((total * gap**2).sum() / total.sum())
@@ -292,53 +305,181 @@ def _lowess_knots(
     """
     n = len(x)
     k = min(max(int(frac * n + 1e-10), 2), n)
+    fitted, lasts = [0], []
+    while True:
+        at = x[fitted[-1]]
+        last = int(x.searchsorted(at, side="right")) - 1  # equal x share the fit
+        lasts.append(last)
+        if last >= n - 1:
+            break
+        # On to the last point within delta; if all are, to the last but one.
+        beyond = int(x.searchsorted(at + delta, side="right"))
+        fitted.append(max(min(beyond, n - 1) - 1, last + 1))
+    knots = x[fitted]
     # The window [left, left + k) of a point starts at the first `left` whose middle
     # between the first point and the one behind the last is not below the point.
-    middles = (x[: n - k] + x[k:]) / 2
-    buffers = np.empty((3, k))
-    knots_x: list[float] = []
-    knots_y: list[float] = []
-    i = 0
-    while True:
-        at = float(x[i])
-        left = int(np.searchsorted(middles, at))
-        last = int(np.searchsorted(x, at, side="right")) - 1  # equal x share the fit
-        fit = _local_line(x[left : left + k], y[left : left + k], at, buffers)
+    left = ((x[: n - k] + x[k:]) / 2).searchsorted(knots)
+    blocks = _Blocks(x, y)
+    values = np.concatenate(
+        [
+            blocks.lines(knots[part], left[part], left[part] + k)
+            for part in (slice(at, at + _AT_ONCE) for at in range(0, len(knots), _AT_ONCE))
+        ]
+    )
+    for place in np.flatnonzero(np.isnan(values)).tolist():
+        begin = left[place]
+        at = knots[place]
+        fit = _local_line(x[begin : begin + k], y[begin : begin + k], at)
         if fit is None:
-            first = int(np.searchsorted(x, at))
-            fit = float(y[first : last + 1].mean() if mean_of_ties else y[i])
-        knots_x.append(at)
-        knots_y.append(fit)
-        if last >= n - 1:
-            return np.array(knots_x), np.array(knots_y)
-        # On to the last point within delta; if all are, to the last but one.
-        beyond = int(np.searchsorted(x, at + delta, side="right"))
-        i = max(min(beyond, n - 1) - 1, last + 1)
+            first = int(x.searchsorted(at))
+            fit = float(y[first : lasts[place] + 1].mean() if mean_of_ties else y[fitted[place]])
+        values[place] = fit
+    return knots, values
 
 
-def _local_line(x: FloatArray, y: FloatArray, at: float, buffers: FloatArray) -> float | None:
+def _local_line(x: FloatArray, y: FloatArray, at: float) -> float | None:
     """Value at `at` of the tricube-weighted line through a window, None if there is none."""
     radius = max(at - float(x[0]), float(x[-1]) - at)
     if radius == 0:
         return None
-    u, weight, scratch = buffers
-    np.subtract(x, at, out=u)
-    u /= radius
-    np.abs(u, out=scratch)
-    np.multiply(u, u, out=weight)
-    weight *= scratch
-    np.subtract(1.0, weight, out=scratch)
-    np.multiply(scratch, scratch, out=weight)
-    weight *= scratch
+    u = (x - at) / radius
+    weight = _tricube(np.abs(u))
     total = float(weight.sum())
-    if total < 1 + 1e-9 and np.count_nonzero(weight > 1e-12) < 2:
+    if total < _ONE_POINT and np.count_nonzero(weight > 1e-12) < 2:
         return None
     mean = float(weight @ u) / total
     u -= mean
-    np.multiply(weight, u, out=scratch)
-    variance = max(float(scratch @ u) / total * radius**2, 1e-12)
+    scratch = weight * u
+    variance = max(float(scratch @ u) / total * radius**2, _LEAST_VARIANCE)
     slope = float(scratch @ y) / total * radius**2 / variance
     return float(weight @ y) / total - mean * slope
+
+
+def _tricube(v: FloatArray) -> FloatArray:
+    rest = 1.0 - v * v * v
+    return rest * rest * rest
+
+
+_AT_ONCE = 32  # fitted points, so that what is worked on stays in the cache
+_ONE_POINT = 1 + 1e-9  # a point has weight 1; no more means that it is alone
+_LEAST_VARIANCE = 1e-12
+_LEAST_RADIUS = 1e-150  # below it quotients could overflow
+_DEGREE = 9
+_TRICUBE = {0: 1.0, 3: -3.0, 6: 3.0, 9: -1.0}  # (1 - v^3)^3, factors by power
+_TAYLOR = np.zeros((_DEGREE + 1, _DEGREE + 1))
+"""Row j times the powers of v is the tricube's j-th derivative at v over j!."""
+for _power, _factor in _TRICUBE.items():
+    for _j in range(_power + 1):
+        _TAYLOR[_j, _power - _j] = _factor * math.comb(_power, _j)
+
+
+class _Blocks:
+    """Sorted points in blocks of equal size, with the moments of each.
+
+    On either side of its point the tricube is a polynomial, so the weighted sums over a whole
+    block follow from its moments. Only the blocks at the ends of a window and the one with the
+    point itself are summed up point by point: the sums are exact, at a tenth of the work.
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        n = len(x)
+        self.x, self.y = x, y
+        self.size = max(int(math.sqrt(n)), 1)  # blocks and points cost about the same
+        blocks = n // self.size
+        whole = blocks * self.size
+        inside = x[:whole].reshape(blocks, self.size)
+        outcome = y[:whole].reshape(blocks, self.size)
+        # Distances from a point of the block, in units of the farthest one.
+        self.centre = inside[:, self.size // 2].copy()
+        away = inside - self.centre[:, None]
+        self.reach = np.abs(away[:, [0, -1]]).max(axis=1)
+        away /= np.where(self.reach > 0, self.reach, 1.0)[:, None]
+        self.moments = np.empty((_DEGREE + 3, blocks))  # sums of away^j
+        self.outcomes = np.empty((_DEGREE + 2, blocks))  # sums of away^j y
+        power = np.ones_like(away)
+        for j in range(_DEGREE + 3):
+            self.moments[j] = power.sum(axis=1)
+            if j < _DEGREE + 2:
+                self.outcomes[j] = np.einsum("bi,bi->b", power, outcome)
+            power *= away
+
+    def lines(self, at: FloatArray, left: IntArray, right: IntArray) -> FloatArray:
+        """Value at each of `at` (k,) of the line through its window left ... right - 1.
+
+        NaN where one has to look closely whether there is a line.
+        """
+        x, size = self.x, self.size
+        radius = np.maximum(at - x[left], x[right - 1] - at)
+        wide = radius > _LEAST_RADIUS
+        unit = np.where(wide, radius, 1.0)
+        split = x.searchsorted(at)
+        first, behind = -(-left // size), right // size  # whole blocks
+        mixed = split // size  # holds points on both sides, unless `split` is its first
+        mixed = np.where((split % size > 0) & (first <= mixed) & (mixed < behind), mixed, -1)
+
+        # Sums of w, w u, w u^2, w y, w u y with u = (x - at) / radius: whole blocks first
+        number = np.arange(len(self.centre))
+        counts = (number >= first[:, None]) & (number < behind[:, None])
+        counts &= number != mixed[:, None]
+        side = np.where(self.centre < at[:, None], -1.0, 1.0)
+        middle = np.where(counts, (self.centre - at[:, None]) / unit[:, None], 0.0)
+        reach = np.where(counts, self.reach / unit[:, None], 0.0)
+        terms = _tricube_around(np.abs(middle), side * reach)
+        terms *= counts
+        w, w_away, w_away2 = (
+            np.einsum("jkb,jb->kb", terms, self.moments[j : j + _DEGREE + 1]) for j in range(3)
+        )
+        wy, wy_away = (
+            np.einsum("jkb,jb->kb", terms, self.outcomes[j : j + _DEGREE + 1]) for j in range(2)
+        )
+        sums = np.stack(
+            [
+                w,
+                middle * w + reach * w_away,
+                middle * (middle * w + 2 * reach * w_away) + reach * reach * w_away2,
+                wy,
+                middle * wy + reach * wy_away,
+            ]
+        ).sum(axis=2)
+
+        # ... then the points outside of these, in three runs shorter than a block
+        end = np.minimum(first * size, right)
+        starts = np.stack([left, np.maximum(mixed, 0) * size, np.maximum(behind * size, end)])
+        ends = np.stack([end, starts[1] + size * (mixed >= 0), right])
+        place = starts[:, :, None] + np.arange(size)
+        inside = place < ends[:, :, None]
+        place = np.minimum(place, len(x) - 1)
+        u = np.where(inside, (x[place] - at[:, None]) / unit[:, None], 1.0)  # which weighs 0
+        weight, near = _tricube(np.abs(u)), self.y[place]
+        weight_u = weight * u
+        sums[0] += weight.sum(axis=(0, 2))
+        sums[1] += weight_u.sum(axis=(0, 2))
+        sums[2] += np.einsum("rki,rki->k", weight_u, u)
+        sums[3] += np.einsum("rki,rki->k", weight, near)
+        sums[4] += np.einsum("rki,rki->k", weight_u, near)
+
+        total, u1, u2, y0, y1 = sums
+        mean = u1 / total
+        variance = np.maximum((u2 / total - mean * mean) * radius**2, _LEAST_VARIANCE)
+        slope = (y1 - mean * y0) / total * radius**2 / variance
+        return np.where(wide & (total >= _ONE_POINT), y0 / total - mean * slope, np.nan)
+
+
+def _tricube_around(v: FloatArray, step: FloatArray) -> FloatArray:
+    """Coefficients (10, ...) of the tricube at v + step d as a polynomial in d."""
+    powers = _powers(v)
+    terms = (_TAYLOR @ powers.reshape(len(powers), -1)).reshape(powers.shape)
+    terms *= _powers(step)
+    return terms
+
+
+def _powers(v: FloatArray) -> FloatArray:
+    """v^0 ... v^9, shape (10, ...)."""
+    powers = np.empty((_DEGREE + 1, *v.shape))
+    powers[0] = 1.0
+    for j in range(_DEGREE):
+        np.multiply(powers[j], v, out=powers[j + 1])
+    return powers
 
 
 def ici(y: ArrayLike, p: ArrayLike) -> float:
@@ -372,47 +513,64 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     the smallest, to 1/1024, that the error at that bandwidth does not exceed. Grids as
     in relplot 1.0.3, which srs-benchmark uses.
     """
-    return _smece(*_pair(y, p))
+    outcome, forecast = _pair(y, p)
+    order = _order(forecast)
+    return _smece_sorted(outcome[order], forecast[order])
 
 
-def _smece(y: FloatArray, p: FloatArray) -> float:
+def _smece_sorted(y: FloatArray, p: FloatArray) -> float:
+    amounts = np.stack([p, p - y, p * (p - y)])
     grids: dict[int, NDArray[np.complex128]] = {}
 
-    def too_narrow(sigma: float) -> bool:
-        return sigma < _RESOLUTION or sigma < _smooth_error(y, p, sigma, grids)
+    def error(sigma: float) -> float:
+        points = max(2000, round(20 / sigma)) // 2 + 1
+        if points not in grids:
+            grids[points] = _on_grid(amounts, points)
+        return _smooth_error(grids[points], points, sigma)
 
     high, low = 1.0, 0.0
+    found = None  # the error at `high`
     for _ in range(10):
         middle = (high + low) / 2
-        if too_narrow(middle):
+        at_middle = error(middle) if middle >= _RESOLUTION else math.inf
+        if middle < at_middle:
             low = middle
         else:
-            high = middle
-    return _smooth_error(y, p, high, grids)
+            high, found = middle, at_middle
+    return error(high) if found is None else found
 
 
-def _smooth_error(
-    y: FloatArray, p: FloatArray, sigma: float, grids: dict[int, NDArray[np.complex128]]
-) -> float:
+def _on_grid(amounts: FloatArray, points: int) -> NDArray[np.complex128]:
+    """Transforms of residuals (row 0) and counts (row 1) on an even grid from 0 to 1.
+
+    `amounts` (3, n): p sorted, p - y, and their product. A prediction is shared out between the
+    grid points beside it. Reflected borders make an even extension of period 2 (points - 1), so
+    that the convolution with reflected borders is a cyclic one.
+    """
+    cells = points - 1
+    edges = amounts[0].searchsorted(np.arange(points) / cells)
+    edges[-1] = amounts.shape[1]  # p = 1 belongs to the last cell
+    count = np.diff(edges)
+    filled = np.flatnonzero(count)
+    sums = np.zeros((3, cells))
+    sums[:, filled] = np.add.reduceat(amounts, edges[filled], axis=1)
+    cell = np.arange(cells)
+    p, residual, product = sums
+    values = np.zeros((2, points))
+    shared = cells * product - cell * residual, cells * p - cell * count  # to the upper point
+    for row, whole, upper in zip(values, (residual, count), shared, strict=True):
+        row[:-1] = whole - upper
+        row[1:] += upper
+    return np.fft.rfft(np.hstack([values, values[:, -2:0:-1]]))
+
+
+def _smooth_error(grid: NDArray[np.complex128], points: int, sigma: float) -> float:
     """Smooth calibration error at bandwidth sigma."""
-    points = max(2000, round(20 / sigma)) // 2 + 1
     period = 2 * points - 2
-    if points not in grids:
-        # Residuals (row 0) and counts (row 1) shared out between neighbouring grid points,
-        # then reflected: an even extension of period 2 (points - 1), so that the
-        # convolution with reflected borders is a cyclic one.
-        position = p * (points - 1)
-        cell = np.minimum(position.astype(np.int64), points - 2)
-        upper = position - cell
-        values = np.empty((2, points))
-        for row, amount in zip(values, (p - y, np.ones(len(p))), strict=True):
-            row[:] = np.bincount(cell, (1 - upper) * amount, points)
-            row[1:] += np.bincount(cell, upper * amount, points)[:-1]
-        grids[points] = np.fft.rfft(np.hstack([values, values[:, -2:0:-1]]))
     kernel = np.zeros(period)
     kernel[:points] = np.exp(-((np.linspace(0, 1, points) - 0.5) ** 2) / (2 * sigma**2))
     kernel /= math.sqrt(2 * math.pi) * sigma
-    smoothed = np.fft.irfft(grids[points] * np.fft.rfft(kernel), period)
+    smoothed = np.fft.irfft(grid * np.fft.rfft(kernel), period)
     residual, density = smoothed[:, points // 2 : points // 2 + points]
     # Read off at evenly spaced probabilities.
     at = np.linspace(0, 1, max(round(10 / sigma), 200)) * (points - 1)
@@ -646,7 +804,7 @@ def summary(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
         rmse_bins=_rmse_bins(outcome, forecast, bin_ids),
         auc=_auc_sorted(y_sorted, p_sorted),
         ici=_ici_sorted(y_sorted, p_sorted),
-        smece=_smece(outcome, forecast),
+        smece=_smece_sorted(y_sorted, p_sorted),
         mbe=float(error.mean()),
         precision_90=precision,
         recall_90=recall,
