@@ -8,18 +8,21 @@ results.frame()
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.comparison import EQUIVALENT
+from srs_eval.comparison import EQUIVALENT, Interval
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
-from srs_eval.engine import Event, Failed, Finished, Skipped
+from srs_eval.engine import Event
 from srs_eval.engine import evaluate as engine_evaluate
 from srs_eval.errors import InputError
+from srs_eval.export import Outcome
 from srs_eval.protocol import Protocol
+from srs_eval.ranking import REFERENCE, Group, Ranked, with_floors
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 
@@ -33,8 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Results(Mapping[str, Result]):
-    """Results by configuration name, best log loss first, and why others are missing."""
+    """Results by configuration name, as ranked, and why others are missing."""
 
+    groups: Sequence[Group]
+    """The ranking, with AVG as the floor also where it was not asked for."""
     results: Mapping[str, Result]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
@@ -55,19 +60,40 @@ class Results(Mapping[str, Result]):
         return len(self.results)
 
     def frame(self) -> pandas.DataFrame:
-        """One row for each configuration: number of parameters, size and all metrics."""
+        """One row for each configuration, as ranked: place, standing, intervals, all metrics.
+
+        `group` counts the sets of reviews that models are ranked on (`groups`); the floor has
+        no place. Half-widths are those of 95 % intervals; differences are of log loss.
+        """
         import pandas as pd
 
         rows = [
             {
-                "configuration": name,
-                "parameters": resolve([name])[0].parameters,
-                "size": result.size,
-                **result.metrics.to_upstream(),
+                "configuration": line.configuration.name,
+                "words": line.configuration.words,
+                "group": number,
+                "place": line.place,
+                "standing": line.standing,
+                "parameters": line.configuration.parameters,
+                "size": line.result.size,
+                **line.result.metrics.to_upstream(),
+                "log_loss_half_width": line.log_loss.half_width,
+                **{
+                    name: math.nan if interval is None else interval.estimate
+                    for name, interval in _differences(line)
+                },
+                **{
+                    f"{name}_half_width": math.nan if interval is None else interval.half_width
+                    for name, interval in _differences(line)
+                },
             }
-            for name, result in self.results.items()
+            for number, group in enumerate(self.groups)
+            for line in group.lines
+            if line.configuration.name in self.results
         ]
-        return pd.DataFrame(rows).set_index("configuration") if rows else pd.DataFrame()
+        if not rows:
+            return pd.DataFrame()
+        return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
     def predictions(self) -> pandas.DataFrame:
         """One row for each judged review and configuration: review_th, fold, y and p."""
@@ -136,29 +162,46 @@ def evaluate(
     protocol: Protocol | None = None,
     *,
     jobs: int = 0,
+    reference: str = REFERENCE,
     context: Context | None = None,
     use_cache: bool = True,
     on_event: Callable[[Event], None] | None = None,
 ) -> Results:
     """Evaluate models (names, aliases or groups) on a review log.
 
+    AVG is evaluated along as the floor. `reference` is the configuration that others are
+    held against besides the best.
+
     `jobs` worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
-    results: dict[str, Result] = {}
-    failed: dict[str, str] = {}
-    skipped: dict[str, str] = {}
+    configurations = resolve(models, protocol)
+    evaluated = with_floors(configurations)
+    outcome = Outcome(evaluated, reference=resolve(reference, protocol)[0].name)
     for event in engine_evaluate(
-        log, models, protocol, jobs=jobs, context=context, use_cache=use_cache
+        log, evaluated, protocol, jobs=jobs, context=context, use_cache=use_cache
     ):
         if on_event is not None:
             on_event(event)
-        match event:
-            case Finished():
-                results[event.configuration.name] = event.result
-            case Failed():
-                failed[event.configuration.name] = event.reason
-            case Skipped():
-                skipped[event.configuration.name] = event.reason
-    ranked = sorted(results.items(), key=lambda item: item[1].metrics.log_loss)
-    return Results(dict(ranked), failed, skipped)
+        outcome.add(event)
+    asked = {each.name for each in configurations}
+    groups = outcome.groups()
+    return Results(
+        groups,
+        {
+            line.configuration.name: line.result
+            for group in groups
+            for line in group.lines
+            if line.configuration.name in asked
+        },
+        {name: event.reason for name, event in outcome.failed.items() if name in asked},
+        {name: event.reason for name, event in outcome.skipped.items() if name in asked},
+    )
+
+
+def _differences(line: Ranked) -> tuple[tuple[str, Interval | None], ...]:
+    return (
+        ("to_best", line.to_best),
+        ("to_floor", line.to_floor),
+        ("to_reference", line.to_reference),
+    )

@@ -7,7 +7,6 @@ prepared trials. Workers compute; this process alone writes, one unit at a time
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import traceback
@@ -17,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
@@ -190,33 +188,6 @@ def select_users(
             f"ids {min(available)} to {max(available)}."
         )
     return sorted(chosen)
-
-
-def summaries(out: Path, configurations: Sequence[str]) -> list[dict[str, Any]]:
-    """Means over users (and of log loss over reviews) of result files, best log loss first."""
-    lines = []
-    for name in configurations:
-        try:
-            with open(out / "result" / f"{name}.jsonl") as file:
-                results = [json.loads(line) for line in file]
-        except FileNotFoundError:
-            continue
-        sizes = [result["size"] for result in results]
-        metrics = [result["metrics"] for result in results]
-        known_auc = [each["AUC"] for each in metrics if each["AUC"] is not None]
-        by_reviews = (size * each["LogLoss"] for size, each in zip(sizes, metrics, strict=True))
-        lines.append(
-            {
-                "configuration": name,
-                "users": len(results),
-                "reviews": sum(sizes),
-                "LogLoss": fmean(each["LogLoss"] for each in metrics),
-                "RMSE(bins)": fmean(each["RMSE(bins)"] for each in metrics),
-                "AUC": fmean(known_auc) if known_auc else None,
-                "LogLoss by reviews": sum(by_reviews) / sum(sizes),
-            }
-        )
-    return sorted(lines, key=lambda line: (line["LogLoss"], line["configuration"]))
 
 
 def make_setup(

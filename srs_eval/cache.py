@@ -26,7 +26,9 @@ from srs_eval.reviews import FloatArray
 
 LIMIT_BYTES = 500_000_000
 PACKAGE = Path(__file__).parent
-VIEWS = frozenset({"app", "screens", "widgets", "cli", "options", "console", "__main__"})
+VIEWS = frozenset(
+    {"app", "screens", "widgets", "cli", "options", "console", "tables", "words", "__main__"}
+)
 """The rooms that show figures: those of other rooms do not depend on them."""
 
 

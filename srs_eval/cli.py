@@ -31,6 +31,7 @@ from srs_eval.options import (
     JsonOption,
     ModelsOption,
     NoCacheOption,
+    ReferenceOption,
     Source,
     context_options,
     normalised,
@@ -166,12 +167,13 @@ def open_command(
     jobs: JobsOption = None,
     json: JsonOption = None,
     csv: CsvOption = None,
+    reference: ReferenceOption = "FSRS-6",
     no_cache: NoCacheOption = False,
 ) -> int:
     """The terminal app, or `run` where stdout is no terminal or a file is asked for."""
     if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
         return _open_app(source, flags, context, models, jobs, not no_cache)
-    return _run(source, flags, context, models, jobs, json, csv, not no_cache)
+    return _run(source, flags, context, models, jobs, json, csv, reference, not no_cache)
 
 
 @app.command()
@@ -184,10 +186,11 @@ def run(
     jobs: JobsOption = None,
     json: JsonOption = None,
     csv: CsvOption = None,
+    reference: ReferenceOption = "FSRS-6",
     no_cache: NoCacheOption = False,
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
-    return _run(source, flags, context, models, jobs, json, csv, not no_cache)
+    return _run(source, flags, context, models, jobs, json, csv, reference, not no_cache)
 
 
 @app.command()
@@ -234,9 +237,12 @@ def batch(
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import Ended, Planned, UnitDone, run_batch, select_users, summaries
-    from srs_eval.console import BatchProgress, batch_table, console_for, say
+    from srs_eval.batch import Ended, Planned, UnitDone, run_batch, select_users
+    from srs_eval.console import BatchProgress, console_for, say
     from srs_eval.dataset import open_dataset
+    from srs_eval.ranking import mean_ranking
+    from srs_eval.store import read_results
+    from srs_eval.tables import batch_table
 
     _refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
@@ -295,11 +301,9 @@ def batch(
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
-    tables: dict[str, list[str]] = {}
-    for each in configurations:
-        tables.setdefault(each.table, []).append(each.name)
-    for table, names in sorted(tables.items()):
-        console.print(batch_table(table, summaries(out, names)))
+    results = {each.name: read_results(out, each.name) for each in configurations}
+    for group in mean_ranking(configurations, results):
+        console.print(batch_table(group, console.width))
     return SOME_FAILED if failed else FINE
 
 
@@ -391,17 +395,26 @@ def compare(
 
 
 @app.command()
-def models(json: JsonOption = None) -> int:
-    """List every configuration: inputs, parameters, source, expected time."""
-    from srs_eval.console import console_for, models_table
+def models(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Models to tell about; all are listed if left out.", metavar="NAME"),
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """List every model, or tell what there is to know about one."""
+    from srs_eval.console import console_for
     from srs_eval.export import models_document, to_json
+    from srs_eval.tables import model_stories, models_table
 
-    document = models_document()
+    document = models_document(names or ())
     if json is not None:
         _write(json, to_json(document))
     if json != "-":
         console = console_for(sys.stdout)
-        console.print(models_table(document["models"], console.width))
+        listed = document["models"]
+        shown = model_stories(listed) if names else models_table(listed, console.width)
+        console.print(shown)
     return FINE
 
 
@@ -414,6 +427,7 @@ def demo(
     jobs: JobsOption = None,
     json: JsonOption = None,
     csv: CsvOption = None,
+    reference: ReferenceOption = "FSRS-6",
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
     import tempfile
@@ -427,7 +441,7 @@ def demo(
         source = Source(path, None, None, None, None, None)
         if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
             return _open_app(source, flags, context, models, jobs, use_cache=True)
-        return _run(source, flags, context, models, jobs, json, csv, use_cache=True)
+        return _run(source, flags, context, models, jobs, json, csv, reference, use_cache=True)
 
 
 # --- what commands do ----------------------------------------------------------
@@ -441,21 +455,16 @@ def _run(
     jobs: int | None,
     json: str | None,
     csv: str | None,
+    reference: str,
     use_cache: bool,
 ) -> int:
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval import engine
-    from srs_eval.console import (
-        RunProgress,
-        clock,
-        console_for,
-        counted,
-        say,
-        show_missing,
-        show_run,
-    )
+    from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
     from srs_eval.export import Outcome, run_csv, run_document, to_json
+    from srs_eval.ranking import with_floors
+    from srs_eval.words import clock, counted
 
     configurations = flags.resolve(models)
     _check_targets(source, json, csv)
@@ -468,8 +477,12 @@ def _run(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
-    evaluated = _with_averages(configurations)
-    outcome = Outcome(evaluated)
+    evaluated = with_floors(configurations)
+    outcome = Outcome(
+        evaluated,
+        hidden=frozenset(each.name for each in evaluated if each.name not in asked),
+        reference=flags.resolve(reference)[0].name,
+    )
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
     seconds = _expected_seconds(evaluated, log.receipt.entries_read) / max(1, jobs)
@@ -496,7 +509,6 @@ def _run(
         log,
         outcome,
         flags.protocol,
-        hidden={each.name for each in evaluated} - asked,
         deck=source.deck,
         preset=source.preset,
     )
@@ -518,40 +530,6 @@ def _refuse_rows_of_anki(flags: Flags) -> None:
         raise InputError(
             f"A data set holds the benchmark's rows only: leave --rows {flags.protocol.rows} out."
         )
-
-
-def _with_averages(configurations: list[Configuration]) -> list[Configuration]:
-    """The configurations, and AVG on the same rows wherever it is missing."""
-    from srs_eval.configurations import resolve
-
-    wanted = {each.table: each.protocol for each in configurations}
-    for each in configurations:
-        if each.model.name == "AVG":
-            wanted.pop(each.table, None)
-    averages: list[Configuration] = []
-    for table, protocol in wanted.items():
-        try:
-            found = resolve("AVG", _rows_only(protocol))
-        except InputError:
-            continue
-        averages += [each for each in found if each.table == table]
-    return [*averages, *configurations]
-
-
-def _rows_only(protocol: Any) -> Any:
-    """The flags that decide which rows are judged."""
-    from srs_eval.protocol import Protocol
-
-    secs = protocol.secs and not protocol.equalize_test_with_non_secs
-    return Protocol(
-        rows=protocol.rows,
-        secs=secs,
-        short=secs and protocol.short and not protocol.later_days_only,
-        no_test_same_day=protocol.no_test_same_day,
-        train_equals_test=protocol.train_equals_test,
-        n_splits=protocol.n_splits,
-        max_seq_len=protocol.max_seq_len,
-    )
 
 
 def _expected_seconds(configurations: list[Configuration], entries: int) -> float:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from srs_eval.errors import InputError
@@ -35,9 +37,29 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "deck": ("partitions", "deck"),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
+# Suffix -> how a person says it, where that is not the suffix itself.
+SUFFIX_WORDS: Mapping[str, str] = {
+    "dry-run": "defaults",
+    "pretrain": "S0 only",
+    "binary": "two buttons",
+    "preset": "per preset",
+    "deck": "per deck",
+    "no_test_same_day": "later days",
+    "no_train_same_day": "fitted on later days",
+    "train_equals_test": "fitted on the test",
+    "disable_short_term": "no short-term",
+    "equalize_test_with_non_secs": "equalized",
+}
+MODEL_WORDS: Mapping[str, str] = {
+    "AVG": "average",
+    "MOVING-AVG": "moving average",
+    "90%": "always 90 %",
+}
 OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
 FAMILIES = ("fsrs", "sm2", "history", "neural", "floor")
 GROUPS = ("all", "fast", *FAMILIES)
+FLOOR = "AVG"
+"""The model that knows the average only."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +90,41 @@ class Configuration:
         return self.model.parameters > 0
 
     @property
-    def table(self) -> str:
-        """Configurations with the same word are judged on the same rows and ranked together."""
-        protocol = self.protocol
-        if not protocol.secs or protocol.equalize_test_with_non_secs:
-            word = "days"
-        elif not protocol.short or protocol.later_days_only:
-            word = "secs, later days"  # the rows of the same day are gone before folds are cut
-        elif protocol.no_test_same_day:
-            word = "secs, later days of all"
+    def words(self) -> str:
+        """The name as a person says it: "FSRS-6 defaults"."""
+        return in_words(self.name)
+
+    @property
+    def title(self) -> str:
+        """Words and file name: "FSRS-6 defaults (FSRS-6-dry-run)"; once where they agree."""
+        words = self.words
+        return words if words.replace(" ", "-") == self.name else f"{words} ({self.name})"
+
+    @property
+    def rows_in_words(self) -> str:
+        """Which reviews it is judged on; see `Protocol.judged_rows`."""
+        rows = self.protocol.judged_rows()
+        if not rows.secs:
+            words = "reviews of later days"
+        elif not rows.short:
+            words = "reviews of later days, intervals in seconds"
+        elif rows.no_test_same_day:
+            words = "reviews of later days, folds cut over same-day ones too"
         else:
-            word = "secs"
-        return f"{word}, trained on" if protocol.train_equals_test else word
+            words = "reviews, same-day ones too"
+        if rows.known_decks_only:
+            words += ", of cards and decks that are known"
+        return f"{words}, trained on them as well" if rows.train_equals_test else words
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether it is the average, which others are held against."""
+        return self.model.name == FLOOR
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns from each review that it is judged on, as no scheduler can."""
+        return self.model.online is not None and not self.is_floor
 
     @property
     def expected_seconds_per_10k(self) -> float:
@@ -120,6 +165,28 @@ def resolve(
     return sorted(found.values(), key=lambda each: (each.compiles, each.expected_seconds_per_10k))
 
 
+@cache
+def in_words(name: str) -> str:
+    """A configuration's name as a person says it: "FSRS-6 recency", "average"."""
+    for model in all_models().values():
+        if model.standard and f"{name}-".startswith(f"{model.standard}-"):
+            suffixes = name.removeprefix(model.standard).split("-")
+            return " ".join([model.name, *(SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
+        for alias, canonical in model.aliases.items():
+            # Aliases that only spell a suffix in another way are no shorter names.
+            spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))
+            if canonical == name and len(alias) < len(name) and not spelled:
+                return alias
+    words: list[str] = []
+    while name not in all_models():
+        suffix = next((each for each in SUFFIXES if name.endswith(f"-{each}")), None)
+        if suffix is None:
+            break
+        name = name.removesuffix(f"-{suffix}")
+        words.insert(0, SUFFIX_WORDS.get(suffix, suffix))
+    return " ".join([MODEL_WORDS.get(name, name), *words])
+
+
 def listed_names(model: Model) -> tuple[str, ...]:
     """The configurations that the group `all` holds for a model."""
     return model.configurations or (model.standard or model.name,)
@@ -140,9 +207,15 @@ def _group(word: str) -> tuple[str, ...]:
     )
 
 
+def _squeezed(name: str) -> str:
+    """What is compared of a name: "FSRS-6", "fsrs 6" and "FSRS v6" are one."""
+    letters = "".join(c for c in name.lower() if c.isalnum())
+    return re.sub(r"(?<=[a-z])v(?=\d)", "", letters)
+
+
 def _aliases() -> dict[str, str]:
     return {
-        alias.lower(): name
+        _squeezed(alias): name
         for model in all_models().values()
         for alias, name in model.aliases.items()
     }
@@ -150,7 +223,9 @@ def _aliases() -> dict[str, str]:
 
 def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Configuration | None:
     """The configuration of one name; None where a member of a group contradicts a flag."""
-    canonical = _aliases().get(name.lower(), name)
+    in_title = re.fullmatch(r"[^()]*\(([^()]+)\)", name)  # "FSRS-6 defaults (FSRS-6-dry-run)"
+    canonical = in_title[1] if in_title else name
+    canonical = _aliases().get(_squeezed(canonical), canonical)
     model, in_name = _parse(canonical, shown=name)
     asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
     flags: dict[str, Any] = {}
@@ -222,17 +297,22 @@ def _shown(flag: str) -> str:
 
 
 def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
-    """Model and flags of a name, case ignored; the longest model name that fits wins."""
+    """Model and flags of a name, however it is spelled; the longest model that fits wins."""
     models = all_models()
-    for model in sorted(models.values(), key=lambda model: -len(model.name)):
-        if name.lower() == model.name.lower() or name.lower().startswith(f"{model.name.lower()}-"):
-            flags = _parse_suffixes(name[len(model.name) :])
-            if flags is None:
-                continue
-            standard = _parse_suffixes(model.standard[len(model.name) :]) or {}
-            if not set(standard) & set(flags):  # else the name says itself what it means
-                flags = {**standard, **flags}
-            return model, flags
+    squeezed = _squeezed(name)
+    spellings = {_squeezed(words): models[model] for model, words in MODEL_WORDS.items()}
+    spellings |= {_squeezed(model.name): model for model in models.values()}
+    for spelling in sorted(spellings, key=len, reverse=True):
+        if not squeezed.startswith(spelling):
+            continue
+        model = spellings[spelling]
+        flags = _parse_suffixes(squeezed[len(spelling) :])
+        if flags is None:
+            continue
+        standard = _parse_suffixes(_squeezed(model.standard[len(model.name) :])) or {}
+        if not set(standard) & set(flags):  # else the name says itself what it means
+            flags = {**standard, **flags}
+        return model, flags
     known = [
         *(alias for model in models.values() for alias in model.aliases),
         *(name for model in models.values() for name in (model.name, *listed_names(model))),
@@ -248,21 +328,23 @@ def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
 
 
 def _parse_suffixes(text: str) -> dict[str, Any] | None:
-    suffixes = {suffix.lower(): meaning for suffix, meaning in SUFFIXES.items()}
-    suffixes.update({alias.lower(): SUFFIXES[name] for alias, name in SUFFIX_ALIASES.items()})
+    """Flags of suffixes, squeezed and one after another; None for anything else."""
+    spellings = {
+        **{_squeezed(suffix): meaning for suffix, meaning in SUFFIXES.items()},
+        **{_squeezed(alias): SUFFIXES[name] for alias, name in SUFFIX_ALIASES.items()},
+        **{_squeezed(words): SUFFIXES[name] for name, words in SUFFIX_WORDS.items()},
+    }
     flags: dict[str, Any] = {}
-    rest = text.lower()
-    while rest:
-        for suffix in sorted(suffixes, key=len, reverse=True):
-            if rest == f"-{suffix}" or rest.startswith(f"-{suffix}-"):
-                flag, value = suffixes[suffix]
-                if flag in flags:
-                    return None
-                flags[flag] = value
-                rest = rest[len(suffix) + 1 :]
-                break
-        else:
+    while text:
+        fitting = [spelling for spelling in spellings if text.startswith(spelling)]
+        if not fitting:
             return None
+        longest = max(fitting, key=len)
+        flag, value = spellings[longest]
+        if flag in flags:
+            return None
+        flags[flag] = value
+        text = text[len(longest) :]
     return flags
 
 
@@ -285,4 +367,13 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
         raise InputError(f"--max_seq_len must be at least 1, not {protocol.max_seq_len}.")
 
 
-__all__: Sequence[str] = ("FAMILIES", "GROUPS", "Configuration", "Fit", "listed_names", "resolve")
+__all__: Sequence[str] = (
+    "FAMILIES",
+    "FLOOR",
+    "GROUPS",
+    "Configuration",
+    "Fit",
+    "in_words",
+    "listed_names",
+    "resolve",
+)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
+
+from srs_eval.words import clock, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
 
     from srs_eval.batch import BatchEvent, Planned
     from srs_eval.engine import Event
-    from srs_eval.export import Outcome, Ranked
+    from srs_eval.export import Outcome
     from srs_eval.presets.answers import Answer, Cell
     from srs_eval.presets.answers import Table as AnswerTable
 
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 80
 PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
 
 
@@ -50,20 +52,7 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def clock(seconds: float) -> str:
-    """0:41, 12:05 or 3:04:05."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, rest = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 # --- run -----------------------------------------------------------------------
-
-
-def counted(number: int, thing: str) -> str:
-    """ "1 user", "1,000 users"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 class RunProgress:
@@ -139,92 +128,21 @@ class RunProgress:
                     self._progress.advance(self._all)
 
 
-TABLE_TITLES = {
-    "days": "Judged on reviews of later days",
-    "secs": "Judged on all reviews, same-day ones too (--secs)",
-    "secs, later days": "Judged on reviews of later days, fractional intervals (--secs)",
-    "secs, later days of all": (
-        "Judged on reviews of later days, folds cut over all reviews (--no_test_same_day)"
-    ),
-}
-TABLE_TITLES |= {
-    f"{table}, trained on": f"{title}, trained on as well (--train_equals_test)"
-    for table, title in TABLE_TITLES.items()
-}
-
-
-def ranking_tables(tables: Mapping[str, Sequence[Ranked]], width: int) -> list[RenderableType]:
-    """One table for each set of judged rows, best log loss first."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    made: list[RenderableType] = []
-    for name, lines in tables.items():
-        reviews = max(line.result.size for line in lines)
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            title=f"{TABLE_TITLES.get(name, name)}: {reviews:,} reviews",
-            title_justify="left",
-            title_style="bold",
-            pad_edge=False,
-        )
-        table.add_column("", justify="right", no_wrap=True)
-        table.add_column("model", overflow="fold", min_width=12 if width >= 40 else 6)
-        if width >= 64:
-            table.add_column("parameters", justify="right", no_wrap=True)
-        table.add_column("log loss", justify="right", no_wrap=True)
-        if width >= 50:
-            table.add_column("RMSE(bins)", justify="right", no_wrap=True)
-        if width >= 56:
-            table.add_column("AUC", justify="right", no_wrap=True)
-        if width >= 36:
-            table.add_column("vs AVG", justify="right", no_wrap=True)
-        for line in lines:
-            metrics = line.result.metrics
-            floor = line.configuration.model.family == "floor"
-            mark = "*" if line.result.size != reviews or line.result.notes else ""
-            cells: list[str | Text] = [
-                str(line.rank),
-                Text(line.configuration.name + mark),
-                *([f"{line.configuration.parameters:,}"] if width >= 64 else []),
-                f"{metrics.log_loss:.4f}",
-                *([f"{metrics.rmse_bins:.4f}"] if width >= 50 else []),
-                *(["-" if metrics.auc is None else f"{metrics.auc:.4f}"] if width >= 56 else []),
-            ]
-            if width >= 36:
-                against = line.against_average
-                cells.append("-" if against is None else f"{against:+.1f} %")
-            table.add_row(*cells, style="dim" if floor else None)
-        made.append(table)
-    return made
-
-
-def ranking_notes(tables: Mapping[str, Sequence[Ranked]]) -> list[str]:
-    """What must stand beside the figures, one sentence each."""
-    names: dict[str, list[str]] = {}
-    for lines in tables.values():
-        reviews = max(line.result.size for line in lines)
-        for line in lines:
-            notes = [f"{note}." for note in line.result.notes]
-            if line.result.size != reviews:
-                notes.insert(0, f"Judged on {line.result.size:,} reviews only.")
-            if line.configuration.model.note:
-                notes.append(line.configuration.model.note)
-            for note in notes:
-                names.setdefault(note, []).append(line.configuration.name)
-    return [f"{', '.join(models)}: {note}" for note, models in names.items()]
-
-
 def show_run(outcome: Outcome, console: Console) -> None:
-    """The ranking, with notes, failures and skips on stderr."""
-    from srs_eval.export import ranking
+    """The ranking with its answer in words; notes, failures and skips on stderr."""
+    from srs_eval.tables import run_table
 
-    tables = ranking(outcome)
-    for table in ranking_tables(tables, console.width):
-        console.print(table)
-    for note in ranking_notes(tables):
-        say(f"* {note}")
+    groups = outcome.groups()
+    for group in groups:
+        console.print(run_table(group, console.width))
+    notes: dict[str, list[str]] = {}
+    for line in (line for group in groups for line in group.lines):
+        for note in line.result.notes:
+            notes.setdefault(note, []).append(line.configuration.words)
+    for note, names in notes.items():
+        say(f"* {', '.join(names)}: {note}.")
+    if groups:
+        say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
     show_missing(outcome)
 
 
@@ -336,66 +254,6 @@ class BatchProgress:
         elif now - self._told >= PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
-
-
-def batch_table(name: str, summaries: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Means over users (of log loss also over reviews) of the configurations of one table."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=TABLE_TITLES.get(name, name),
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-    )
-    table.add_column("configuration", overflow="fold", min_width=12)
-    for column in ("users", "reviews", "log loss", "by reviews", "RMSE(bins)", "AUC"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for line in summaries:
-        table.add_row(
-            Text(line["configuration"]),
-            f"{line['users']:,}",
-            f"{line['reviews']:,}",
-            f"{line['LogLoss']:.4f}",
-            f"{line['LogLoss by reviews']:.4f}",
-            f"{line['RMSE(bins)']:.4f}",
-            "-" if line["AUC"] is None else f"{line['AUC']:.4f}",
-        )
-    return table
-
-
-# --- models --------------------------------------------------------------------
-
-
-def models_table(lines: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
-    """Every configuration of the group `all`."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("configuration", overflow="fold", min_width=12)
-    table.add_column("family", no_wrap=True)
-    table.add_column("inputs", min_width=6)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("trained", no_wrap=True)
-    table.add_column("s per 10k", justify="right", no_wrap=True)
-    if width >= 100:
-        table.add_column("source", overflow="fold", ratio=1)
-    for line in lines:
-        cells = [
-            Text(line["configuration"]),
-            line["family"],
-            line["inputs"],
-            f"{line['parameters']:,}",
-            "yes" if line["trained"] else "no",
-            f"{line['seconds_per_10k']:g}",
-        ]
-        table.add_row(*cells, *([Text(line["source"])] if width >= 100 else []))
-    return table
 
 
 # --- compare -------------------------------------------------------------------

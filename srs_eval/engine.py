@@ -105,17 +105,10 @@ class Session:
 
     def trials(self, protocol: Protocol) -> Trials:
         """Trials under a protocol; flags that concern training only share one preparation."""
-        key = replace(
-            protocol,
-            recency=False,
-            gamma=1.0,
-            batch_size=1,
-            disable_short_term=False,
-            duration=False,
-            # Upstream's loss of deleted cards for some models is part of its figures on data
-            # sets; in one's own collection all models are judged on the same reviews.
-            known_decks_only=protocol.known_decks_only and self.log.rows is not None,
-        )
+        # Upstream's loss of deleted cards for some models is part of its figures on data
+        # sets; in one's own collection all models are judged on the same reviews.
+        known_decks_only = protocol.known_decks_only and self.log.rows is not None
+        key = replace(protocol.without_training(), known_decks_only=known_decks_only)
         if key not in self._trials:
             try:
                 self._trials[key] = prepare_trials(self.log, self.rows(protocol), key)

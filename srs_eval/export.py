@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from srs_eval import __version__
+from srs_eval.comparison import Interval
 from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
-from srs_eval.models import all_models
+from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
+from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 
-JSON_LAYOUT = 1
+JSON_LAYOUT = 2
 METRICS = (
     "LogLoss",
     "RMSE(bins)",
@@ -30,16 +34,25 @@ METRICS = (
     "recall@90",
 )
 CSV_COLUMNS = (
-    "table",
-    "rank",
+    "group",
+    "place",
     "configuration",
+    "words",
     "model",
     "parameters",
     "status",
     "reason",
     "size",
     *METRICS,
-    "log_loss_against_avg_percent",
+    "log_loss_half_width",
+    "standing",
+    "to_best",
+    "to_best_half_width",
+    "to_floor",
+    "to_floor_half_width",
+    "to_reference",
+    "to_reference_half_width",
+    "against_floor_percent",
     "seconds",
 )
 
@@ -49,6 +62,9 @@ class Outcome:
     """What a run has brought so far; `add` takes the engine's events."""
 
     configurations: Sequence[Configuration]
+    hidden: frozenset[str] = frozenset()
+    """Configurations that are evaluated as the floor only and not listed in documents."""
+    reference: str = REFERENCE
     prepared: Prepared | None = None
     results: dict[str, Result] = field(default_factory=dict)
     failed: dict[str, Failed] = field(default_factory=dict)
@@ -65,45 +81,11 @@ class Outcome:
             case Skipped():
                 self.skipped[event.configuration.name] = event
 
-
-@dataclass(frozen=True)
-class Ranked:
-    """One line of the ranking."""
-
-    rank: int
-    configuration: Configuration
-    result: Result
-    against_average: float | None
-    """Log loss against AVG's on the same rows, in percent; negative is better."""
-
-
-def ranking(outcome: Outcome) -> dict[str, list[Ranked]]:
-    """Finished configurations by table (same judged rows), least log loss first."""
-    tables: dict[str, list[Configuration]] = {}
-    for configuration in outcome.configurations:
-        if configuration.name in outcome.results:
-            tables.setdefault(configuration.table, []).append(configuration)
-    ranked: dict[str, list[Ranked]] = {}
-    for table in sorted(tables, key=lambda word: (word != "days", word)):
-        members = sorted(
-            tables[table],
-            key=lambda each: (outcome.results[each.name].metrics.log_loss, each.name),
-        )
-        average = next(
-            (outcome.results[each.name] for each in members if each.model.name == "AVG"), None
-        )
-        ranked[table] = [
-            Ranked(place, each, result, _against(result, average))
-            for place, each in enumerate(members, start=1)
-            for result in (outcome.results[each.name],)
-        ]
-    return ranked
-
-
-def _against(result: Result, average: Result | None) -> float | None:
-    if average is None or average.size != result.size or not average.metrics.log_loss > 0:
-        return None
-    return 100 * (result.metrics.log_loss / average.metrics.log_loss - 1)
+    def groups(self) -> list[Group]:
+        """The ranking of what has finished so far."""
+        by_name = {each.name: each for each in self.configurations}
+        finished = ((by_name[name], result) for name, result in self.results.items())
+        return ranking(finished, self.reference)
 
 
 def run_document(
@@ -111,15 +93,11 @@ def run_document(
     outcome: Outcome,
     protocol: Protocol,
     *,
-    hidden: Iterable[str] = (),
     deck: str | None = None,
     preset: str | None = None,
 ) -> dict[str, Any]:
-    """Everything about a run but the predictions, as JSON-ready values.
-
-    `hidden` configurations were evaluated for comparison only and are left out.
-    """
-    hidden = set(hidden)
+    """Everything about a run but the predictions, as JSON-ready values."""
+    groups = outcome.groups()
     prepared = outcome.prepared
     return {
         "layout": JSON_LAYOUT,
@@ -136,46 +114,94 @@ def run_document(
             "judged": prepared.judged if prepared else None,
         },
         "protocol": _flags(protocol),
+        "groups": [_group(group, outcome.reference) for group in groups],
         "results": [
-            {
-                "table": table,
-                "rank": line.rank,
-                "configuration": line.configuration.name,
-                "model": line.configuration.model.name,
-                "parameter_count": line.configuration.parameters,
-                **line.result.to_upstream(),
-                "log_loss_against_avg_percent": _rounded(line.against_average, 3),
-                "seconds": round(line.result.seconds, 6),
-                "cached": line.result.cached,
-                "notes": list(line.result.notes),
-            }
-            for table, lines in ranking(outcome).items()
-            for line in lines
-            if line.configuration.name not in hidden
+            _ranked(number, line)
+            for number, group in enumerate(groups)
+            for line in group.lines
+            if line.configuration.name not in outcome.hidden
         ],
         "failed": [
             {"configuration": name, "reason": event.reason, "detail": event.detail}
             for name, event in outcome.failed.items()
-            if name not in hidden
+            if name not in outcome.hidden
         ],
         "skipped": [
             {"configuration": name, "reason": event.reason}
             for name, event in outcome.skipped.items()
-            if name not in hidden
+            if name not in outcome.hidden
         ],
     }
 
 
-def models_document() -> dict[str, Any]:
-    """Every configuration that `srs-eval models` lists, the extra ones too."""
-    names = [name for model in all_models().values() for name in listed_names(model)]
-    configurations = [each for name in names for each in resolve([name])]
+def _group(group: Group, reference: str) -> dict[str, Any]:
+    names = {line.configuration.name for line in group.lines}
+    return {
+        "title": group.title,
+        "reviews": group.reviews,
+        "learns_while_judged": group.learns,
+        "best": group.best.configuration.name if group.best else None,
+        "floor": None
+        if group.floor is None
+        else {
+            "configuration": group.floor.configuration.name,
+            "log_loss": _rounded(group.floor.log_loss.estimate),
+            "half_width": _rounded(group.floor.log_loss.half_width),
+        },
+        "reference": reference if reference in names else None,
+        "answer": group.answer,
+    }
+
+
+def _ranked(group: int, line: Ranked) -> dict[str, Any]:
+    share = line.against_floor
+    return {
+        "group": group,
+        "place": line.place,
+        "configuration": line.configuration.name,
+        "words": line.configuration.words,
+        "model": line.configuration.model.name,
+        "parameter_count": line.configuration.parameters,
+        **line.result.to_upstream(),
+        "log_loss_half_width": _rounded(line.log_loss.half_width),
+        "standing": line.standing,
+        "to_best": _difference(line.to_best),
+        "to_floor": _difference(line.to_floor),
+        "to_reference": _difference(line.to_reference),
+        "against_floor_percent": None if share is None else _rounded(100 * share, 3),
+        "seconds": round(line.result.seconds, 6),
+        "cached": line.result.cached,
+        "notes": list(line.result.notes),
+    }
+
+
+def _difference(interval: Interval | None) -> dict[str, float | None] | None:
+    if interval is None:
+        return None
+    return {
+        "difference": _rounded(interval.estimate),
+        "half_width": _rounded(interval.half_width),
+    }
+
+
+def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
+    """Every listed configuration of the models that are named; without names, of all."""
+    wanted = {each.model.name for each in resolve(names)} if names else set(all_models())
+    configurations = [
+        each
+        for model in all_models().values()
+        if model.name in wanted
+        for name in listed_names(model)
+        for each in resolve([name])
+    ]
     return {
         "layout": JSON_LAYOUT,
         "srs_eval": __version__,
         "models": [
             {
                 "configuration": each.name,
+                "words": each.words,
+                "title": each.title,
                 "model": each.model.name,
                 "family": each.model.family,
                 "inputs": each.model.inputs,
@@ -184,11 +210,13 @@ def models_document() -> dict[str, Any]:
                 and (each.model.trained or each.model.online is not None)
                 and each.parameters > 0,
                 "in_all": not each.model.extra,
-                "table": each.table,
+                "learns_while_judged": each.learns,
+                "judged_on": each.rows_in_words,
                 "aliases": sorted(
                     alias for alias, name in each.model.aliases.items() if name == each.name
                 ),
                 "source": each.model.source,
+                "file": source_file(each.model),
                 "seconds_per_10k": each.expected_seconds_per_10k,
                 "version": each.model.version,
                 "note": each.model.note,
@@ -196,6 +224,16 @@ def models_document() -> dict[str, Any]:
             for each in configurations
         ],
     }
+
+
+def source_file(model: Model) -> str:
+    """Where a model's formula stands: "srs_eval/models/fsrs6.py"."""
+    home = next(
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("srs_eval.models.") and model in getattr(module, "MODELS", ())
+    )
+    return f"{home.__name__.replace('.', '/')}.py"
 
 
 def to_json(document: Any) -> str:
@@ -211,6 +249,10 @@ def run_csv(document: Mapping[str, Any], configurations: Sequence[Configuration]
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
+        for name in ("to_best", "to_floor", "to_reference"):
+            difference = result[name] or {}
+            line[name] = difference.get("difference")
+            line[f"{name}_half_width"] = difference.get("half_width")
         metrics = {key: result["metrics"].get(key) for key in METRICS}
         writer.writerow({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
@@ -218,8 +260,8 @@ def run_csv(document: Mapping[str, Any], configurations: Sequence[Configuration]
             configuration = by_name[entry["configuration"]]
             writer.writerow(
                 {
-                    "table": configuration.table,
                     "configuration": configuration.name,
+                    "words": configuration.words,
                     "model": configuration.model.name,
                     "parameters": configuration.parameters,
                     "status": status,
@@ -238,5 +280,6 @@ def _flags(protocol: Protocol) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _rounded(value: float, digits: int = 6) -> float | None:
+    """None for what is not defined, such as the interval of a single review."""
+    return round(value, digits) if math.isfinite(value) else None

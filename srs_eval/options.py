@@ -299,6 +299,15 @@ CsvOption = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
+ReferenceOption = Annotated[
+    str,
+    typer.Option(
+        "--reference",
+        help="The model that others are held against besides the best.",
+        metavar="NAME",
+        rich_help_panel=RUN_PANEL,
+    ),
+]
 NoCacheOption = Annotated[
     bool,
     typer.Option(

@@ -8,7 +8,7 @@ of the steps matters and is the order of the functions below.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -47,6 +47,38 @@ class Protocol:
     """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
     later_days_only: bool = False
     """With `secs`: judge and train on reviews of later days only (upstream until 2025)."""
+
+    def judged_rows(self) -> Protocol:
+        """What decides which reviews are judged; every other flag at its default.
+
+        Configurations for which this is equal are judged on the same reviews of a log.
+        """
+        # Judged by whole days: the reviews are those without `secs`.
+        secs = self.secs and not self.equalize_test_with_non_secs
+        # Same-day reviews are gone before folds are cut where histories do not hold them.
+        same_day = secs and self.short and not self.later_days_only
+        return Protocol(
+            rows=self.rows,
+            short=same_day,
+            secs=secs,
+            train_equals_test=self.train_equals_test,
+            no_test_same_day=same_day and self.no_test_same_day,
+            n_splits=self.n_splits,
+            max_seq_len=self.max_seq_len,
+            known_decks_only=self.known_decks_only and not secs,
+        )
+
+    def without_training(self) -> Protocol:
+        """Flags that concern training only at their defaults: equal ones share their trials."""
+        usual = Protocol()
+        return replace(
+            self,
+            recency=usual.recency,
+            gamma=usual.gamma,
+            batch_size=usual.batch_size,
+            disable_short_term=usual.disable_short_term,
+            duration=usual.duration,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,8 +422,6 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
 
     Trained on every row before the fold's first judged one; bins as without `secs`.
     """
-    from dataclasses import replace
-
     in_days = prepare_trials(
         log, rows, replace(protocol, secs=False, equalize_test_with_non_secs=False)
     )

@@ -40,6 +40,16 @@ class Unit:
     notes: tuple[str, ...] = ()
 
 
+def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
+    """The lines of a configuration's result file by user; none where there is no such file."""
+    try:
+        with open(folder / "result" / f"{configuration}.jsonl", encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+    except FileNotFoundError:
+        return {}
+    return {line["user"]: line for line in lines}
+
+
 class ResultStore:
     """One folder of results; one process at a time may hold it.
 

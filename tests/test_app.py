@@ -16,6 +16,7 @@ from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.configurations import in_words
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
@@ -28,7 +29,6 @@ from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.chrome import TooSmall
 from srs_eval.widgets.ranking import RankingTable
-from srs_eval.widgets.words import label
 from tests.app_world import MODELS, MadeUpEngine, configurations, make_app, on, text_of, until
 from tests.conftest import SHARED
 
@@ -546,7 +546,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
         assert {name: r.metrics for name, r in app.evaluation.results().items()} == expected
         for name, metrics in expected.items():
-            assert label(name) in order(app)
+            assert in_words(name) in order(app)
             assert f"{metrics.log_loss:.3f} ±" in text_of(app)
     app.shut_down()
     assert not any(background.alive for background in app.backgrounds)
@@ -684,7 +684,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     ],
 )
 def test_labels(configuration: str, shown: str) -> None:
-    assert label(configuration) == shown
+    assert in_words(configuration) == shown
 
 
 def test_run_app_refuses_unknown_models() -> None:

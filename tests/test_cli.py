@@ -160,18 +160,28 @@ def test_json_on_stdout_is_data_only(collection: Path) -> None:
     done = program("run", collection, "--models", MODELS, "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
-    assert document["layout"] == 1
+    assert document["layout"] == 2
     assert document["source"]["path"] == str(collection)
     assert document["source"]["judged"] > 100
     assert {each["configuration"] for each in document["results"]} == set(MODELS.split(","))
     losses = [each["metrics"]["LogLoss"] for each in document["results"]]
     assert losses == sorted(losses)
-    assert [each["rank"] for each in document["results"]] == [1, 2, 3]
+    (group,) = document["groups"]
+    places = {each["configuration"]: each["place"] for each in document["results"]}
+    assert places["AVG"] is None
+    assert sorted(filter(None, places.values())) == [1, 2]
+    assert places[group["best"]] == 1
     average = next(each for each in document["results"] if each["configuration"] == "AVG")
-    assert average["log_loss_against_avg_percent"] == 0
+    assert average["to_floor"] is average["standing"] is average["against_floor_percent"] is None
+    assert group["floor"]["log_loss"] == average["metrics"]["LogLoss"]
+    assert group["floor"]["half_width"] == average["log_loss_half_width"] > 0
     for each in document["results"]:
-        ratio = each["metrics"]["LogLoss"] / average["metrics"]["LogLoss"]
-        assert each["log_loss_against_avg_percent"] == pytest.approx(100 * (ratio - 1), abs=0.01)
+        loss = each["metrics"]["LogLoss"]
+        if each is not average:
+            difference = loss - average["metrics"]["LogLoss"]
+            assert each["to_floor"]["difference"] == pytest.approx(difference, abs=2e-6)
+            percent = 100 * difference / average["metrics"]["LogLoss"]
+            assert each["against_floor_percent"] == pytest.approx(percent, abs=0.01)
 
 
 def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_path: Path) -> None:
@@ -193,7 +203,10 @@ def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_p
 def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(collection), "--models", MODELS, "--csv", "-", "--jobs", "0"]) == 0
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [line["rank"] for line in lines] == ["1", "2", "3"]
+    assert [line["configuration"] for line in lines if line["place"] == ""] == ["AVG"]
+    assert [line["place"] for line in lines if line["place"]] == ["1", "2"]
+    assert {line["words"] for line in lines} == {"average", "always 90 %", "SM2 short"}
+    assert all(float(line["log_loss_half_width"]) > 0 for line in lines)
     assert {line["status"] for line in lines} == {"done"}
     assert all(0 < float(line["LogLoss"]) < 10 for line in lines)
     assert {line["size"] for line in lines} == {lines[0]["size"]}
@@ -209,8 +222,9 @@ def test_table_without_a_terminal_is_plain_and_of_fixed_width(collection: Path) 
         assert "\r" not in done.stderr
         outputs.add(done.stdout)
     (output,) = outputs
-    for word in ("SM2-short", "90%", "log loss", "RMSE(bins)", "AUC", "vs AVG", "parameters"):
+    for word in ("SM2 short", "always 90 %", "log loss", "±", "RMSE(bins)", "AUC", "vs AVG"):
         assert word in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 def test_average_is_the_measure_but_only_what_was_asked_is_written(
@@ -220,8 +234,8 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
     assert main(["run", str(collection), "--models", "90%", "--json", str(target)]) == 0
     (result,) = json.loads(target.read_text())["results"]
     assert result["configuration"] == "90%"
-    assert result["log_loss_against_avg_percent"] is not None
-    assert "AVG" in capsys.readouterr().out
+    assert result["against_floor_percent"] is not None
+    assert "the floor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -235,19 +249,17 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
         ["--train_equals_test"],
     ],
 )
-def test_one_table_is_judged_on_the_same_reviews(
+def test_one_group_is_judged_on_the_same_reviews(
     flags: list[str], collection: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = "90%,SM2,FSRSv4-dry-run,FSRS-5-dry-run,FSRS-6-dry-run,FSRS-7-dry-run"
     arguments = ["run", str(collection), "--models", models, *flags, "--jobs", "0", "--json", "-"]
     assert main(arguments) == 0
-    results = json.loads(capsys.readouterr().out)["results"]
-    assert len(results) == 6
-    sizes: dict[str, set[int]] = {}
-    for result in results:
-        sizes.setdefault(result["table"], set()).add(result["size"])
-        assert result["log_loss_against_avg_percent"] is not None, result["configuration"]
-    assert all(len(each) == 1 for each in sizes.values()), sizes
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["results"]) == 6
+    for result in document["results"]:
+        assert result["size"] == document["groups"][result["group"]]["reviews"]
+        assert result["against_floor_percent"] is not None, result["configuration"]
 
 
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -378,9 +390,26 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["FSRS-6"]["trained"] is True
     assert listed["FSRS-6-dry-run"]["trained"] is False
     assert all(each["source"] and each["seconds_per_10k"] >= 0 for each in listed.values())
+    assert listed["FSRS-6-dry-run"]["title"] == "FSRS-6 defaults (FSRS-6-dry-run)"
+    repository = Path(__file__).resolve().parents[1]
+    assert all((repository / each["file"]).is_file() for each in listed.values())
+    assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
     assert main(["models"]) == 0
-    table = capsys.readouterr().out
-    assert all(name in table for name in ("AVG", "FSRS-6-recency", "SM2-short"))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    named = [line.split()[0] for line in lines[2:]]
+    assert named == list(dict.fromkeys(each["model"] for each in listed.values()))
+
+
+def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "fsrs-6-default", "moving-avg"]) == 0
+    story = capsys.readouterr().out
+    for word in ("fsrs-optimizer", "21", "FSRS-6 defaults (FSRS-6-dry-run)", "fsrs6.py"):
+        assert word in story
+    assert "learns from each review" in story
+    assert "SM2" not in story
+    assert main(["models", "FSRS-66"]) == 2
+    assert "Did you mean" in capsys.readouterr().err
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
@@ -412,12 +441,13 @@ def test_layouts_are_documented(
     written = {
         *document,
         *document["source"],
+        *(key for group in document["groups"] for key in (*group, *(group["floor"] or ()))),
         *(key for result in document["results"] for key in (*result, *result["metrics"])),
         *listed,
         *(key for model in listed["models"] for key in model),
     }
     assert written <= documented
-    assert set(header) <= documented | {"log_loss_against_avg_percent", "seconds"}
+    assert set(header) <= documented
     assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
 
 
@@ -426,9 +456,9 @@ def test_the_log_loss_is_readable_at_any_width(width: int) -> None:
     from rich.console import Console
 
     from srs_eval.configurations import resolve
-    from srs_eval.console import ranking_tables
     from srs_eval.engine import evaluate
-    from srs_eval.export import Outcome, ranking
+    from srs_eval.export import Outcome
+    from srs_eval.tables import run_table
 
     configurations = resolve("AVG,FSRS-6-dry-run")
     outcome = Outcome(configurations)
@@ -436,8 +466,8 @@ def test_the_log_loss_is_readable_at_any_width(width: int) -> None:
         outcome.add(event)
     text = io.StringIO()
     console = Console(file=text, width=width)
-    for table in ranking_tables(ranking(outcome), width):
-        console.print(table)
+    for group in outcome.groups():
+        console.print(run_table(group, width))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     shown = f"{outcome.results['AVG'].metrics.log_loss:.4f}"

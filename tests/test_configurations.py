@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,18 +91,66 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
         resolve(words, protocol)
 
 
-def test_rows_that_are_judged_together() -> None:
-    def table(name: str) -> str:
-        return resolve(name)[0].table
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("fsrs6", "FSRS-6"),
+        ("FSRS v6", "FSRS-6"),
+        ("fsrs4", "FSRSv4"),
+        ("fsrs45", "FSRS-4.5"),
+        ("sm-2", "SM2"),
+        ("anki", "Anki"),
+        ("anki sm2", "Anki-dry-run"),
+        ("dash-mcm", "DASH[MCM]"),
+        ("90", "90%"),
+        ("average", "AVG"),
+        ("fsrs6recency", "FSRS-6-recency"),
+        ("FSRS-6 defaults (FSRS-6-dry-run)", "FSRS-6-dry-run"),
+    ],
+)
+def test_spellings_that_are_understood(spelled: str, name: str) -> None:
+    assert [each.name for each in resolve(spelled)] == [name]
 
-    assert table("FSRS-6") == table("SM2-short") == "days"
-    assert table("SM2-short-secs") == table("FSRS-6-secs") == table("FSRS-7") == "secs"
-    assert table("SM2-secs") == table("FSRS-5-secs-no_test_same_day") == "secs, later days"
-    assert table("FSRS-6-secs-no_test_same_day") == "secs, later days of all"
-    assert table("FSRS-6-train_equals_test") == "days, trained on"
-    assert table("FSRS-7-short-secs-train_equals_test") == "secs, trained on"
-    assert table("SM2-secs-equalize_test_with_non_secs") == "days"
-    assert table("SM2-secs-no_test_same_day") == "secs, later days"
+
+def test_no_two_models_are_spelled_alike() -> None:
+    for model in all_models().values():
+        for spelled in (model.name, model.name.replace("-", ""), model.name.replace("-", " ")):
+            assert {each.model.name for each in resolve([spelled.title()])} == {model.name} or (
+                spelled.lower() in GROUPS
+            )
+
+
+def test_words_and_titles_of_every_configuration() -> None:
+    listed = [
+        each
+        for model in all_models().values()
+        for name in listed_names(model)
+        for each in resolve(name)
+    ]
+    for each in listed:
+        assert names(each.words) == names(each.title) == {each.name}
+    assert len({each.words for each in listed}) == len(listed)
+    (configuration,) = resolve("FSRS-6-dry-run")
+    assert configuration.title == "FSRS-6 defaults (FSRS-6-dry-run)"
+    assert resolve("FSRS-6-recency")[0].title == "FSRS-6 recency"
+    assert resolve("FSRS-5-binary")[0].words == "FSRS-5 two buttons"
+    assert resolve("FSRS-7")[0].words == "FSRS-7"
+    assert resolve("AVG-secs")[0].words == "average secs"
+
+
+def test_rows_that_are_judged_together() -> None:
+    def rows(name: str) -> Protocol:
+        return replace(resolve(name)[0].protocol.judged_rows(), known_decks_only=False)
+
+    assert rows("FSRS-6") == rows("SM2-short") == rows("FSRS-6-binary") == Protocol()
+    assert rows("FSRS-6-recency-deck") == rows("SM2-secs-equalize_test_with_non_secs") == Protocol()
+    assert rows("SM2-short-secs") == rows("FSRS-6-secs") == rows("FSRS-7")
+    assert rows("SM2-secs") == rows("FSRS-5-secs-no_test_same_day")
+    assert rows("SM2-secs") == rows("SM2-secs-no_test_same_day")
+    apart = ("FSRS-6", "FSRS-7", "SM2-secs", "FSRS-6-secs-no_test_same_day")
+    apart += ("FSRS-6-train_equals_test", "FSRS-7-short-secs-train_equals_test")
+    assert len({rows(name) for name in apart}) == len(apart)
+    assert resolve("SM2")[0].protocol.judged_rows().known_decks_only
 
 
 @given(st.text(max_size=40))

@@ -9,8 +9,8 @@ from textual.containers import Container
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer
 
+from srs_eval import words
 from srs_eval.screens.actions import Action
-from srs_eval.widgets import words
 from srs_eval.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
+from srs_eval import words
 from srs_eval.comparison import log_loss_difference, log_loss_interval, more_reviews, verdict
+from srs_eval.configurations import in_words
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
-from srs_eval.widgets.words import label
 
 
 class CompareScreen(AppScreen):
@@ -40,7 +40,7 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
 
     def content(self) -> ComposeResult:
         ranking = self.srs_app.evaluation.ranking()
-        names = [(label(row.configuration), row.configuration) for row in ranking]
+        names = [(in_words(row.configuration), row.configuration) for row in ranking]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
             for side, name in zip(("left", "right"), self.pair, strict=True):
@@ -75,7 +75,7 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
 
     def _verdict(self, left: Result, right: Result) -> Text:
         difference = log_loss_difference(left, right)
-        names = [label(result.configuration) for result in (left, right)]
+        names = [in_words(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Judged on different reviews: their figures can't be compared.", "bold")
         says = verdict(difference)

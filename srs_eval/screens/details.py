@@ -7,13 +7,13 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
+from srs_eval import words
 from srs_eval.comparison import log_loss_interval
+from srs_eval.configurations import in_words
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
-from srs_eval.widgets.words import label
 
 
 class DetailsScreen(AppScreen):
@@ -62,7 +62,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
             f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
         )
         facts = self.query_one("#facts")
-        facts.border_title = label(self.configuration)
+        facts.border_title = in_words(self.configuration)
         place = "the floor" if row.place is None else f"place {row.place}"
         against = words.against_average(row).replace("  ", " ")
         lines = [
@@ -71,7 +71,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
             f"{words.count(result.size)} reviews judged · "
             + ("from the cache" if result.cached else f"{result.seconds:.1f} s"),
         ]
-        if label(self.configuration) != self.configuration:
+        if in_words(self.configuration) != self.configuration:
             lines.append(f"called {self.configuration} in files")
         lines += [f"* {note}" for note in result.notes]
         self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))

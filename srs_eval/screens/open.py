@@ -17,9 +17,9 @@ from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from srs_eval import words
 from srs_eval.screens.actions import OPEN, bindings
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets import words
 
 ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog", ".csv", ".parquet")
 _MOST = 200  # entries listed of one folder

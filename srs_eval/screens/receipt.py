@@ -11,10 +11,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
+from srs_eval import words
 from srs_eval.inspection import Inspection
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets import words
 
 
 class ReceiptScreen(AppScreen):

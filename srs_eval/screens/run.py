@@ -11,15 +11,16 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import DataTable, Static
 
+from srs_eval import words
+from srs_eval.configurations import in_words
 from srs_eval.engine import Event, Prepared
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
-from srs_eval.widgets import words
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
 from srs_eval.widgets.ranking import RankingTable
-from srs_eval.widgets.words import clock, label
+from srs_eval.words import clock
 
 _REFRESH = 1 / 6  # seconds between two updates of the screen
 
@@ -160,7 +161,7 @@ RMSE-BINS-EXPLOIT shows.
                 if number:
                     text += f" · {number} {stage.value}"
         if self.table.marked:
-            text += f" · marked: {' and '.join(label(name) for name in self.table.marked)}"
+            text += f" · marked: {' and '.join(in_words(name) for name in self.table.marked)}"
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
@@ -174,7 +175,7 @@ RMSE-BINS-EXPLOIT shows.
             return
         self._shown = seen
         box = self.query_one("#model")
-        box.border_title = label(model.configuration)
+        box.border_title = in_words(model.configuration)
         result = model.result
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")

@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
+from srs_eval import words
 from srs_eval.metrics import CalibrationGraph
-from srs_eval.widgets import words
 
 if TYPE_CHECKING:
     from textual_plot import PlotWidget

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.widgets import words
+from srs_eval import words
 
 MINIMUM = (60, 16)
 

@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from srs_eval import words
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
-from srs_eval.widgets import words
 
 
 @dataclass(frozen=True)

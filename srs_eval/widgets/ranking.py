@@ -12,10 +12,11 @@ from textual.message import Message
 from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
+from srs_eval import words
 from srs_eval.comparison import Ranked
+from srs_eval.configurations import in_words
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
-from srs_eval.widgets import words
-from srs_eval.widgets.words import clock, label
+from srs_eval.words import clock
 
 _SEPARATOR = "\0group"  # prefix of the keys of rows that are no model
 WIDE = 78  # columns from which more figures are shown
@@ -144,7 +145,7 @@ class RankingTable(DataTable[Any]):
     ) -> tuple[Text, ...]:
         sizes = [size for _, size in self._columns(width)]
         mark = "●" if model.configuration in self.marked else " "
-        name = Text(words.cut(label(model.configuration), sizes[1] - 1))
+        name = Text(words.cut(in_words(model.configuration), sizes[1] - 1))
         extra = len(sizes) - 5
         if ranked is not None and model.result is not None:
             floor = ranked.place is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache
+from typing import TYPE_CHECKING
 
-from srs_eval.comparison import Interval, Ranked
-from srs_eval.configurations import SUFFIX_ALIASES, SUFFIXES
-from srs_eval.metrics import Metrics
-from srs_eval.protocol import Protocol
+if TYPE_CHECKING:
+    from srs_eval.comparison import Interval, Ranked
+    from srs_eval.metrics import Metrics
+    from srs_eval.protocol import Protocol
 
 
 def loss(interval: Interval, places: int = 3) -> str:
@@ -38,18 +38,27 @@ def _sign(value: float, places: int) -> str:
     return ("−" if value < 0 else "+") + text
 
 
+def difference(interval: Interval, places: int = 4) -> str:
+    """ "+0.0021 ±.0012": a difference and the half width of its 95 % interval."""
+    half = f"{interval.half_width:.{places}f}".removeprefix("0")
+    shown = "" if math.isnan(interval.half_width) else f" ±{half}"
+    return _sign(interval.estimate, places) + shown
+
+
+def against_floor(share: float | None) -> str:
+    """ "▼ 13.6 %": how far below (better) or above the average's log loss."""
+    if share is None:
+        return "–"
+    arrow = "▼" if share < 0 else "▲"
+    if round(abs(100 * share), 1) == 0:
+        arrow = "="
+    text = f"{abs(100 * share):.1f}" if abs(share) < 0.9995 else f"{abs(100 * share):.0f}"
+    return f"{arrow}{text:>5} %"
+
+
 def against_average(row: Ranked) -> str:
     """ "▼ 13.6 %": how far below (better) or above the average's log loss."""
-    if row.place is None:
-        return "the floor"
-    if row.against_average is None:
-        return "–"
-    share = 100 * row.against_average
-    arrow = "▼" if share < 0 else "▲"
-    if round(abs(share), 1) == 0:
-        arrow = "="
-    text = f"{abs(share):.1f}" if abs(share) < 99.95 else f"{abs(share):.0f}"
-    return f"{arrow}{text:>5} %"
+    return "the floor" if row.place is None else against_floor(row.against_average)
 
 
 def percent(share: float, places: int = 1) -> str:
@@ -68,6 +77,8 @@ def count(number: int) -> str:
 
 def protocol(chosen: Protocol) -> str:
     """The rule of rows and every flag that differs from the usual."""
+    from srs_eval.protocol import Protocol
+
     usual = Protocol()
     words: list[str] = [chosen.rows]
     for field in fields(Protocol):
@@ -124,47 +135,9 @@ def metric(metrics: Metrics, field: str, style: str) -> str:
     return f"{value:.{max(int(style), 3)}f}"
 
 
-_SUFFIX_WORDS = {
-    "dry-run": "defaults",
-    "pretrain": "S0 only",
-    "binary": "2 buttons",
-    "preset": "per preset",
-    "deck": "per deck",
-    "no_test_same_day": "later days",
-    "no_train_same_day": "fitted on later days",
-    "train_equals_test": "fitted on the test",
-    "disable_short_term": "no short-term",
-    "equalize_test_with_non_secs": "equalized",
-}
-_NAMES = {"AVG": "average", "MOVING-AVG": "moving average", "90%": "always 90 %"}
-
-
-@cache
-def label(configuration: str) -> str:
-    """A configuration's name in words: "FSRS-6 recency", "average"."""
-    from srs_eval.models import all_models
-
-    for model in all_models().values():
-        if model.standard and f"{configuration}-".startswith(f"{model.standard}-"):
-            rest = configuration.removeprefix(model.standard)
-            more = [_SUFFIX_WORDS.get(word, word) for word in rest.split("-") if word]
-            return " ".join([model.name, *more])
-        for alias, name in model.aliases.items():
-            # Aliases that only spell a suffix in another way are no shorter names.
-            spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))
-            if name == configuration and len(alias) < len(name) and not spelled:
-                return alias
-    words: list[str] = []
-    rest = configuration
-    while rest not in _NAMES:
-        for suffix in SUFFIXES:
-            if rest.endswith(f"-{suffix}"):
-                rest = rest.removesuffix(f"-{suffix}")
-                words.insert(0, _SUFFIX_WORDS.get(suffix, suffix))
-                break
-        else:
-            break
-    return " ".join([_NAMES.get(rest, rest), *words])
+def counted(number: int, thing: str) -> str:
+    """ "1 user", "1,000 users"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def clock(seconds: float) -> str:

@@ -1,0 +1,389 @@
+"""Who predicts best, on which reviews: the only place that groups, sorts and gives places.
+
+Models are ranked together where they were judged on identical reviews. Those that learn
+while they are judged know how today is going, which no scheduler can; they stand apart
+even on identical reviews. AVG, which knows the average only, is the floor: a line in the
+ranking, not a place. Log loss decides, to the six decimals of result files, and the name
+where that ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+from srs_eval.comparison import (
+    Interval,
+    log_loss_difference,
+    log_loss_interval,
+    same_reviews,
+    verdict,
+    verdicts,
+)
+from srs_eval.configurations import FLOOR, Configuration, resolve
+from srs_eval.errors import InputError
+from srs_eval.protocol import Protocol
+from srs_eval.results import Result
+
+T = TypeVar("T")
+REFERENCE = "FSRS-6"
+Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One configuration's line; differences are of log loss, in nats, negative if it is better."""
+
+    configuration: Configuration
+    result: Result
+    place: int | None  # from 1; None for the floor
+    log_loss: Interval
+    standing: Standing | None
+    """The verdict against the best; "below the floor" if it is worse than the average.
+    None for the floor itself."""
+    to_best: Interval | None  # None for the best
+    to_floor: Interval | None  # None for the floor and where there is none
+    to_reference: Interval | None  # None for the reference and where there is none
+    against_floor: float | None
+    """(log loss - the floor's) / the floor's; negative is better."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Configurations that were judged on identical reviews."""
+
+    rows: str  # which reviews, in words
+    learns: bool  # models that learn while they are judged
+    lines: tuple[Ranked, ...]  # best first, the floor where it falls
+
+    @property
+    def reviews(self) -> int:
+        return self.lines[0].result.size
+
+    @property
+    def best(self) -> Ranked | None:
+        return next((line for line in self.lines if line.place == 1), None)
+
+    @property
+    def floor(self) -> Ranked | None:
+        return next((line for line in self.lines if line.place is None), None)
+
+    @property
+    def title(self) -> str:
+        """ "Judged on 2,143 reviews of later days"."""
+        return _title(f"{self.reviews:,}", self.rows, self.learns)
+
+    @property
+    def answer(self) -> str:
+        """What the ranking says, in one sentence; empty where the floor is alone."""
+        best = self.best
+        if best is None:
+            return ""
+        name = best.configuration.words
+        if best.standing == "below the floor":
+            return f"None predicts better than the average; {name} comes nearest to it."
+        others: dict[str, list[str]] = {}
+        for line in self.lines:
+            if line.standing is not None and line is not best:
+                others.setdefault(line.standing, []).append(line.configuration.words)
+        if not others:
+            return _alone(best)
+        sure = "can't tell yet" not in others
+        parts = [f"{name} predicts best" if sure else f"{name} has the lowest log loss"]
+        for standing, words in (
+            ("as good", "as good"),
+            ("can't tell yet", "can't tell yet whether worse"),
+            ("worse", "worse"),
+            ("below the floor", "worse than the average"),
+        ):
+            if standing in others:
+                parts.append(f"{words}: {_listed(others[standing])}")
+        return "; ".join(parts) + "."
+
+
+def ranking(
+    finished: Iterable[tuple[Configuration, Result]], reference: str = REFERENCE
+) -> list[Group]:
+    """Groups of finished configurations; those of the largest set of reviews come first.
+
+    The order of `finished` does not matter. `reference` is the canonical name of the
+    configuration that `Ranked.to_reference` is held against.
+    """
+    sets: list[list[tuple[Configuration, Result]]] = []
+    for pair in sorted(finished, key=lambda pair: pair[0].name):
+        same = next((each for each in sets if same_reviews(each[0][1], pair[1])), None)
+        if same is None:
+            sets.append([pair])
+        else:
+            same.append(pair)
+    # Most configurations are judged on later days; the floor decides between equal numbers.
+    sets.sort(key=lambda pairs: (-len(pairs), all(each.name != FLOOR for each, _ in pairs)))
+    return [group for pairs in sets for group in _groups(pairs, reference)]
+
+
+def with_floors(configurations: Sequence[Configuration]) -> list[Configuration]:
+    """The configurations, and AVG before them for each set of reviews that lacks it."""
+    there = {_rows(each) for each in configurations if each.is_floor}
+    floors: list[Configuration] = []
+    for wanted in dict.fromkeys(map(_rows, configurations)):
+        if wanted not in there:
+            with suppress(InputError):  # AVG cannot take some flags
+                floors += [each for each in resolve(FLOOR, wanted) if _rows(each) == wanted]
+    return [*floors, *configurations]
+
+
+def _rows(configuration: Configuration) -> Protocol:
+    """What decides the judged reviews, deleted cards apart: mostly there are none."""
+    return replace(configuration.protocol.judged_rows(), known_decks_only=False)
+
+
+def _groups(pairs: list[tuple[Configuration, Result]], reference: str) -> Iterator[Group]:
+    """Schedulers, then models that learn while they are judged; the floor's line stands once."""
+    floors = [pair for pair in pairs if pair[0].is_floor]
+    floor = min((result for _, result in floors), key=_loss, default=None)
+    compared = next((result for each, result in pairs if each.name == reference), None)
+    # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
+    rows = min((each.rows_in_words for each, _ in pairs), key=len)
+    for learns, members in _apart(pairs, lambda pair: pair[0]):
+        yield _group(members, rows, learns, floor, compared)
+
+
+def _apart(
+    members: Sequence[T], configuration_of: Callable[[T], Configuration]
+) -> Iterator[tuple[bool, list[T]]]:
+    """Schedulers with the floor, then the models that learn while they are judged."""
+    learners = [each for each in members if configuration_of(each).learns]
+    schedulers = [each for each in members if not configuration_of(each).learns]
+    if learners and all(configuration_of(each).is_floor for each in schedulers):
+        yield True, [*learners, *schedulers]
+        return
+    yield False, schedulers
+    if learners:
+        yield True, learners
+
+
+def _group(
+    members: list[tuple[Configuration, Result]],
+    rows: str,
+    learns: bool,
+    floor: Result | None,
+    reference: Result | None,
+) -> Group:
+    results = {configuration.name: result for configuration, result in members}
+    placed = _placed([(configuration, _loss(result)) for configuration, result in members])
+    best = next((results[each.name] for each, place in placed if place == 1), None)
+    ranked = {each.name: results[each.name] for each, place in placed if place is not None}
+    to_best, to_floor, to_reference = (
+        {
+            name: _difference(result, other)
+            for name, result in ranked.items()
+            if other is not None and result is not other
+        }
+        for other in (best, floor, reference)
+    )
+    # Many are compared at once: what is called worse takes that into account.
+    beside_best, beside_floor = verdicts(to_best), verdicts(to_floor)
+    lines = []
+    for configuration, place in placed:
+        name, result = configuration.name, results[configuration.name]
+        standing: Standing | None = None
+        if place is not None and beside_floor.get(name) == "worse":
+            standing = "below the floor"
+        elif place is not None:
+            said = beside_best.get(name)
+            # Nothing is better than the best; only a tie could be called so.
+            standing = "best" if said is None else "as good" if said == "better" else said
+        share = None
+        if floor is not None and place is not None and _loss(floor) > 0:
+            share = _loss(result) / _loss(floor) - 1
+        lines.append(
+            Ranked(
+                configuration=configuration,
+                result=result,
+                place=place,
+                log_loss=_interval(result),
+                standing=standing,
+                to_best=to_best.get(name),
+                to_floor=to_floor.get(name),
+                to_reference=to_reference.get(name),
+                against_floor=share,
+            )
+        )
+    return Group(rows, learns, tuple(lines))
+
+
+def _placed(
+    figures: Iterable[tuple[Configuration, float]],
+) -> list[tuple[Configuration, int | None]]:
+    """Configurations with their log losses, best first, and their places from 1."""
+    placed: list[tuple[Configuration, int | None]] = []
+    place = 0
+    for configuration, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
+        place += not configuration.is_floor
+        placed.append((configuration, None if configuration.is_floor else place))
+    return placed
+
+
+_intervals: WeakKeyDictionary[Result, WeakKeyDictionary[Result, Interval]] = WeakKeyDictionary()
+"""Of a result and of its differences, for as long as the results are there: a ranking that
+fills is made anew for each model that finishes."""
+
+
+def _interval(result: Result) -> Interval:
+    known = _intervals.setdefault(result, WeakKeyDictionary())
+    if result not in known:
+        known[result] = log_loss_interval(result)
+    return known[result]
+
+
+def _difference(result: Result, other: Result) -> Interval:
+    known = _intervals.setdefault(result, WeakKeyDictionary())
+    if other not in known:
+        difference = log_loss_difference(result, other)
+        assert difference is not None  # they are of one group
+        known[other] = difference
+    return known[other]
+
+
+def _loss(result: Result) -> float:
+    return result.metrics.log_loss
+
+
+def _title(reviews: str, rows: str, learns: bool) -> str:
+    title = f"Judged on {reviews} {rows}"
+    return f"{title}: models that learn while they are judged" if learns else title
+
+
+def _alone(line: Ranked) -> str:
+    """The sentence about the only model of a group."""
+    name = line.configuration.words
+    if line.to_floor is None:
+        return f"{name} has no other to be compared with."
+    said = verdict(line.to_floor)
+    if said == "better":
+        return f"{name} predicts better than the average."
+    if said == "as good":
+        return f"{name} predicts no better and no worse than the average."
+    return f"Can't tell yet whether {name} predicts better than the average."
+
+
+def _listed(names: list[str]) -> str:
+    """ "A, B and C"; of many the first three and the number of the rest."""
+    if len(names) > 4:
+        names = [*names[:3], f"{len(names) - 3} more"]
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+# Users of a data set
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One configuration's means over the users of its group."""
+
+    configuration: Configuration
+    place: int | None  # from 1; None for the floor
+    users: int  # it has results of, in the group or not
+    metrics: Mapping[str, float]
+    """Means over users, by the names of result files; AUC over users that have one, else nan."""
+    log_loss_by_reviews: float
+    against_floor: float | None  # as `Ranked.against_floor`, of the means
+
+
+@dataclass(frozen=True)
+class MeanGroup:
+    """Configurations compared on users for whom all were judged on the same reviews."""
+
+    rows: str
+    learns: bool
+    users: int  # compared
+    reviews: int  # of these users
+    lines: tuple[Mean, ...]  # best first, the floor where it falls
+
+    @property
+    def most_users(self) -> int:
+        """That any of the configurations has."""
+        return max(line.users for line in self.lines)
+
+    @property
+    def title(self) -> str:
+        return _title(f"{self.reviews:,}", self.rows, self.learns)
+
+
+def mean_ranking(
+    configurations: Iterable[Configuration],
+    results: Mapping[str, Mapping[int, Mapping[str, Any]]],
+) -> list[MeanGroup]:
+    """Ranking by mean log loss over users.
+
+    `results` are lines of result files by configuration and user. Means are over the users
+    that all configurations of a group have with the same number of reviews. A configuration
+    that shares no such user with a group starts one of its own.
+    """
+    found = [each for each in configurations if results.get(each.name)]
+    # The most users first, so that who has few joins those that have many.
+    found.sort(key=lambda each: (-len(results[each.name]), each.name))
+    sets: list[tuple[Protocol, list[Configuration], dict[int, int]]] = []
+    for configuration in found:
+        rows = _rows(configuration)
+        sizes = {user: line["size"] for user, line in results[configuration.name].items()}
+        for number, (rows_of_set, members, shared) in enumerate(sets):
+            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
+            if both and rows == rows_of_set:
+                sets[number] = rows, [*members, configuration], both
+                break
+        else:
+            sets.append((rows, [configuration], sizes))
+    sets.sort(key=lambda each: (-len(each[1]), all(one.name != FLOOR for one in each[1])))
+    groups = []
+    for _, members, shared in sets:
+        means = [_mean(each, results[each.name], shared) for each in members]
+        floor = min(
+            (mean.metrics["LogLoss"] for mean in means if mean.configuration.is_floor),
+            default=None,
+        )
+        rows_in_words = min((each.rows_in_words for each in members), key=len)
+        for learns, group in _apart(means, lambda mean: mean.configuration):
+            by_name = {mean.configuration.name: mean for mean in group}
+            lines = []
+            for configuration, place in _placed(
+                [(mean.configuration, mean.metrics["LogLoss"]) for mean in group]
+            ):
+                mean = by_name[configuration.name]
+                share = None
+                if floor and place is not None:
+                    share = mean.metrics["LogLoss"] / floor - 1
+                lines.append(replace(mean, place=place, against_floor=share))
+            reviews = sum(shared.values())
+            groups.append(MeanGroup(rows_in_words, learns, len(shared), reviews, tuple(lines)))
+    return groups
+
+
+def _mean(
+    configuration: Configuration,
+    lines: Mapping[int, Mapping[str, Any]],
+    users: Mapping[int, int],
+) -> Mean:
+    """Means over users, given with their numbers of reviews; without place."""
+    metrics = [lines[user]["metrics"] for user in users]
+    means = {}
+    for name in metrics[0]:
+        known = [each[name] for each in metrics if each[name] is not None]
+        means[name] = fmean(known) if known else math.nan
+    by_reviews = sum(
+        size * each["LogLoss"] for size, each in zip(users.values(), metrics, strict=True)
+    )
+    return Mean(
+        configuration=configuration,
+        place=None,
+        users=len(lines),
+        metrics=means,
+        log_loss_by_reviews=by_reviews / sum(users.values()),
+        against_floor=None,
+    )

@@ -1,0 +1,157 @@
+"""The command line's tables: rankings of a run and of a batch, models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from srs_eval import words
+from srs_eval.ranking import Group, MeanGroup
+
+WIDE = 110  # columns from which file names and more differences are shown
+INPUTS = {
+    "IL": "interval lengths in days",
+    "FIL": "interval lengths in fractions of a day",
+    "G": "grades",
+    "SR": "reviews of the same day",
+    "AT": "answer times",
+}
+
+
+def run_table(group: Group, width: int) -> RenderableType:
+    """The ranking on one set of reviews, the floor as a line between the places."""
+    table = _table()
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold", min_width=min(20, width // 2))
+    table.add_column("log loss ±", justify="right", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("to the best", justify="right", no_wrap=True)
+    if width >= 62:
+        table.add_column("RMSE(bins)", justify="right", no_wrap=True)
+        table.add_column("AUC", justify="right", no_wrap=True)
+    if width >= 72:
+        table.add_column("vs AVG", justify="right", no_wrap=True)
+    if width >= 50:
+        table.add_column("", no_wrap=True)
+    for line in group.lines:
+        metrics = line.result.metrics
+        name = line.configuration.title if width >= WIDE else line.configuration.words
+        cells = [
+            str(line.place or "–"),
+            name + ("*" if line.result.notes else ""),
+            words.loss(line.log_loss, 4),
+        ]
+        if width >= WIDE:
+            cells.append("" if line.to_best is None else words.difference(line.to_best))
+        if width >= 62:
+            cells.append(words.metric(metrics, "rmse_bins", "%"))
+            cells.append(words.metric(metrics, "auc", "3"))
+        if width >= 72:
+            cells.append(words.against_floor(line.against_floor))
+        if width >= 50:
+            cells.append(line.standing or "the floor")
+        table.add_row(*map(Text, cells), style="dim" if line.place is None else None)
+    return Lines(Text(group.title, "bold"), table, Text(group.answer), "")
+
+
+def batch_table(group: MeanGroup, width: int) -> RenderableType:
+    """Means over users (of log loss also over reviews) of what was judged on the same reviews."""
+    table = _table()
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold", min_width=min(20, width // 2))
+    headings = ["log loss", "by reviews", "RMSE(bins)", "AUC", "vs AVG"]
+    for heading in headings[: 5 if width >= 70 else 3 if width >= 50 else 1]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in group.lines:
+        cells = [
+            str(line.place or "–"),
+            line.configuration.title if width >= WIDE else line.configuration.words,
+            f"{line.metrics['LogLoss']:.4f}",
+            f"{line.log_loss_by_reviews:.4f}",
+            words.percent(line.metrics["RMSE(bins)"], 2),
+            "–" if math.isnan(line.metrics["AUC"]) else f"{line.metrics['AUC']:.3f}",
+            "the floor" if line.place is None else words.against_floor(line.against_floor),
+        ]
+        shown = cells[: len(table.columns)]
+        table.add_row(*map(Text, shown), style="dim" if line.place is None else None)
+    users = words.counted(group.users, "user")
+    if group.users < group.most_users:
+        users += f" of {group.most_users:,}: those that all have, judged on the same reviews"
+    return Lines(Text(group.title, "bold"), Text(f"Means over {users}"), table, "")
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+
+
+def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
+    """One line for each model, cut where room ends."""
+    table = _table()
+    headings = ("model", "family", "inputs", "params", "s/10k")
+    rows = [
+        (
+            name,
+            first["family"],
+            first["inputs"],
+            f"{first['parameters']:,}",
+            f"{first['seconds_per_10k']:g}",
+            ", ".join(each["words"].removeprefix(f"{name} ") for each in others),
+        )
+        for name, (first, *others) in _by_model(listed).items()
+    ]
+    room = width
+    for heading, cells in zip(headings, zip(*rows, strict=True), strict=False):
+        right = heading in ("params", "s/10k")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+        room -= max(map(len, (heading, *cells))) + 1
+    table.add_column("also", no_wrap=True)
+    for *facts, variants in rows:
+        table.add_row(*map(Text, facts), words.cut(variants, max(room, 4)))
+    return table
+
+
+def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """What there is to know about models, one after another."""
+    stories: list[RenderableType] = []
+    for name, configurations in _by_model(listed).items():
+        first = configurations[0]
+        inputs = [INPUTS[each] for each in first["inputs"].split(", ") if each in INPUTS]
+        facts = {
+            "family": first["family"],
+            "inputs": ", ".join(inputs) or "none",
+            "parameters": f"{first['parameters']:,}",
+            "judged on": first["judged_on"],
+            "time": f"about {first['seconds_per_10k']:g} s for 10,000 reviews",
+            "source": first["source"],
+            "formula": first["file"],
+            "to know": first["note"],
+        }
+        if first["learns_while_judged"]:
+            facts["ranked"] = "apart: it learns from each review that it is judged on"
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(overflow="fold")
+        for what, words_of_it in facts.items():
+            if words_of_it:
+                table.add_row(what, Text(words_of_it))
+        for number, each in enumerate(configurations):
+            table.add_row("" if number else "names", Text(each["title"]))
+            if each["aliases"]:
+                table.add_row("", Text(f"  also {', '.join(each['aliases'])}"))
+        stories += [Text(name, "bold"), Padding(table, (0, 0, 1, 2))]
+    return Lines(*stories)
+
+
+def _by_model(listed: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    models: dict[str, list[Mapping[str, Any]]] = {}
+    for each in listed:
+        models.setdefault(each["model"], []).append(each)
+    return models
