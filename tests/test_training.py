@@ -499,24 +499,84 @@ def test_vector_functions_are_exact_to_a_few_units_in_the_last_place() -> None:
     assert np.isfinite(ends).all()
 
 
+def mixed(x: Any) -> Any:
+    held = elementwise.clamp(x, -0.5, 0.5)
+    gradient = elementwise.clamp_bar(x, -0.5, 0.5, 2.0 * x)
+    share = elementwise.share_of_first(x, 0.5)
+    low = elementwise.minimum(x, 0.25) - 1.0 / (3.0 + x * x)
+    return held + gradient * share - low * elementwise.power(x * x + 1.0, 0.3)
+
+
 def test_compiled_operations_are_those_of_numpy() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=64)
     x[:8] = 0.5
     x[8:16] = -0.5
+    np.testing.assert_allclose(_evaluate(compiled_step(mixed), x), mixed(x), rtol=1e-14)
 
-    def mixed(x: Any) -> Any:
-        held = clamp(x, -0.5, 0.5)  # type: ignore[name-defined]  # noqa: F821
-        gradient = clamp_bar(x, -0.5, 0.5, 2.0 * x)  # type: ignore[name-defined]  # noqa: F821
-        share = share_of_first(x, 0.5)  # type: ignore[name-defined]  # noqa: F821
-        low = minimum(x, 0.25) - 1.0 / (3.0 + x * x)  # type: ignore[name-defined]  # noqa: F821
-        return held + gradient * share - low * power(x * x + 1.0, 0.3)  # type: ignore[name-defined]  # noqa: F821
 
-    from types import FunctionType
+def test_a_step_on_numbers_agrees_with_one_on_vectors() -> None:
+    import numba
 
-    names = {name: getattr(elementwise, name) for name in dir(elementwise)}
-    function = FunctionType(mixed.__code__, names, "mixed")
-    np.testing.assert_allclose(_evaluate(compiled_step(function), x), function(x), rtol=1e-14)
+    step = compiled_step(mixed)
+
+    @numba.njit
+    def one_by_one(x: Any, out: Any) -> None:
+        for k in range(len(x)):
+            out[k] = step(x[k])
+
+    x = np.random.default_rng(0).normal(size=64)
+    alone = np.empty(64)
+    one_by_one(x, alone)
+    np.testing.assert_allclose(alone, _evaluate(step, x), rtol=1e-14)
+
+
+def test_results_that_depend_on_no_vector_become_vectors() -> None:
+    def constant(x: Any) -> Any:
+        return 2.0
+
+    assert _evaluate(compiled_step(constant), np.zeros(8)).tolist() == 8 * [2.0]  # type: ignore[arg-type]
+
+
+def test_zero_keeps_its_sign_in_a_step() -> None:
+    def signs(x: Any) -> Any:
+        return elementwise.where(1.0 / (x * 0.0) > 0.0, 1.0, 1.0 / (x * -0.0))
+
+    found = _evaluate(compiled_step(signs), np.repeat([-1.0, 1.0], 8))  # type: ignore[arg-type]
+    assert found.tolist() == 8 * [np.inf] + 8 * [1.0]
+
+
+def test_a_step_with_a_branch_is_refused() -> None:
+    def branch(x: Any) -> Any:
+        return x if x > 0.0 else -x
+
+    with pytest.raises(Exception, match="a step has no branches"):
+        _evaluate(compiled_step(branch), np.zeros(8))  # type: ignore[arg-type]
+
+
+def add_to_gradient(x: Any, w: Any, w_bar: Any) -> None:
+    w_bar[1] += w[0] * x
+    w_bar[1] += 1.0
+
+
+def test_gradients_are_added_in_memory() -> None:
+    import numba
+
+    from srs_eval.fitting import simd
+
+    step = compiled_step(add_to_gradient)  # type: ignore[arg-type]
+    rows_of: Any = simd.rows_of
+    load: Any = simd.load
+    as_tuple: Any = simd.as_tuple
+
+    @numba.njit
+    def run(x: Any, w: Any, w_bar: Any) -> None:
+        step(load(x, 0), as_tuple(w, 2), rows_of(w_bar))
+
+    x = np.arange(8.0)
+    w_bar = np.ones((2, 8))
+    run(x, np.array([3.0, 0.0]), w_bar)
+    np.testing.assert_array_equal(w_bar, [np.ones(8), 2.0 + 3.0 * x])
 
 
 SCRIPT = """

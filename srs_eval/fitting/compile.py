@@ -1,8 +1,8 @@
 """Compilation on first use, with a cache on disk that is never stale.
 
 Functions stay plain Python in their files; `compiled` turns one into a numba
-dispatcher, `compiled_step` one that works on vectors, `specialised` a template
-that calls a model's steps. numba is imported at the first call of any of them.
+dispatcher, `compiled_step` a step into instructions on vectors (`tracing`), `specialised`
+a template that calls a model's steps. numba is imported at the first call of any of them.
 
 The cache is a folder per content of the kernel sources (and numba's and Python's
 version) under the user's cache folder. numba notices a change only in the file of
@@ -23,9 +23,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from srs_eval.fitting import elementwise
 from srs_eval.places import cache_dir
 
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
 _UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
 
 
@@ -131,33 +131,29 @@ def compiled(function: FunctionType) -> Any:
     Python functions of the same kind that it calls are compiled along with it.
     """
     numba, disk = _numba()
-    inner = {
-        name: compiled(value) for name, value in _called(function).items() if value is not function
-    }
-    made = _copy(function, function.__name__, inner)
-    return _forgiving(numba.njit(nogil=True, cache=disk, error_model="numpy")(made))
+    made = _copy(function, function.__name__, _inner_names(function))
+    return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))
+
+
+@cache
+def _inner(function: FunctionType) -> Any:
+    """What a kernel calls; without the ways in that only Python would use."""
+    numba, _ = _numba()
+    made = _copy(function, function.__name__, _inner_names(function))
+    return numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS)(made)
+
+
+def _inner_names(function: FunctionType) -> dict[str, Any]:
+    called = _called(function)
+    return {name: _inner(value) for name, value in called.items() if value is not function}
 
 
 @cache
 def compiled_step(function: FunctionType) -> Any:
-    """A step or adjoint that works on vectors of LANES nodes, to be inlined."""
-    from srs_eval.fitting import simd
+    """A step or adjoint (see `recurrent`) for use in a kernel, where it is inlined."""
+    from srs_eval.fitting.tracing import traced
 
-    numba, _ = _numba()
-    names: dict[str, Any] = {}
-    for name, value in _called(function).items():
-        if value.__module__ == elementwise.__name__ and hasattr(simd, name):
-            names[name] = getattr(simd, name)
-        else:
-            names[name] = compiled_step(value)
-    made = _copy(function, function.__name__, names)
-    return numba.njit(  # never called from Python, so without entries for it
-        nogil=True,
-        forceinline=True,
-        error_model="numpy",
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-    )(made)
+    return traced(function)
 
 
 def specialised(
@@ -180,7 +176,7 @@ def specialised(
         names[key] = compiled_step(step)
     unique = f"{template.__name__}_{name}_{_hash(sorted(files))}"
     made = _copy(template, unique, names)
-    return _forgiving(numba.njit(nogil=True, cache=disk, error_model="numpy")(made))
+    return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))
 
 
 def _forgiving(dispatcher: Any) -> Any:

@@ -1,8 +1,8 @@
 """The operations that a model's step is written in.
 
-Here they are numpy's, so a step can be called with floats or arrays; compiled
-(`compile.compiled_step`) they become vector instructions on `LANES` nodes at once
-(`simd`). A step may use these, + - * /, comparisons and other such functions.
+They are numpy's, so a step can be called with floats or arrays; called with `tracing`'s
+values they become vector instructions on `LANES` nodes at once. A step may use these,
++ - * /, comparisons and other such functions.
 """
 
 from __future__ import annotations

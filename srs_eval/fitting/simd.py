@@ -14,16 +14,16 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8
 
-_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(64), LANES)
-_BITS = ir.VectorType(ir.IntType(1), LANES)
+BITS = ir.VectorType(ir.IntType(1), LANES)
 _INDEX = ir.IntType(32)
 _FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
 
@@ -53,13 +53,13 @@ rows = RowsType()
 @register_model(VectorType)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, _VECTOR)
+        super().__init__(manager, fe_type, VECTOR)
 
 
 @register_model(MaskType)
 class _MaskModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, _BITS)
+        super().__init__(manager, fe_type, BITS)
 
 
 @register_model(RowsType)
@@ -69,21 +69,21 @@ class _RowsModel(models.PrimitiveModel):
 
 
 def _constant(x: float) -> ir.Constant:
-    return ir.Constant(_VECTOR, [float(x)] * LANES)
+    return ir.Constant(VECTOR, [float(x)] * LANES)
 
 
 def _integers(x: int) -> ir.Constant:
     return ir.Constant(_INTEGERS, [x] * LANES)
 
 
-def _as_vector(builder: Any, value: Any) -> Any:
+def as_vector(builder: Any, value: Any) -> Any:
     """A scalar in every lane; a vector as it is."""
-    if value.type == _VECTOR:
+    if value.type == VECTOR:
         return value
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _INDEX(0))
+    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, _INDEX(0))
     return builder.shuffle_vector(
         one,
-        ir.Constant(_VECTOR, ir.Undefined),
+        ir.Constant(VECTOR, ir.Undefined),
         ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES),
     )
 
@@ -97,7 +97,7 @@ def _register_arithmetic(function: Any, instruction: str) -> None:
         cases = [signature(vector, *operands) for operands in _OPERANDS]  # noqa: RUF012
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b = (_as_vector(builder, value) for value in args)
+        a, b = (as_vector(builder, value) for value in args)
         return getattr(builder, instruction)(a, b, flags=_FUSED)
 
     for operands in _OPERANDS:
@@ -110,7 +110,7 @@ def _register_comparison(function: Any, sign: str) -> None:
         cases = [signature(mask, *operands) for operands in _OPERANDS]  # noqa: RUF012
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b = (_as_vector(builder, value) for value in args)
+        a, b = (as_vector(builder, value) for value in args)
         return builder.fcmp_ordered(sign, a, b)
 
     for operands in _OPERANDS:
@@ -159,7 +159,7 @@ class _RowSet(ConcreteTemplate):
 
 def _pointer(builder: Any, base: Any, index: Any) -> Any:
     at = builder.gep(base, [index])
-    return builder.bitcast(at, ir.PointerType(_VECTOR))
+    return builder.bitcast(at, ir.PointerType(VECTOR))
 
 
 def _load(builder: Any, base: Any, index: Any) -> Any:
@@ -183,8 +183,13 @@ def _lower_row_set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def array_field(context: Any, builder: Any, array_type: Any, value: Any, name: str) -> Any:
+    """A field of an array's descriptor, such as "data"."""
+    return context.data_model_manager[array_type].get(builder, value, name)
+
+
 def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
-    return context.make_array(array_type)(context, builder, value).data
+    return array_field(context, builder, array_type, value, "data")
 
 
 @intrinsic
@@ -220,9 +225,10 @@ def store(typing_context, array, index, value):
 
 def _planes(context: Any, builder: Any, array_type: Any, value: Any, count: int) -> list[Any]:
     """Pointers to the rows of a C-contiguous two-dimensional array."""
-    array = context.make_array(array_type)(context, builder, value)
-    _, columns = cgutils.unpack_tuple(builder, array.shape, 2)
-    return [builder.gep(array.data, [builder.mul(columns, columns.type(k))]) for k in range(count)]
+    data = _data(context, builder, array_type, value)
+    shape = array_field(context, builder, array_type, value, "shape")
+    columns = builder.extract_value(shape, 1)
+    return [builder.gep(data, [builder.mul(columns, columns.type(k))]) for k in range(count)]
 
 
 def _count(value: Any) -> int:
@@ -283,7 +289,7 @@ def gather_state(typing_context, array, where, index, count):
         places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         values = []
         for plane in planes:
-            value = ir.Constant(_VECTOR, ir.Undefined)
+            value = ir.Constant(VECTOR, ir.Undefined)
             for lane, place in enumerate(places):
                 one = builder.load(builder.gep(plane, [place]))
                 value = builder.insert_element(value, one, _INDEX(lane))
@@ -352,7 +358,7 @@ _LOG = (
 )
 
 
-def _emit_exp(builder: Any, x: Any) -> Any:
+def emit_exp(builder: Any, x: Any) -> Any:
     low, high = _constant(-708.0), _constant(709.0)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
@@ -364,21 +370,21 @@ def _emit_exp(builder: Any, x: Any) -> Any:
     value = builder.fadd(_constant(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
     exponent = builder.shl(builder.bitcast(shifted, _INTEGERS), _integers(52))
-    return builder.bitcast(builder.add(builder.bitcast(value, _INTEGERS), exponent), _VECTOR)
+    return builder.bitcast(builder.add(builder.bitcast(value, _INTEGERS), exponent), VECTOR)
 
 
-def _emit_log(builder: Any, x: Any) -> Any:
+def emit_log(builder: Any, x: Any) -> Any:
     bits = builder.bitcast(x, _INTEGERS)
     # Move the seam between exponents to sqrt(1/2), so that the mantissa is around 1.
     seam = 0x3FE6A09E667F3BCD
     moved = builder.sub(bits, _integers(seam))
     n = builder.ashr(moved, _integers(52))
     mantissa = builder.bitcast(
-        builder.sub(bits, builder.shl(n, _integers(52))), _VECTOR
+        builder.sub(bits, builder.shl(n, _integers(52))), VECTOR
     )  # in [sqrt(1/2), sqrt(2))
     # n to floating point by the bits of 1.5 * 2**52 + n
     integer = builder.add(n, _integers(0x4338000000000000))
-    exponent = builder.fsub(builder.bitcast(integer, _VECTOR), _constant(_ROUND))
+    exponent = builder.fsub(builder.bitcast(integer, VECTOR), _constant(_ROUND))
     f = builder.fsub(mantissa, _constant(1.0))
     s = builder.fdiv(f, builder.fadd(mantissa, _constant(1.0)))
     z = builder.fmul(s, s)
@@ -398,9 +404,9 @@ def exp(typing_context, x):
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if sig.args[0] == vector:
-            return _emit_exp(builder, args[0])
+            return emit_exp(builder, args[0])
         # One lane of the same polynomial, so that scalars agree with vectors.
-        value = _emit_exp(builder, _as_vector(builder, args[0]))
+        value = emit_exp(builder, as_vector(builder, args[0]))
         return builder.extract_element(value, _INDEX(0))
 
     kind = vector if x == vector else types.float64
@@ -413,8 +419,8 @@ def log(typing_context, x):
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if sig.args[0] == vector:
-            return _emit_log(builder, args[0])
-        value = _emit_log(builder, _as_vector(builder, args[0]))
+            return emit_log(builder, args[0])
+        value = emit_log(builder, as_vector(builder, args[0]))
         return builder.extract_element(value, _INDEX(0))
 
     kind = vector if x == vector else types.float64
@@ -426,7 +432,7 @@ def where(typing_context, condition, a, b):
     """a where the condition holds, else b, lane by lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.select(args[0], _as_vector(builder, args[1]), _as_vector(builder, args[2]))
+        return builder.select(args[0], as_vector(builder, args[1]), as_vector(builder, args[2]))
 
     def scalar_codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(args[0], args[1], args[2])
@@ -443,7 +449,7 @@ def single(typing_context, x):
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rounded = builder.fptrunc(args[0], ir.VectorType(ir.FloatType(), LANES))
-        return builder.fpext(rounded, _VECTOR)
+        return builder.fpext(rounded, VECTOR)
 
     return vector(vector), codegen
 
@@ -466,7 +472,7 @@ def broadcast(typing_context, x):
     """The number in every lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _as_vector(builder, args[0])
+        return as_vector(builder, args[0])
 
     return vector(types.float64), codegen
 
