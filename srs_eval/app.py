@@ -38,10 +38,9 @@ from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
+    from srs_eval.workers import WorkerPool
 
 LoadFunction = Callable[..., ReviewLog]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
@@ -111,7 +110,7 @@ class SrsEvalApp(App[int]):
         self._reading = 0
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
-        self._warm_up: list[BaseProcess] = []
+        self._warm_up: list[WorkerPool] = []
         self._evaluating = threading.Event()  # once set, nothing more is compiled ahead
         self.state = remembered.load_state(state_folder)
         self.register_theme(DARK_THEME)
@@ -140,20 +139,18 @@ class SrsEvalApp(App[int]):
         """Compile the models while the user chooses a file; needed once after each update."""
         from srs_eval.engine import warm_up
 
-        process = warm_up()
-        if process is None:
+        pool = warm_up()
+        if pool is None:
             return
-        self._warm_up.append(process)
+        self._warm_up.append(pool)
         if self._evaluating.is_set():
             self._end_warm_up()
 
     def _end_warm_up(self) -> None:
         """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
-        from srs_eval.processes import stop_processes
-
         self._evaluating.set()
         while self._warm_up:
-            stop_processes([self._warm_up.pop()])
+            self._warm_up.pop().terminate_workers()
 
     def _leave_on_signals(self) -> None:
         """Closing the window or `kill` quits as q does, so that no worker keeps running."""
@@ -441,7 +438,7 @@ class SrsEvalApp(App[int]):
     def _jobs(self) -> int:
         if self.options.jobs is not None:
             return self.options.jobs
-        from srs_eval.processes import cores
+        from srs_eval.workers import cores
 
         return max(1, cores())
 

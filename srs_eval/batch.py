@@ -7,27 +7,27 @@ prepared trials. Workers compute; this process alone writes, one unit at a time
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.process import BaseProcess
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from srs_eval import __version__
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.processes import cores, how_it_died, start_process, stop_processes
+from srs_eval.configurations import Configuration
+from srs_eval.context import Context
+from srs_eval.dataset import Dataset
+from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
+from srs_eval.errors import InputError
+from srs_eval.models import all_models
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
-
-if TYPE_CHECKING:
-    from srs_eval.configurations import Configuration
-    from srs_eval.context import Context
-    from srs_eval.dataset import Dataset
-    from srs_eval.engine import Session
+from srs_eval.workers import DONE, TaskEvents, WorkerPool, WorkersCannotStart, cores, send
 
 PUBLISH_SECONDS = 30.0
 UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
@@ -89,8 +89,6 @@ def run_batch(
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. Raises InputError for an unusable set-up.
     """
-    from srs_eval.context import Context
-
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
@@ -111,11 +109,11 @@ def run_batch(
                     if status in (None, "failed"):
                         missing[user].append(configuration.name)
             expected = _expectations(dataset, sizes, configurations)
-            tasks = [_Task(user, tuple(names)) for user, names in missing.items() if names]
+            tasks = [(user, tuple(names)) for user, names in missing.items() if names]
             # The longest first, so that no worker is left with one at the end.
-            tasks.sort(key=lambda task: (-expected(task.user, task.names), task.user))
-            units = sum(len(task.names) for task in tasks)
-            work = sum(expected(task.user, task.names) for task in tasks)
+            tasks.sort(key=lambda task: (-expected(*task), task[0]))
+            units = sum(len(names) for _, names in tasks)
+            work = sum(expected(*task) for task in tasks)
             jobs = min(jobs, max(1, len(tasks)))
             yield Planned(
                 users=len(wanted),
@@ -130,12 +128,18 @@ def run_batch(
             )
             start = time.monotonic()
             counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-            left = {task.user: len(task.names) for task in tasks}
+            left = {user: len(names) for user, names in tasks}
             finished_work = 0.0
             publishing = _Regularly(store.publish, publish_seconds)
-            pool = _Pool(dataset, configurations, context, jobs)
+            happenings = TaskEvents()
+            pool = WorkerPool(
+                jobs if tasks else 0, initializer=_import_engine, on_message=happenings.put
+            )
+            user_tasks = _UserTasks(
+                pool, happenings, dataset, configurations, context, ahead=2 * jobs
+            )
             try:
-                for unit in pool.run(tasks):
+                for unit in user_tasks.units(tasks):
                     store.append(unit)
                     counts[unit.status] += 1
                     left[unit.user] -= 1
@@ -148,7 +152,8 @@ def run_batch(
                         share=finished_work / work if sum(counts.values()) < units else 1.0,
                     )
             finally:
-                for unit in pool.close():
+                pool.terminate_workers()
+                for unit in user_tasks.left_over():
                     store.append(unit)
             yield Ended(seconds=time.monotonic() - start, **counts)
         finally:
@@ -165,21 +170,12 @@ def select_users(
     """
     chosen = set(available)
     if ranges is not None:
-        chosen = set()
-        present = set(available)
-        for part in ranges.split(","):
-            match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)
-            if not match:
-                raise InputError(
-                    "--users takes ids and ranges such as 1-1000,1005; "
-                    f'"{part.strip()}" is neither.'
-                )
-            first, last = int(match[1]), int(match[2] or match[1])
-            if last < first:
-                raise InputError(f'--users: "{part.strip()}" ends before it begins.')
-            if match[2] is None and first not in present:
+        spans = _spans(ranges)
+        for first, last in spans:
+            if first == last and first not in chosen:
                 raise InputError(f"--users: there is no user {first} in this data set.")
-            chosen.update(user for user in available if first <= user <= last)
+        ordered = sorted(available)
+        chosen = {user for span in spans for user in _within(ordered, *span)}
     if max_user_id is not None:
         chosen = {user for user in chosen if user <= max_user_id}
     if not chosen:
@@ -188,6 +184,45 @@ def select_users(
             f"ids {min(available)} to {max(available)}."
         )
     return sorted(chosen)
+
+
+def absent_users(
+    available: Sequence[int], ranges: str, max_user_id: int | None = None
+) -> list[tuple[int, int]]:
+    """First and last id of each gap that the data set has in `1-1000,1005`, ascending."""
+    spans: list[tuple[int, int]] = []  # without overlaps
+    for first, last in sorted(_spans(ranges)):
+        if spans and first <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+        else:
+            spans.append((first, last))
+    gaps = []
+    ordered = sorted(available)
+    for first, last in spans:
+        if max_user_id is not None:
+            last = min(last, max_user_id)
+        borders = [first - 1, *_within(ordered, first, last), last + 1]
+        gaps += [(a + 1, b - 1) for a, b in itertools.pairwise(borders) if b - a > 1]
+    return gaps
+
+
+def _within(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
+    return ordered[bisect.bisect_left(ordered, first) : bisect.bisect_right(ordered, last)]
+
+
+def _spans(ranges: str) -> list[tuple[int, int]]:
+    spans = []
+    for part in ranges.split(","):
+        match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)
+        if not match:
+            raise InputError(
+                f'--users takes ids and ranges such as 1-1000,1005; "{part.strip()}" is neither.'
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise InputError(f'--users: "{part.strip()}" ends before it begins.')
+        spans.append((first, last))
+    return spans
 
 
 def make_setup(
@@ -291,180 +326,128 @@ class _Regularly:
             self.next = now + cost + max(self.seconds, 20 * cost)
 
 
-# --- the parent's side of the workers ------------------------------------------
+# --- tasks ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Task:
+    """A user's configurations that have no unit yet."""
+
     user: int
-    names: tuple[str, ...]
+    names: list[str]
+    current: str | None = None  # the one that is being evaluated, as far as is known
 
 
-@dataclass(eq=False)
-class _Worker:
-    process: BaseProcess
-    connection: Connection
-    ready: bool = False  # it has started up
-    user: int | None = None
-    waiting: list[str] | None = None  # configurations of the user without a unit
-    current: str | None = None  # the one it is working on
-
-
-class _Pool:
-    """Worker processes that are replaced when they die."""
+class _UserTasks:
+    """Runs tasks on an executor and makes units of what comes."""
 
     def __init__(
         self,
+        executor: Executor,
+        happenings: TaskEvents,
         dataset: Dataset,
         configurations: Sequence[Configuration],
         context: Context,
-        jobs: int,
+        ahead: int,
     ) -> None:
-        self.arguments = (str(dataset.folder), list(configurations), context)
-        self.jobs = jobs
-        self.workers: list[_Worker] = []
-        self.tasks: deque[_Task] = deque()
+        self.executor = executor
+        self.happenings = happenings
+        self.folder = dataset.folder
+        self.configurations = {each.name: each for each in configurations}
+        self.context = context
+        self.ahead = ahead  # tasks that are submitted and not done
+        self.tasks: dict[Future[list[Unit]], _Task] = {}
 
-    def run(self, tasks: Sequence[_Task]) -> Iterator[Unit]:
+    def units(self, tasks: Sequence[tuple[int, Sequence[str]]]) -> Iterator[Unit]:
         """Units in the order in which they are finished."""
-        self.tasks.extend(tasks)
-        while self.tasks or any(worker.user is not None for worker in self.workers):
-            while len(self.workers) < self.jobs and len(self.workers) < self._needed():
-                self._start()
-            ready = wait([worker.connection for worker in self.workers])
-            for worker in [each for each in self.workers if each.connection in ready]:
-                try:
-                    message = worker.connection.recv()
-                except (EOFError, OSError):
-                    yield from self._bury(worker)
-                    continue
-                unit = self._heard(worker, message)
-                if unit is not None:
-                    yield unit
-
-    def close(self) -> list[Unit]:
-        """End all workers; returns what they had finished and nobody had read."""
-        units = []
-        for worker in self.workers:
-            try:
-                while worker.connection.poll():
-                    unit = self._heard(worker, worker.connection.recv(), more=False)
-                    if unit is not None:
-                        units.append(unit)
-            except (EOFError, OSError):
+        waiting = deque(_Task(user, list(names)) for user, names in tasks)
+        while waiting or self.tasks:
+            while waiting and len(self.tasks) < self.ahead:
+                self._submit(waiting.popleft())
+            happening = self.happenings.next(timeout=0.5)
+            if happening is None:
                 continue
-        stop_processes(worker.process for worker in self.workers)
-        for worker in self.workers:
-            worker.connection.close()
-        self.workers.clear()
-        return units
+            future, message = happening
+            if message is not DONE:
+                yield from self._heard(self.tasks[future], message)
+                continue
+            task = self.tasks.pop(future)
+            error = future.exception()
+            if error is None:
+                yield from self._missing(task, future.result())
+            elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
+                raise error
+            else:
+                # Without a configuration at work it died over the user's data: so would the next.
+                lost = task.names if task.current is None else [task.current]
+                rest = [name for name in task.names if name not in lost]
+                if rest:
+                    waiting.appendleft(_Task(task.user, rest))
+                reason, detail = in_words(error)
+                for name in lost:
+                    yield Unit(name, task.user, "failed", reason=reason, detail=detail)
 
-    def _needed(self) -> int:
-        return len(self.tasks) + sum(worker.user is not None for worker in self.workers)
+    def left_over(self) -> Iterator[Unit]:
+        """After the executor's end: what tasks had finished and nobody had read."""
+        while (happening := self.happenings.next(timeout=0)) is not None:
+            future, message = happening
+            if message is not DONE:
+                yield from self._heard(self.tasks[future], message)
+            elif not future.cancelled() and future.exception() is None:
+                yield from self._missing(self.tasks[future], future.result())
 
-    def _start(self) -> None:
-        ours, theirs = Pipe()
-        process = start_process(_work, (theirs, *self.arguments))
-        theirs.close()
-        self.workers.append(_Worker(process, ours))
+    def _submit(self, task: _Task) -> None:
+        chosen = [self.configurations[name] for name in task.names]
+        future = self.happenings.submit(
+            self.executor, evaluate_user, self.folder, task.user, chosen, self.context
+        )
+        self.tasks[future] = task
 
-    def _heard(self, worker: _Worker, message: Any, *, more: bool = True) -> Unit | None:
-        match message:
-            case ("ready",):
-                worker.ready = True
-                if more:
-                    self._give_task(worker)
-            case ("started", name):
-                worker.current = name
-            case ("unit", Unit() as unit):
-                assert worker.waiting is not None
-                worker.waiting.remove(unit.configuration)
-                worker.current = None
-                if not worker.waiting:
-                    worker.user = worker.waiting = None
-                    if more:
-                        self._give_task(worker)
-                return unit
-            case ("broken", reason):
-                raise InputError(f"Worker processes cannot start ({reason}).")
-        return None
+    def _heard(self, task: _Task, message: str | Unit) -> Iterator[Unit]:
+        if isinstance(message, Unit):
+            yield from self._missing(task, [message])
+        else:
+            task.current = message
 
-    def _give_task(self, worker: _Worker) -> None:
-        if not self.tasks:
-            return
-        task = self.tasks.popleft()
-        worker.user, worker.waiting, worker.current = task.user, list(task.names), None
-        try:
-            worker.connection.send(task)
-        except OSError:
-            return  # it is gone: the next read says so
-
-    def _bury(self, worker: _Worker) -> Iterator[Unit]:
-        """A worker has died: what it was working on has failed, the rest goes to another."""
-        self.workers.remove(worker)
-        worker.connection.close()
-        worker.process.join(timeout=1)
-        stop_processes([worker.process])
-        reason = how_it_died(worker.process)
-        if not worker.ready:
-            raise InputError(f"Worker processes cannot start: {reason}.")
-        if worker.user is None or worker.waiting is None:
-            return
-        # Without a configuration at work it died over the user's data: so would the next.
-        lost = worker.waiting if worker.current is None else [worker.current]
-        rest = tuple(name for name in worker.waiting if name not in lost)
-        if rest:
-            self.tasks.appendleft(_Task(worker.user, rest))
-        for name in lost:
-            yield Unit(name, worker.user, "failed", reason=reason)
+    def _missing(self, task: _Task, units: Sequence[Unit]) -> Iterator[Unit]:
+        for unit in units:
+            if unit.configuration in task.names:
+                task.names.remove(unit.configuration)
+                task.current = None
+                yield unit
 
 
-# --- the workers' side ---------------------------------------------------------
+def evaluate_user(
+    folder: Path, user: int, configurations: Sequence[Configuration], context: Context
+) -> list[Unit]:
+    """All units of one user, in this order; a task of any executor.
 
-
-def _work(
-    connection: Connection,
-    folder: str,
-    configurations: Sequence[Configuration],
-    context: Context,
-) -> None:
-    """A worker's main loop: tasks in, units out, until the pipe closes."""
-    import warnings
-
+    On its way it sends the name of each configuration that it begins with, and each unit.
+    """
     try:
-        from srs_eval.dataset import Dataset
-
-        warnings.simplefilter("ignore")  # a chaotic fit's overflow is no news to a person
-        dataset = Dataset(Path(folder))
-        by_name = {each.name: each for each in configurations}
+        session = Session(_dataset(folder).load(user))
     except Exception as error:
-        connection.send(("broken", f"{type(error).__name__}: {error}"))
-        return
-    try:
-        connection.send(("ready",))
-        while True:
-            task: _Task = connection.recv()
-            chosen = [by_name[name] for name in task.names]
-            for message in _evaluate_user(dataset, task.user, chosen, context):
-                connection.send(message)
-    except (EOFError, OSError):
-        return
-
-
-def _evaluate_user(
-    dataset: Dataset, user: int, configurations: Sequence[Configuration], context: Context
-) -> Iterator[tuple[str, Any]]:
-    from srs_eval.engine import Session
-
-    try:
-        session = Session(dataset.load(user))
-    except Exception as error:
-        for configuration in configurations:
-            yield "unit", _failed(configuration.name, user, error)
-        return
+        reason, detail = in_words(error)
+        return [
+            Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
+        ]
+    units = []
     for configuration in configurations:
-        yield "started", configuration.name
-        yield "unit", _evaluate_unit(session, configuration, user, replace(context, user=user))
+        send(configuration.name)
+        unit = _evaluate_unit(session, configuration, user, replace(context, user=user))
+        send(unit)
+        units.append(unit)
+    return units
+
+
+def _import_engine() -> None:
+    """Before the first task, so that what is missing is told once and not for each user."""
+    all_models()
+
+
+@cache
+def _dataset(folder: Path) -> Dataset:
+    return Dataset(folder)
 
 
 def _evaluate_unit(
@@ -472,32 +455,21 @@ def _evaluate_unit(
 ) -> Unit:
     _forget_peak()
     start = time.perf_counter()
-    try:
-        result = session.run(configuration, context)
-        return Unit(
-            configuration.name,
-            user,
-            "done",
-            line={**result.to_upstream(), "user": user},
-            seconds=time.perf_counter() - start,
-            peak_mb=_peak_mb(),
-            notes=tuple(result.notes),
-        )
-    except (NotEnoughData, NotInstalled) as reason:
-        return Unit(configuration.name, user, "skipped", reason=str(reason))
-    except Exception as error:
-        return _failed(configuration.name, user, error)
-
-
-def _failed(name: str, user: int, error: Exception) -> Unit:
-    if isinstance(error, InputError):
-        return Unit(name, user, "failed", reason=str(error))
-    if isinstance(error, MemoryError):
-        reason = "not enough memory"
-    else:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    detail = "".join(traceback.format_exception(error))
-    return Unit(name, user, "failed", reason=reason, detail=detail)
+    match attempt(session, configuration, context):
+        case Finished(result=result):
+            return Unit(
+                configuration.name,
+                user,
+                "done",
+                line={**result.to_upstream(), "user": user},
+                seconds=time.perf_counter() - start,
+                peak_mb=_peak_mb(),
+                notes=tuple(result.notes),
+            )
+        case Skipped(reason=reason):
+            return Unit(configuration.name, user, "skipped", reason=reason)
+        case Failed(reason=reason, detail=detail):
+            return Unit(configuration.name, user, "failed", reason=reason, detail=detail)
 
 
 def _forget_peak() -> None:

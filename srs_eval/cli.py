@@ -237,8 +237,15 @@ def batch(
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import Ended, Planned, UnitDone, run_batch, select_users
-    from srs_eval.console import BatchProgress, console_for, say
+    from srs_eval.batch import (
+        Ended,
+        Planned,
+        UnitDone,
+        absent_users,
+        run_batch,
+        select_users,
+    )
+    from srs_eval.console import BatchProgress, console_for, say, say_absent_users
     from srs_eval.dataset import open_dataset
     from srs_eval.ranking import mean_ranking
     from srs_eval.store import read_results
@@ -252,6 +259,8 @@ def batch(
             raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
         say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
     chosen = select_users(opened.users, users, max_user_id)
+    if users is not None:
+        say_absent_users(absent_users(opened.users, users, max_user_id))
     configurations = flags.resolve(models)
     plan: Planned | None = None
     finished = failed = 0
@@ -539,7 +548,7 @@ def _expected_seconds(configurations: list[Configuration], entries: int) -> floa
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     from srs_eval.engine import must_compile
-    from srs_eval.processes import cores
+    from srs_eval.workers import cores
 
     seconds = _expected_seconds(configurations, entries)
     quick = seconds < QUICK_SECONDS and not any(map(must_compile, configurations))

@@ -161,6 +161,14 @@ def show_missing(outcome: Outcome) -> None:
 # --- batch ---------------------------------------------------------------------
 
 
+def say_absent_users(gaps: Sequence[tuple[int, int]], shown: int = 5) -> None:
+    """Which of the users that were asked for are not there."""
+    if gaps:
+        named = [str(first) if first == last else f"{first}-{last}" for first, last in gaps[:shown]]
+        more = " and more" if len(gaps) > shown else ""
+        say(f"Not in this data set, and left out: {', '.join(named)}{more}.")
+
+
 class BatchProgress:
     """Follows a batch on stderr: rate and time left; a line a minute without a terminal."""
 

@@ -6,16 +6,14 @@ Views (app, command line, batch) iterate over `evaluate` and show what comes.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -25,11 +23,11 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.fitting.compile import kernels_there, mark_kernels
-from srs_eval.processes import how_it_died, start_process, stop_processes
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.rows import Selection, select_rows
+from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, WorkersCannotStart, send
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ class Skipped:
     reason: str
 
 
-Event = Prepared | Started | Progress | Finished | Failed | Skipped
+Outcome = Finished | Failed | Skipped
+Event = Prepared | Started | Progress | Outcome
 Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
 
 
@@ -341,13 +340,15 @@ def _as_configurations(
     return resolve([str(each) for each in listed], protocol)
 
 
-def _one(
+def attempt(
     session: Session,
     configuration: Configuration,
     context: Context,
-    report: Report,
-    use_cache: bool,
-) -> Finished | Failed | Skipped:
+    report: Report = _no_report,
+    *,
+    use_cache: bool = False,
+) -> Outcome:
+    """What comes of one configuration, whatever happens on the way. Raises Cancelled only."""
     try:
         result = session.run(configuration, context, report, use_cache=use_cache)
         return Finished(configuration, result)
@@ -355,13 +356,19 @@ def _one(
         return Skipped(configuration, str(reason))
     except Cancelled:
         raise
-    except InputError as error:
-        return Failed(configuration, str(error))
-    except MemoryError:
-        return Failed(configuration, "not enough memory", traceback.format_exc())
     except Exception as error:
-        sentence = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Failed(configuration, sentence, traceback.format_exc())
+        return Failed(configuration, *in_words(error))
+
+
+def in_words(error: Exception) -> tuple[str, str]:
+    """Why something failed: a sentence, and the traceback where it is no person's business."""
+    if isinstance(error, InputError | WorkerDied):
+        return str(error), ""
+    detail = "".join(traceback.format_exception(error))
+    if isinstance(error, MemoryError):
+        return "not enough memory", detail
+    name = type(error).__name__
+    return (f"{name}: {error}" if str(error) else name), detail
 
 
 def _in_this_process(
@@ -391,7 +398,7 @@ def _in_this_process(
             pending.append(Progress(configuration, fraction, fold, folds))
 
         try:
-            outcome = _one(session, configuration, context, report, use_cache)
+            outcome = attempt(session, configuration, context, report, use_cache=use_cache)
         except Cancelled:
             return
         yield from pending
@@ -399,24 +406,28 @@ def _in_this_process(
         yield outcome
 
 
-def warm_up(names: str = "fast") -> BaseProcess | None:
+def warm_up(names: str = "fast") -> WorkerPool | None:
     """Compile, in a process of low priority, what the configurations need and is not on disk.
 
-    For a view, while a person chooses a file; None if nothing is missing. End it with
-    `stop_processes` before `evaluate`: kernels that are done are kept. Raises InputError
+    For a view, while a person chooses a file; None if nothing is missing. Call its
+    `terminate_workers` before `evaluate`: kernels that are done are kept. Raises InputError
     for names that there are not.
     """
-    missing = tuple(each.name for each in resolve(names) if must_compile(each))
-    return start_process(_warm_up, (missing,)) if missing else None
+    missing = tuple(each for each in resolve(names) if must_compile(each))
+    if not missing:
+        return None
+    pool = WorkerPool(1)
+    pool.submit(_warm_up, missing)
+    pool.shutdown(wait=False)
+    return pool
 
 
-def _warm_up(names: tuple[str, ...]) -> None:
+def _warm_up(configurations: Iterable[Configuration]) -> None:
     if hasattr(os, "nice"):
         os.nice(10)
     session = Session(_some_log())
-    context = Context()
-    for configuration in resolve(names):
-        _one(session, configuration, context, _no_report, use_cache=False)
+    for configuration in configurations:
+        attempt(session, configuration, Context())
 
 
 def _some_log() -> ReviewLog:
@@ -447,14 +458,6 @@ def _some_log() -> ReviewLog:
 # --- worker processes ---------------------------------------------------------
 
 
-@dataclass
-class _Worker:
-    process: BaseProcess
-    connection: Connection
-    configuration: Configuration | None = None
-    compiling: str | None = None  # the model whose kernels it compiles
-
-
 def _in_workers(
     log: ReviewLog,
     configurations: list[Configuration],
@@ -464,93 +467,80 @@ def _in_workers(
     jobs: int,
 ) -> Iterator[Event]:
     waiting = deque(configurations)
-    settings = replace(context, tick=Context().tick)
-    workers: list[_Worker] = []
+    working: dict[Future[Outcome], Started] = {}
+    happenings = TaskEvents()
+    pool = WorkerPool(
+        jobs,
+        initializer=_share,
+        initargs=(log, replace(context, tick=Context().tick), use_cache),
+        on_message=happenings.put,
+    )
+
+    def start_next() -> Started:
+        # What another worker is compiling will soon be there for both.
+        compiling = {each.configuration.model.name for each in working.values() if each.compiles}
+        chosen = next((each for each in waiting if each.model.name not in compiling), waiting[0])
+        waiting.remove(chosen)
+        started = Started(chosen, must_compile(chosen))
+        working[happenings.submit(pool, _evaluate_shared, chosen)] = started
+        return started
+
     try:
-        for _ in range(jobs):
-            workers.append(_start_worker(log, settings, use_cache))
-        for worker in workers:
-            yield from _give_work(worker, waiting, workers)
-        while any(worker.configuration for worker in workers):
+        while working or waiting:
+            # One a worker, and not more: which is best next shows when a worker is free.
+            while waiting and len(working) < jobs:
+                yield start_next()
+            happening = happenings.next(timeout=0.05)
             if cancel.is_set():
                 return
-            ready = wait([worker.connection for worker in workers], timeout=0.05)
-            for worker in [each for each in workers if each.connection in ready]:
-                try:
-                    event: Event = worker.connection.recv()
-                except (EOFError, OSError):
-                    lost = worker.configuration
-                    workers.remove(worker)
-                    _stop_workers([worker])
-                    if lost is not None:
-                        yield Failed(lost, how_it_died(worker.process))
-                        worker = _start_worker(log, settings, use_cache)
-                        workers.append(worker)
-                        yield from _give_work(worker, waiting, workers)
-                    continue
-                yield event
-                if isinstance(event, Finished | Failed | Skipped):
-                    worker.configuration = worker.compiling = None
-                    yield from _give_work(worker, waiting, workers)
+            if happening is None:
+                continue
+            future, message = happening
+            if message is DONE:
+                yield _outcome(working.pop(future).configuration, future)
+            else:
+                yield Progress(working[future].configuration, *message)
     finally:
-        _stop_workers(workers)
+        pool.terminate_workers()
 
 
-def _give_work(
-    worker: _Worker, waiting: deque[Configuration], workers: list[_Worker]
-) -> Iterator[Event]:
-    if not waiting:
-        return
-    # What another worker is compiling will soon be there for both.
-    compiling = {each.compiling for each in workers}
-    configuration = next((each for each in waiting if each.model.name not in compiling), waiting[0])
-    waiting.remove(configuration)
-    compiles = must_compile(configuration)
-    worker.configuration = configuration
-    worker.compiling = configuration.model.name if compiles else None
-    yield Started(configuration, compiles)
+def _outcome(configuration: Configuration, future: Future[Outcome]) -> Outcome:
     try:
-        worker.connection.send(configuration)
-    except OSError:
-        return  # the worker is gone: the main loop notices
+        return future.result()
+    except WorkersCannotStart:
+        raise
+    except Exception as error:
+        return Failed(configuration, *in_words(error))
 
 
-def _start_worker(log: ReviewLog, context: Context, use_cache: bool) -> _Worker:
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = start_process(_work, (theirs, log, context, use_cache))
-    theirs.close()
-    return _Worker(process, ours)
+@dataclass(frozen=True)
+class _Shared:
+    """What all tasks of a worker have in common."""
+
+    session: Session
+    context: Context
+    use_cache: bool
 
 
-def _stop_workers(workers: list[_Worker]) -> None:
-    for worker in workers:
-        worker.connection.close()
-    stop_processes(worker.process for worker in workers)
+_shared: _Shared | None = None
 
 
-def _work(connection: Connection, log: ReviewLog, context: Context, use_cache: bool) -> None:
-    """A worker's main loop: configurations in, events out, until the pipe closes."""
-    session = Session(log)
-    while True:
-        try:
-            configuration = connection.recv()
-        except (EOFError, OSError):
-            return
-        last = [0.0, -1.0]  # time and fold of the last report
+def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
+    global _shared
+    _shared = _Shared(Session(log), context, use_cache)
 
-        def report(
-            fraction: float,
-            fold: int,
-            folds: int,
-            configuration: Configuration = configuration,
-            last: list[float] = last,
-        ) -> None:
-            now = time.monotonic()
-            if now - last[0] >= 0.05 or fold != last[1]:
-                last[:] = now, fold
-                connection.send(Progress(configuration, fraction, fold, folds))
 
-        try:
-            connection.send(_one(session, configuration, context, report, use_cache))
-        except OSError:
-            return
+def _evaluate_shared(configuration: Configuration) -> Outcome:
+    assert _shared is not None
+    reported = (0.0, -1)  # time and fold of the last report
+
+    def report(fraction: float, fold: int, folds: int) -> None:
+        nonlocal reported
+        now = time.monotonic()
+        if now - reported[0] >= 0.05 or fold != reported[1]:
+            reported = now, fold
+            send((fraction, fold, folds))
+
+    return attempt(
+        _shared.session, configuration, _shared.context, report, use_cache=_shared.use_cache
+    )

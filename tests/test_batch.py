@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.batch import Ended, Planned, run_batch, select_users
+from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users
 from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.errors import InputError
@@ -319,6 +319,27 @@ def test_select_users(ranges: str | None, highest: int | None, expected: list[in
 def test_select_users_refuses(ranges: str) -> None:
     with pytest.raises(InputError):
         select_users([1, 2, 5, 9], ranges)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "highest", "expected"),
+    [
+        ("1-3", None, [(3, 3)]),
+        ("1-2,5", None, []),
+        ("4-12,1-6", None, [(3, 4), (6, 8), (10, 12)]),
+        ("4-12", 7, [(4, 4), (6, 7)]),
+        ("1-999999999999", None, [(3, 4), (6, 8), (10, 999_999_999_999)]),
+        ("9", 2, []),
+    ],
+)
+def test_absent_users(ranges: str, highest: int | None, expected: list[tuple[int, int]]) -> None:
+    assert absent_users([1, 2, 5, 9], ranges, highest) == expected
+
+
+def test_users_that_are_not_there_are_told(dataset: Path, tmp_path: Path) -> None:
+    done = run(dataset, tmp_path, "--users", "11-14,20", models="AVG")
+    assert done.returncode == 0
+    assert "Not in this data set, and left out: 13-14." in done.stderr
 
 
 def test_golden(tmp_path: Path) -> None:

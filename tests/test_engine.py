@@ -167,22 +167,34 @@ def test_closing_the_iterator_ends_every_worker(log: ReviewLog) -> None:
     assert not multiprocessing.active_children()
 
 
+def kill_the_worker() -> None:
+    (worker,) = multiprocessing.active_children()
+    assert worker.pid
+    os.kill(worker.pid, signal.SIGKILL)
+
+
 def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(log: ReviewLog) -> None:
-    killed = ""
+    slow, *others = (each for name in ("SBD", "AVG", "SM2") for each in resolve(name))
     events = []
-    for event in evaluate(log, MODELS, jobs=1, use_cache=False):
+    for event in evaluate(log, [slow, *others], jobs=1, use_cache=False):
+        if isinstance(event, Progress) and not any(isinstance(each, Progress) for each in events):
+            kill_the_worker()
         events.append(event)
-        if isinstance(event, Started) and not killed:
-            (worker,) = multiprocessing.active_children()
-            assert worker.pid
-            os.kill(worker.pid, signal.SIGKILL)
-            killed = event.configuration.name
     outcomes = finals(events)
-    lost = outcomes.pop(killed)
+    lost = outcomes.pop(slow.name)
     assert isinstance(lost, Failed)
     assert "killed" in lost.reason
-    assert len(outcomes) == 3
+    assert len(outcomes) == 2
     assert all(isinstance(outcome, Finished) for outcome in outcomes.values())
+
+
+def test_a_worker_killed_before_it_could_begin_costs_nothing(log: ReviewLog) -> None:
+    events = []
+    for event in evaluate(log, MODELS, jobs=1, use_cache=False):
+        if isinstance(event, Started) and not any(isinstance(each, Started) for each in events):
+            kill_the_worker()
+        events.append(event)
+    assert [type(outcome) for outcome in finals(events).values()] == [Finished] * 4
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")

@@ -34,10 +34,9 @@ from srs_eval.dataset import open_dataset
 
 def main():
     names = "HLR,SM2-trainable"
-    process = engine.warm_up(names)
-    assert process is not None
-    process.join()
-    assert process.exitcode == 0
+    pool = engine.warm_up(names)
+    assert pool is not None
+    pool.shutdown()
     assert engine.warm_up(names) is None
     from numba.core import event
     compiled = []
