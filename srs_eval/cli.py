@@ -361,7 +361,9 @@ def compare(
     question: Annotated[
         str,
         typer.Option(
-            help="Which to answer: parameters, or all.", metavar="WHAT", rich_help_panel=RUN_PANEL
+            help="Which to answer.",
+            metavar="parameters|split|often|health|all",
+            rich_help_panel=RUN_PANEL,
         ),
     ] = "all",
     timezone: Annotated[

@@ -266,7 +266,12 @@ class BatchProgress:
 
 # --- compare -------------------------------------------------------------------
 
-QUESTION_TITLES = {"parameters": "Are my parameters good?"}
+QUESTION_TITLES = {
+    "parameters": "Are my parameters good?",
+    "split": "Split or merge presets?",
+    "often": "How often should I optimize?",
+    "health": "Is FSRS right for me?",
+}
 SENTENCE_WIDTH = 80
 
 

@@ -229,7 +229,9 @@ def _filtered(
     if not secs and protocol.rows == "benchmark":
         second = np.flatnonzero(numbered & (number == 2))
         outliers = second[
-            _outliers(columns.button[first_of_card[second]], columns.elapsed_days[second])
+            first_interval_outliers(
+                columns.button[first_of_card[second]], columns.elapsed_days[second]
+            )
         ]
         kept[outliers] = False
         if protocol.known_decks_only:
@@ -288,7 +290,7 @@ def _count_in_card(card_id: IntArray) -> IntArray:
     return np.arange(len(card_id)) - _start_of_card(card_id) + 1
 
 
-def _outliers(first_rating: IntArray, delta_t: IntArray) -> NDArray[np.bool_]:
+def first_interval_outliers(first_rating: IntArray, delta_t: IntArray) -> NDArray[np.bool_]:
     """Rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
 
     For each first rating, groups of equal interval go, rarest first and longest

@@ -122,13 +122,14 @@ def fit_recurrent(
     start: Sequence[float],
     context: Context,
     constants: Sequence[float] = (),
+    epochs: int | None = None,
 ) -> list[float]:
     """Parameters with the least training loss among those after each epoch, or the last ones.
 
     `train` are positions in the trials in review order, `weights` theirs; `start`
     is where training begins and what the penalty pulls to. Longest history and gamma
-    are the protocol's, batch size too unless the model has its own. Raises NotEnoughData
-    where all histories are too long.
+    are the protocol's, batch size too unless the model has its own; `epochs` the model's
+    unless given. Raises NotEnoughData where all histories are too long.
     """
     protocol = trials.protocol
     short = trials.sequence_length[train] <= protocol.max_seq_len
@@ -142,6 +143,7 @@ def fit_recurrent(
         raise NotEnoughData("no reviews to train on")
     order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
     size = model.batch_size or protocol.batch_size
+    epochs = epochs or model.epochs
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     trie = history_trie(trials, model.same_day is not None)
     batches = make_batches(trie, trials, parts, weight_of)
@@ -170,7 +172,7 @@ def fit_recurrent(
         square=np.zeros(p),
         share=np.array([len(part) for part in parts]) / len(rows),
         rate=model.learning_rate,
-        steps=len(parts) * model.epochs,
+        steps=len(parts) * epochs,
         betas=model.betas,
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
         idle=idle,
@@ -180,15 +182,15 @@ def fit_recurrent(
     one = np.zeros(1, np.int64)
     orders = permutations(len(parts), SEED)
     best, best_loss = first, np.inf
-    for epoch in range(model.epochs + 1):
+    for epoch in range(epochs + 1):
         loss = -np.inf
         if model.keep == "best":
             loss = sweep(one, -1, w, whole, descent, scratch)
             loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
         if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
-        context.tick(epoch / model.epochs)
-        if epoch < model.epochs:
+        context.tick(epoch / epochs)
+        if epoch < epochs:
             sweep(next(orders), epoch * len(parts), w, batches, descent, scratch)
     kept = best.tolist()
     if model.decimals is None:

@@ -257,13 +257,22 @@ def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Contex
     return [*fit_initial_stability(trials, train, settings), *DEFAULT[4:]]
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The 21 parameters. Where all histories are too long to train on: S0 only."""
+def fit(
+    trials: Trials,
+    train: IntArray,
+    weights: FloatArray,
+    context: Context,
+    epochs: int | None = None,
+) -> list[float]:
+    """The 21 parameters. Where all histories are too long to train on: S0 only.
+
+    `epochs` are the model's unless given.
+    """
     start = fit_s0(trials, train, weights, context)
     least = least_stability(trials)
     try:
         return fit_recurrent(
-            recurrent(least), trials, train, weights, start, context, constants=(least,)
+            recurrent(least), trials, train, weights, start, context, (least,), epochs
         )
     except NotEnoughData:
         return start

@@ -10,14 +10,17 @@ from srs_eval.comparison import EQUIVALENT
 from srs_eval.errors import InputError
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
+from srs_eval.presets.health import is_fsrs_right_for_me
+from srs_eval.presets.often import how_often
 from srs_eval.presets.parameters import are_my_parameters_good
+from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.stored import as_anki_runs
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.reviews import ReviewLog
 
-QUESTIONS = ("parameters",)
+QUESTIONS = ("parameters", "split", "often", "health")
 
 
 def compare(
@@ -46,6 +49,12 @@ def compare(
     answers: list[Answer] = []
     if "parameters" in wanted:
         answers += are_my_parameters_good(learner, groups, lines, {}, equivalence)
+    if "split" in wanted:
+        answers += split_or_merge(learner, groups, equivalence)
+    if "often" in wanted:
+        answers += how_often(learner, groups, equivalence)
+    if "health" in wanted:
+        answers += is_fsrs_right_for_me(learner, groups, equivalence)
     return answers
 
 

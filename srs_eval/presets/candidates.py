@@ -7,7 +7,7 @@ configuration is fitted and judged by the engine; here are the others, and other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,7 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    _held_out: dict[str, FloatArray] = field(default_factory=dict)
 
     @staticmethod
     def of(log: ReviewLog, context: Context | None = None) -> Learner:
@@ -141,6 +142,20 @@ class Learner:
     def losses(self, p: FloatArray, index: IntArray) -> FloatArray:
         """Log loss in nats of each prediction (k,) for the positions (k,)."""
         return log_losses(self.trials.y[index], p)
+
+    def held_out_losses(self, candidate: str) -> FloatArray:
+        """Losses on the protocol's held-out reviews (`trials.test_index`), computed once."""
+        if candidate not in self._held_out:
+            p = self.predict(candidate)
+            self._held_out[candidate] = self.losses(p, self.trials.test_index)
+        return self._held_out[candidate]
+
+    def fitted_for(self, fold: Fold) -> dict[int, list[float]]:
+        """Each preset's parameters ("optimized") as fitted for one fold."""
+        configuration = self.configuration("optimized")
+        trials = replace(self._trials_of(configuration), folds=(fold,))
+        fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
+        return {group: list(values) for group, values in fitted.items()}
 
     def interval(self, values: FloatArray, index: IntArray) -> Interval:
         """Mean of values (k,) over the reviews at the positions (k,), over their days."""

@@ -94,8 +94,7 @@ def held_out(
     By preset, None for all. `given` are others' losses for these reviews (k,).
     """
     index = learner.trials.test_index
-    losses = {name: learner.losses(learner.predict(name), index) for name in HELD_OUT}
-    losses |= given
+    losses = {**{name: learner.held_out_losses(name) for name in HELD_OUT}, **given}
     found: dict[int | None, Compared] = {}
     for group in (None, *learner.groups):
         mine = learner.trials.partition[index] == group if group is not None else slice(None)

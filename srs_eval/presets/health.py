@@ -1,0 +1,177 @@
+"""Is FSRS right for me? Against the older scheduler, and Anki's own health check.
+
+The check is that of Anki 26.08 (ankitects/anki: rslib/src/scheduler/fsrs/params.rs): five
+time-series folds, log loss and RMSE(bins) over all of them without weights, each divided by
+what is usual for that recall and number of reviews; one of the two has to be low enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from srs_eval.comparison import log_losses, verdicts
+from srs_eval.metrics import rmse_bin_ids, rmse_bins
+from srs_eval.models import fsrs6
+from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.candidates import SM2, Learner
+from srs_eval.protocol import (
+    Trials,
+    first_interval_outliers,
+    recency_weights,
+    time_series_folds,
+)
+from srs_eval.reviews import FloatArray, IntArray
+
+VERSION = "26.08"
+LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
+FEWEST_ITEMS = 300
+EPOCHS = 8  # of Anki's optimizer since 26.08.1
+FEWEST_TO_TRAIN = 64  # below, Anki fits initial stabilities only
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """Both ratios and what they may be at most."""
+
+    log_loss: float
+    rmse_bins: float
+    log_loss_ratio: float
+    rmse_ratio: float
+    items: int
+
+    @property
+    def passed(self) -> bool:
+        return self.log_loss_ratio <= LOG_LOSS_LIMIT or self.rmse_ratio <= RMSE_LIMIT
+
+
+def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
+    """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
+    if items <= FEWEST_ITEMS or not 0 < recall < 1:
+        return None
+    usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
+    usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
+    return HealthCheck(log_loss, rmse, log_loss / usual_loss, rmse / usual_rmse, items)
+
+
+def time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
+    """Log loss and RMSE(bins) over five folds of the positions, fitted as Anki fits.
+
+    Training leaves out rare first intervals, and weighs newer reviews more.
+    """
+    parts: list[FloatArray] = []
+    tested: list[IntArray] = []
+    for train_part, test_part in time_series_folds(len(index), 5):
+        train = _without_outliers(trials, index[train_part])
+        weights = recency_weights(len(train))
+        if len(train) < FEWEST_TO_TRAIN:
+            fitted = fsrs6.fit_s0(trials, train, weights, learner.context)
+        else:
+            fitted = fsrs6.fit(trials, train, weights, learner.context, EPOCHS)
+        parts.append(fsrs6.predict(trials, fitted, index[test_part], learner.context))
+        tested.append(index[test_part])
+    p, test = np.concatenate(parts), np.concatenate(tested)
+    bins = rmse_bin_ids(trials.bin_delta_t[test], trials.bin_i[test], trials.bin_lapses[test])
+    y = trials.y[test]
+    return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
+
+
+def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
+    """Anki's health check of the reviews at the positions; None where Anki makes none."""
+    recall = float(learner.trials.y[index].mean())
+    if judge_health(1.0, 1.0, recall, len(index)) is None:
+        return None
+    return judge_health(*time_series(learner.trials, index, learner), recall, len(index))
+
+
+def is_fsrs_right_for_me(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> list[Answer]:
+    """One answer for each preset."""
+    index = learner.trials.test_index
+    partition = learner.trials.partition[index]
+    fsrs = learner.held_out_losses("optimized")
+    answers = []
+    for group in groups:
+        name = learner.name_of(group)
+        mine = partition == group
+        sentences: list[str] = []
+        tables: list[Table] = []
+        conclusion = "can't tell"
+        if mine.any():
+            differences = {
+                other: learner.interval((fsrs - learner.held_out_losses(other))[mine], index[mine])
+                for other in (SM2, "average")
+            }
+            says = verdicts(differences, equivalence=equivalence)
+            conclusion = {"better": "yes", "worse": "no"}.get(says[SM2], "can't tell")
+            difference = differences[SM2]
+            sentences.append(
+                {
+                    "better": "FSRS predicts better than the older scheduler",
+                    "worse": "The older scheduler predicts better than FSRS",
+                    "as good": "FSRS and the older scheduler are as good",
+                    "can't tell yet": "Whether FSRS predicts better than the older scheduler "
+                    "can't be told yet",
+                }[says[SM2]]
+                + f": {signed(difference.estimate)} log loss on {difference.reviews:,} held-out "
+                f"reviews (95 %: {signed(difference.low)} to {signed(difference.high)})."
+            )
+            rows: list[tuple[Cell, ...]] = [
+                (other, each, says[other]) for other, each in differences.items()
+            ]
+            tables.append(
+                Table(f"{name}: FSRS-6 against", ("against", "minus it", "verdict"), tuple(rows))
+            )
+        found = check_health(learner, np.flatnonzero(learner.trials.partition == group))
+        sentences.append(_health_sentence(found))
+        if found is not None:
+            tables.append(_health_table(name, found))
+        answers.append(Answer("health", name, conclusion, tuple(sentences), tuple(tables)))
+    return answers
+
+
+def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
+    """Without cards whose first interval is rare for their first rating."""
+    second = train[trials.i[train] == 2]
+    rare = first_interval_outliers(trials.first_rating[second], trials.elapsed_days[second])
+    return train[~np.isin(trials.card_id[train], trials.card_id[second[rare]])]
+
+
+def _health_sentence(found: HealthCheck | None) -> str:
+    if found is None:
+        return (
+            f"Anki's health check ({VERSION}) needs more than {FEWEST_ITEMS} reviews and "
+            "both outcomes."
+        )
+    result = "passes" if found.passed else "fails"
+    return (
+        f"Anki's health check ({VERSION}) {result}: log loss is {found.log_loss_ratio:.2f} times "
+        f"what is usual (limit {LOG_LOSS_LIMIT}), RMSE(bins) {found.rmse_ratio:.2f} times "
+        f"(limit {RMSE_LIMIT}); one of both has to hold."
+    )
+
+
+def _health_table(name: str, found: HealthCheck) -> Table:
+    return Table(
+        f"{name}: Anki's health check ({VERSION}), {found.items:,} reviews",
+        ("figure", "value", "ratio", "limit", "margin"),
+        (
+            (
+                "log loss",
+                found.log_loss,
+                found.log_loss_ratio,
+                LOG_LOSS_LIMIT,
+                LOG_LOSS_LIMIT - found.log_loss_ratio,
+            ),
+            (
+                "RMSE(bins)",
+                found.rmse_bins,
+                found.rmse_ratio,
+                RMSE_LIMIT,
+                RMSE_LIMIT - found.rmse_ratio,
+            ),
+        ),
+    )

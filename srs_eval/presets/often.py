@@ -1,0 +1,133 @@
+"""How often should I optimize? Log loss against the age of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from srs_eval.comparison import FEWEST_REVIEWS, Interval, verdicts
+from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.candidates import Learner
+from srs_eval.protocol import Fold
+from srs_eval.reviews import IntArray
+
+GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
+"""Optimizing again whenever there are so many more reviews; the first is the yardstick."""
+NEVER, DEFAULTS = "once, then never", "never (defaults)"
+START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
+CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
+
+
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> list[Answer]:
+    """One answer for each preset with enough reviews."""
+    answers = []
+    for group in groups:
+        index = np.flatnonzero(learner.trials.partition == group)
+        judged = len(index) - len(index) // START
+        name = learner.name_of(group)
+        if judged < FEWEST_REVIEWS:
+            sentence = (
+                f"Can't tell yet: {judged:,} reviews can be judged, {FEWEST_REVIEWS:,} are needed."
+            )
+            answers.append(Answer("often", name, "can't tell", (sentence,)))
+        else:
+            answers.append(_answer(learner, group, index, equivalence))
+    return answers
+
+
+def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
+    """Fits at a sixth of the positions and whenever these have grown; None: never again."""
+    sizes = [len(index) // START]
+    while growth is not None:
+        larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
+        if larger >= len(index):
+            break
+        sizes.append(larger)
+    return tuple(
+        Fold(train=index[:begin], test=index[begin:end])
+        for begin, end in zip(sizes, [*sizes[1:], len(index)], strict=True)
+    )
+
+
+def staleness(learner: Learner, index: IntArray) -> dict[str, Interval]:
+    """What optimizing less often than at every 2 % costs, in log loss, with intervals."""
+    judged = index[len(index) // START :]
+    always = learner.losses(learner.predict(CANDIDATE, refits(index, GROWTHS[0])), judged)
+    found = {}
+    for growth in (*GROWTHS[1:], None):
+        name = NEVER if growth is None else _label(growth)
+        p = learner.predict(CANDIDATE, refits(index, growth))
+        found[name] = learner.interval(learner.losses(p, judged) - always, judged)
+    p = learner.predict("defaults", refits(index, None))
+    found[DEFAULTS] = learner.interval(learner.losses(p, judged) - always, judged)
+    return found
+
+
+def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -> Answer:
+    cost = staleness(learner, index)
+    says = verdicts(cost, equivalence=equivalence)
+    enough = [growth for growth in GROWTHS[1:] if says[_label(growth)] == "as good"]
+    sentences = []
+    if enough:
+        conclusion = _label(enough[-1])
+        sentences.append(
+            f"Optimizing {_label(enough[-1])} of reviews is as good as always "
+            f"({_figures(cost[_label(enough[-1])])} log loss against every +2 %)."
+        )
+    else:
+        conclusion = "can't tell"
+        doubling = cost[_label(GROWTHS[-1])]
+        sentences.append(
+            "How often matters can't be told yet: optimizing at every doubling makes "
+            f"{_figures(doubling)} log loss against every +2 %."
+        )
+    sentences += _age(learner, group, index, cost)
+    at_all = cost[DEFAULTS]
+    sentences.append(
+        f"Not optimizing at all (the defaults) makes {_figures(at_all)}: "
+        + {
+            "worse": "optimizing is worth it.",
+            "better": "the defaults predict better than any fit here.",
+            "as good": "the defaults are as good.",
+            "can't tell yet": "whether optimizing is worth it can't be told yet.",
+        }[says[DEFAULTS]]
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (name, difference, says[name]) for name, difference in cost.items()
+    ]
+    judged = len(index) - len(index) // START
+    title = f"{learner.name_of(group)}: optimizing less often, {judged:,} reviews"
+    table = Table(title, ("optimizing", "minus every +2 %", "verdict"), tuple(rows))
+    return Answer("often", learner.name_of(group), conclusion, tuple(sentences), (table,))
+
+
+def _age(learner: Learner, group: int, index: IntArray, cost: Mapping[str, Interval]) -> list[str]:
+    """How old the present parameters can be, and what parameters of that age cost."""
+    preset = learner.log.presets.get(group)
+    if preset is None or not preset.parameters_in_force:
+        return ["No parameters are stored: this preset has never been optimized."]
+    old = learner.since_optimized(group)
+    if old is None:
+        return []
+    before = len(index) - len(old)
+    if not before:
+        return [f"Yours are older than all {len(old):,} reviews: they fit none of these."]
+    growth = next((each for each in GROWTHS if each >= len(old) / before), None)
+    name = NEVER if growth is None else _label(growth)
+    costs = 0.0 if name == _label(GROWTHS[0]) else cost[name].estimate
+    return [
+        f"Yours are at most {len(old):,} reviews old, with {before:,} before that; "
+        f"at that age they cost about {max(costs, 0):.4f} log loss."
+    ]
+
+
+def _label(growth: float) -> str:
+    return f"at every +{growth:.0%}".replace("%", " %")
+
+
+def _figures(difference: Interval) -> str:
+    return (
+        f"{signed(difference.estimate)} "
+        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
+    )

@@ -1,0 +1,220 @@
+"""Split or merge? Parameters for each preset against one set for all of them.
+
+Merging is the rule: separate parameters have to prove themselves. The presets that could share
+theirs are found by what one's parameters predict of another's reviews, never by how far apart the
+parameters themselves lie, which says little (many parameters hardly matter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from srs_eval.comparison import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    Verdict,
+    more_reviews,
+    verdicts,
+)
+from srs_eval.models import fsrs6
+from srs_eval.presets.answers import Answer, Cell, Table, listed, signed
+from srs_eval.presets.candidates import POOLED, Learner
+
+SHARED, SPLIT = "one for all presets", "optimized"
+MOST_IN_MATRIX = 6  # presets, those with the most reviews
+POPULATION = (
+    "Over 9,999 users, presets of their own gained people nothing on average, and decks of "
+    "their own lost 0.006 log loss."
+)
+
+Decision = Literal["keep shared", "split", "can't tell"]
+
+
+def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
+    """From (split - shared) in log loss; `says` is the verdict on it."""
+    if difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+        return "can't tell"
+    if difference.low >= -equivalence:
+        return "keep shared"
+    return "split" if says == "better" else "can't tell"
+
+
+def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> list[Answer]:
+    """One answer over all presets."""
+    if len(groups) < 2:
+        name = learner.name_of(groups[0])
+        return [Answer("split", name, "one preset", ("There is one preset with reviews only.",))]
+    index = learner.trials.test_index
+    partition = learner.trials.partition[index]
+    shared = learner.held_out_losses(SHARED)
+    rows: list[tuple[Cell, ...]] = []
+    overall: dict[str, Interval] = {}
+    decisions: dict[str, Decision] = {}
+    for candidate, words in ((SPLIT, "split"), (POOLED, "pooled")):
+        change = learner.held_out_losses(candidate) - shared
+        overall[words] = learner.interval(change, index)
+    says = verdicts(overall, equivalence=equivalence)
+    for words, difference in overall.items():
+        decisions[words] = decide(difference, says[words], equivalence)
+        shown = words if decisions[words] == "split" else decisions[words]
+        rows.append(("all presets", words, difference.reviews, difference, shown))
+    split = learner.held_out_losses(SPLIT) - shared
+    by_preset = {
+        group: learner.interval(split[partition == group], index[partition == group])
+        for group in groups
+        if (partition == group).any()
+    }
+    preset_says = verdicts(
+        {str(group): difference for group, difference in by_preset.items()},
+        equivalence=equivalence,
+    )
+    apart = []
+    for group, difference in by_preset.items():
+        decision = decide(difference, preset_says[str(group)], equivalence)
+        if decision == "split":
+            apart.append(learner.name_of(group))
+        rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
+    differences = parameters_on_reviews(learner, list(by_preset)[:MOST_IN_MATRIX])
+    groups_found = proposed_groups(list(by_preset)[:MOST_IN_MATRIX], differences, equivalence)
+    sentences = [_sentence(decisions["split"], overall["split"])]
+    if apart:
+        sentences.append(f"Alone, {listed(apart)} gain from parameters of their own.")
+    sentences.append(_pooled_sentence(decisions["pooled"], overall["pooled"]))
+    together = [" + ".join(learner.name_of(group) for group in found) for found in groups_found]
+    sentences.append(
+        "By what each preset's parameters predict of the others' reviews, all can share theirs."
+        if len(together) == 1
+        else "By what each preset's parameters predict of the others' reviews, these could share: "
+        f"{'; '.join(together)}."
+    )
+    sentences.append(POPULATION)
+    return [
+        Answer(
+            "split",
+            "all presets",
+            decisions["split"],
+            tuple(sentences),
+            (
+                Table(
+                    "Parameters of their own against one set for all",
+                    ("reviews of", "parameters", "reviews", "minus shared", "decision"),
+                    tuple(rows),
+                ),
+                _matrix(learner, differences, equivalence),
+            ),
+        )
+    ]
+
+
+def parameters_on_reviews(
+    learner: Learner, groups: Sequence[int]
+) -> dict[tuple[int, int], Interval]:
+    """(a, b): what a's parameters lose on b's held-out reviews against b's own parameters.
+
+    Both are fitted on the reviews before each fold.
+    """
+    trials = learner.trials
+    index = trials.test_index
+    p = {a: np.empty(len(trials)) for a in groups}
+    for fold in trials.folds:
+        fitted = learner.fitted_for(fold)
+        for a in groups:
+            p[a][fold.test] = learner.with_parameters(fitted.get(a, fsrs6.DEFAULT), fold.test)
+    found = {}
+    for b in groups:
+        mine = index[trials.partition[index] == b]
+        own = learner.losses(p[b][mine], mine)
+        for a in groups:
+            if a != b:
+                found[a, b] = learner.interval(learner.losses(p[a][mine], mine) - own, mine)
+    return found
+
+
+def proposed_groups(
+    groups: Sequence[int], differences: Mapping[tuple[int, int], Interval], equivalence: float
+) -> list[list[int]]:
+    """Presets that can share parameters, as far as one can tell; those given first come first.
+
+    Two can unless one's parameters are worse on the other's reviews by more than matters; a
+    group needs that of all its pairs. Merged is first what loses least.
+    """
+    lost = {
+        (a, b): differences[a, b].estimate + differences[b, a].estimate
+        for a, b in combinations(groups, 2)
+    }
+    barred = {
+        (a, b)
+        for a, b in lost
+        if any(
+            verdicts({"": each}, equivalence=equivalence)[""] == "worse" and each.low > equivalence
+            for each in (differences[a, b], differences[b, a])
+        )
+    }
+    found = [[group] for group in groups]
+    while True:
+        best: tuple[float, int, int] | None = None
+        for left, right in combinations(range(len(found)), 2):
+            pairs = [
+                (a, b) if (a, b) in lost else (b, a) for a in found[left] for b in found[right]
+            ]
+            if barred.isdisjoint(pairs):
+                mean = sum(lost[pair] for pair in pairs) / len(pairs)
+                best = min(best or (mean, left, right), (mean, left, right))
+        if best is None:
+            order = {group: place for place, group in enumerate(groups)}
+            return [sorted(each, key=order.__getitem__) for each in found]
+        _, left, right = best
+        found[left] += found.pop(right)
+
+
+def _sentence(decision: Decision, difference: Interval) -> str:
+    figures = (
+        f"{signed(difference.estimate)} log loss on {difference.reviews:,} held-out reviews "
+        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
+    )
+    match decision:
+        case "keep shared":
+            return f"One set of parameters for all presets is enough: separate ones make {figures}."
+        case "split":
+            return f"Parameters for each preset predict better: {figures}."
+    more = more_reviews(difference)
+    hint = "" if more is None else f" At most about {more:,} more reviews would tell."
+    return (
+        f"Share parameters until splitting proves better, which can't be told yet: {figures}.{hint}"
+    )
+
+
+def _pooled_sentence(decision: Decision, difference: Interval) -> str:
+    figures = (
+        f"{signed(difference.estimate)} "
+        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
+    )
+    words = {
+        "split": "predict better than one set for all",
+        "keep shared": "are no better than one set for all by more than matters",
+        "can't tell": "can't be told apart yet from one set for all",
+    }[decision]
+    return f"Parameters of each preset drawn towards all presets' (pooled) {words}: {figures}."
+
+
+def _matrix(
+    learner: Learner, differences: Mapping[tuple[int, int], Interval], equivalence: float
+) -> Table:
+    says = verdicts(
+        {f"{a} {b}": difference for (a, b), difference in differences.items()},
+        equivalence=equivalence,
+    )
+    rows = tuple(
+        (learner.name_of(a), learner.name_of(b), difference, says[f"{a} {b}"])
+        for (a, b), difference in differences.items()
+    )
+    return Table(
+        "Parameters of one preset on reviews of another",
+        ("parameters of", "reviews of", "minus its own", "verdict"),
+        rows,
+    )
