@@ -87,7 +87,9 @@ class Configuration:
     @property
     def compiles(self) -> bool:
         """Whether kernels may have to be compiled before the first run."""
-        return self.model.parameters > 0
+        if self.model.compiles == "to train":
+            return self.fit != "default"
+        return self.model.compiles == "always"
 
     @property
     def words(self) -> str:
@@ -140,8 +142,7 @@ def resolve(
 ) -> list[Configuration]:
     """Configurations for names, aliases and groups, without doubles.
 
-    Models without parameters come first, for nothing is compiled for them; then cheapest
-    first.
+    Those that compile nothing come first; then cheapest first.
 
     The flags of `protocol` (and `fit`) are added to every configuration that can take
     them. Raises InputError for an unknown name, for a name that contradicts a flag and

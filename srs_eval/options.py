@@ -137,9 +137,6 @@ def protocol_options(
     disable_short_term: Annotated[
         bool, _flag("--disable_short_term", "FSRS-5 without its same-day formulas.")
     ] = False,
-    duration: Annotated[
-        bool, _flag("--duration", "Answer times are an input; LSTM has them anyway.")
-    ] = False,
     n_splits: Annotated[int, _flag("--n_splits", "Number of test folds.")] = 5,
     batch_size: Annotated[int, _flag("--batch_size", "Reviews in a training batch.")] = 512,
     max_seq_len: Annotated[
@@ -147,7 +144,8 @@ def protocol_options(
         _flag("--max_seq_len", "Longest history trained on; a card keeps twice as many reviews."),
     ] = 64,
     gamma: Annotated[
-        float, _flag("--gamma", "Strength of the pull towards the start (FSRS-5, FSRS-6).")
+        float,
+        _flag("--gamma", "Strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)."),
     ] = 1.0,
 ) -> Flags:
     """Which reviews are judged, and how models are trained."""
@@ -167,7 +165,6 @@ def protocol_options(
         no_train_same_day=no_train_same_day,
         equalize_test_with_non_secs=equalize_test_with_non_secs,
         disable_short_term=disable_short_term,
-        duration=duration,
         n_splits=n_splits,
         batch_size=batch_size,
         max_seq_len=max_seq_len,

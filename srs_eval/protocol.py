@@ -38,11 +38,10 @@ class Protocol:
     no_train_same_day: bool = False
     equalize_test_with_non_secs: bool = False
     disable_short_term: bool = False
-    duration: bool = False  # answer times are an input
     n_splits: int = 5
     batch_size: int = 512
     max_seq_len: int = 64
-    gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6)
+    gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)
     known_decks_only: bool = False
     """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
     later_days_only: bool = False
@@ -77,7 +76,6 @@ class Protocol:
             gamma=usual.gamma,
             batch_size=usual.batch_size,
             disable_short_term=usual.disable_short_term,
-            duration=usual.duration,
         )
 
 

@@ -161,3 +161,13 @@ def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> No
     except InputError as error:
         message = str(error)
     assert len(message.splitlines()) <= 1 + len(text.splitlines())
+
+
+def test_lstm_takes_no_flag_that_changes_nothing_for_it() -> None:
+    for flag in ("recency", "no_train_same_day"):
+        with pytest.raises(InputError, match=f"LSTM cannot take {flag}"):
+            resolve(f"LSTM-short-secs-{flag}")
+    protocol = Protocol(secs=True, recency=True, no_train_same_day=True)
+    (configuration,) = resolve("LSTM", protocol)
+    assert configuration.name == "LSTM-short-secs-equalize_test_with_non_secs"
+    assert resolve("LSTM-short-secs-duration-equalize_test_with_non_secs") == resolve("LSTM")

@@ -76,6 +76,8 @@ class Model:
     known_decks_only: bool = False  # see Protocol
     later_days_only: bool = False  # see Protocol
     flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
+    compiles: Literal["always", "to train", "never"] = "always"
+    """When kernels have to be compiled, if they are not on disk yet."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1

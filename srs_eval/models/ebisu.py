@@ -225,6 +225,7 @@ MODELS = (
         predict=predict,
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
+        compiles="never",
         seconds_per_10k=0.005,
         note=(
             "Starts from a half-life of 512 days as in srs-benchmark. "

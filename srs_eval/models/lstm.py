@@ -305,12 +305,14 @@ def tune(
 
     if trials.protocol.secs:
         train = train[trials.elapsed_days[train] > 0]
+    if not len(train):
+        raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = recency(len(train))
     shuffled = train[np.random.RandomState(SHUFFLE_SEED).permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):
-        raise NotEnoughData("no reviews of later days with a history that is not too long")
+        raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
     device = device_of(context)
     with one_thread():
@@ -401,6 +403,9 @@ def _predict_489(trials: Trials, parameters: Any, index: IntArray, context: Cont
 _fit, _predict = _functions(fixed=False)
 _fit_fixed, _predict_fixed = _functions(fixed=True)
 
+# It has recency weights of its own and, with `secs`, trains on later days only anyway.
+_FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
+
 MODELS = (
     Model(
         name="LSTM",
@@ -411,7 +416,10 @@ MODELS = (
         fit=_fit,
         predict=_predict,
         standard=UPSTREAM_NAME,
-        flags=ANY_FLAG,
+        # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
+        aliases={UPSTREAM_NAME.replace("-secs", "-secs-duration"): UPSTREAM_NAME},
+        flags=_FLAGS,
+        compiles="never",
         seconds_per_10k=8.0,
         note="As published: the answer time is normalised with the interval's mean and "
         "deviation, by mistake; LSTM-fixed mends it.",
@@ -425,7 +433,8 @@ MODELS = (
         fit=_fit_fixed,
         predict=_predict_fixed,
         standard=UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
-        flags=ANY_FLAG,
+        flags=_FLAGS,
+        compiles="never",
         seconds_per_10k=8.0,
         note="LSTM with the answer time normalised as it should be; no published figures.",
     ),

@@ -46,6 +46,7 @@ MODELS = (
         source="open-spaced-repetition/SSP-MMC-FSRS src/ssp_mmc_fsrs/policies.py `memrise_policy`",
         predict=predict,
         flags=UNTRAINED_FLAGS,
+        compiles="never",
         seconds_per_10k=0.004,
         note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),

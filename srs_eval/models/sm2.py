@@ -93,6 +93,7 @@ MODELS = (
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
+        compiles="never",
         seconds_per_10k=0.004,
         note=(
             "SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
