@@ -234,20 +234,9 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
     trials = simulated(short=True, secs=True)
     rows = np.arange(0, len(trials), 7)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
-    h = sbd.make_histories(trials)
-    node = h.node[rows]
-    loss, slope = compiled(sbd.loss_and_gradient)(
-        compiled(sbd.with_ancestors)(h.parent, node),
-        h.parent,
-        h.ln_t,
-        h.rating,
-        h.repeated,
-        node,
-        sbd._ln(trials.delta_t[rows]),
-        y,
-        weight,
-        sbd.bounded(at),
-    )
+    weight_of = np.zeros(len(trials))
+    weight_of[rows] = weight
+    loss, slope = sbd.loss_and_gradient(sbd.all_rows(trials, rows, weight_of)[0], sbd.bounded(at))
 
     def in_torch(w: Tensor) -> Tensor:
         terms = F.binary_cross_entropy(sbd_in_torch(trials, rows, w), tensor(y), reduction="none")

@@ -21,17 +21,18 @@ the formula of FSRS-7.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.compile import compiled, specialised
+from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, minimum, where
 from srs_eval.fitting.lbfgs import minimise
-from srs_eval.fitting.loss import loss_of, slope_of
-from srs_eval.fitting.trie import history_trie
+from srs_eval.fitting.trie import LANES, history_trie, make_batches
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -43,8 +44,12 @@ LN_S_MIN = math.log(0.001)
 LN_S_MAX = math.log(36500)
 LN_T_MIN = math.log(1e-9)
 R_MIN, R_MAX = 1e-6, 1 - 1e-6
+LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
 MOST_REPEATED = 100  # 2 n
 ITERATIONS = 200
+STEP_VALUES = 5
+
+Value = Any  # float, array or vector
 
 
 def bounded(w: FloatArray) -> FloatArray:
@@ -73,245 +78,238 @@ def bounded_adjoint(w: FloatArray, bar: FloatArray) -> FloatArray:
     return out
 
 
-def shapes(w: FloatArray) -> FloatArray:
-    """beta(n) for n = 0, 0.5, 1 ... 50 (101,)."""
-    beta = np.empty(MOST_REPEATED + 1)
-    for k in range(len(beta)):
-        beta[k] = math.exp(min(max(w[3] + w[4] * math.log(math.exp(w[6]) + k / 2), -30.0), 30.0))
-    return beta
+# The steps work on s = ln S, with g that of the review before and beta its beta(n). Their w are
+# the five values of `step_values`.
 
 
-def shapes_adjoint(
-    w: FloatArray, beta: FloatArray, beta_bar: FloatArray, w_bar: FloatArray
-) -> None:
+def step_values(w: FloatArray) -> FloatArray:
+    """[L, ln rho, v / k, 1 / k, c] of bounded parameters."""
+    return np.array([w[0], (w[1] - w[0]) / 3, w[5] / w[2], 1 / w[2], w[4]])
+
+
+def step_values_adjoint(w: FloatArray, bar: FloatArray) -> FloatArray:
+    """Gradient in w (7,) from that in `step_values` and in alpha, c and ln delta (8,)."""
+    root_bar = -(bar[2] * w[5] + bar[3]) / w[2] ** 2
+    return np.array(
+        [
+            bar[0] - bar[1] / 3,
+            bar[1] / 3,
+            root_bar,
+            bar[5],
+            bar[4] + bar[6],
+            bar[2] / w[2],
+            bar[7],
+        ]
+    )
+
+
+def shapes(w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """beta(n) for n = 0, 0.5, 1 ... 50 (1, 101), and the derivatives of its logarithm in
+    alpha, c and ln delta (3, 101).
+    """
     delta = math.exp(w[6])
-    for k in range(len(beta)):
-        ln = math.log(delta + k / 2)
-        if abs(w[3] + w[4] * ln) <= 30.0:
-            bar = beta_bar[k] * beta[k]
-            w_bar[3] += bar
-            w_bar[4] += bar * ln
-            w_bar[6] += bar * w[4] * delta / (delta + k / 2)
+    moved = delta + np.arange(MOST_REPEATED + 1) / 2
+    ln_beta = w[3] + w[4] * np.log(moved)
+    slopes = np.stack([np.ones_like(moved), np.log(moved), w[4] * delta / moved])
+    return np.exp(np.clip(ln_beta, -30, 30))[None], slopes * (np.abs(ln_beta) <= 30)
 
 
-def recall(
-    ln_t: float, ln_s: float, g: float, beta: float, w: FloatArray
-) -> tuple[float, float, float, float]:
-    """R before its limits, from ln t and ln S; and for the adjoint, ln(1 + a / S), the share
-    of t^(1/k) in a, and that of a / S in 1 + a / S.
-    """
-    ln_rho = (w[1] - w[0]) / 3
-    ln_age = ln_t / w[2]
-    ln_b = w[5] / w[2] - g * ln_rho / 2 + ln_s / 2
-    smaller = math.exp(-abs(ln_age - ln_b))
-    ln_a = max(ln_age, ln_b) + math.log1p(smaller)
-    share = (1.0 if ln_age >= ln_b else smaller) / (1 + smaller)
-    x = ln_a - ln_s
-    less = math.exp(-abs(x))
-    base = max(x, 0.0) + math.log1p(less)
-    growth = (1.0 if x >= 0 else less) / (1 + less)
-    return math.exp(max(-beta * base, -30.0)), base, share, growth
+def first(rating: Value, w: Value) -> Value:
+    return w[0] + w[1] * (rating - 1.0)
 
 
-def recall_adjoint(
-    ln_t: float,
-    g: float,
-    beta: float,
-    w: FloatArray,
-    kept: tuple[float, float, float, float],
-    r_bar: float,
-    w_bar: FloatArray,
-) -> tuple[float, float]:
-    """Gradients in ln S and beta; adds to w_bar. `kept` is what `recall` returned."""
-    r, base, share, growth = kept
-    q_bar = r_bar * r
-    x_bar = -beta * q_bar * growth
-    age_bar, b_bar = share * x_bar, (1 - share) * x_bar
-    w_bar[2] -= (age_bar * ln_t / w[2] + b_bar * w[5] / w[2]) / w[2]
-    w_bar[5] += b_bar / w[2]
-    rho_bar = -g / 2 * b_bar
-    w_bar[0] -= rho_bar / 3
-    w_bar[1] += rho_bar / 3
-    return b_bar / 2 - x_bar, -base * q_bar
+def first_adjoint(rating: Value, w: Value, bar: Value, w_bar: Value) -> None:
+    w_bar[0] += bar
+    w_bar[1] += bar * (rating - 1.0)
 
 
-def limited(r: float) -> float:
-    return min(max(r, R_MIN), R_MAX)
+def parts(s: Value, ln_t: Value, g: Value, w: Value) -> tuple[Value, Value]:
+    """The two terms of a, over S."""
+    return exp(w[3] * ln_t - s), exp(w[2] - 0.5 * (g * w[1] + s))
 
 
-def gain(r: float, passed: bool, beta: float, w: FloatArray) -> float:
-    """ln (S' / S)."""
-    if passed:
-        return min(-math.log(r) / beta, 30.0)
-    return max(w[4] * math.log(1 - r), -30.0)
+def parts_adjoint(
+    ln_t: Value, g: Value, age: Value, rest: Value, bar: Value, w_bar: Value
+) -> Value:
+    """Gradient in s from that in the sum of the `parts`."""
+    rest_bar = bar * rest
+    w_bar[1] -= 0.5 * g * rest_bar
+    w_bar[2] += rest_bar
+    w_bar[3] += bar * age * ln_t
+    return -bar * age - 0.5 * rest_bar
 
 
-def gain_adjoint(
-    r: float, passed: bool, beta: float, w: FloatArray, bar: float, w_bar: FloatArray
-) -> tuple[float, float]:
-    """Gradients in r and beta; adds to w_bar."""
-    if passed:
-        ln_r = math.log(r)
-        if -ln_r / beta > 30.0:
-            return 0.0, 0.0
-        return -bar / (r * beta), bar * ln_r / (beta * beta)
-    ln_f = math.log(1 - r)
-    if w[4] * ln_f < -30.0:
-        return 0.0, 0.0
-    w_bar[4] += bar * ln_f
-    return -bar * w[4] / (1 - r), 0.0
+def recall(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
+    age, rest = parts(s, ln_t, g, w)
+    return clamp(exp(-beta * log(1.0 + age + rest)), R_MIN, R_MAX)
 
 
-def stabilities(
-    nodes: IntArray,
-    parent: NDArray[np.int32],
-    ln_t: FloatArray,
-    rating: FloatArray,
-    repeated: IntArray,
-    w: FloatArray,
-    kept: FloatArray,
-) -> FloatArray:
-    """ln S after the history of each of `nodes` (all nodes' array); parents come first.
-
-    `kept` (nodes, 5) takes what the adjoint needs: that of `recall`, and ln S' before its limits.
-    """
-    beta = shapes(w)
-    ln_s = np.zeros(len(parent))
-    for v in nodes:
-        u = parent[v]
-        if u < 0:
-            ln_s[v] = w[0] + (w[1] - w[0]) * (rating[v] - 1) / 3
-        else:
-            b = beta[repeated[u]]
-            r, base, share, growth = recall(ln_t[v], ln_s[u], rating[u] - 1, b, w)
-            new = ln_s[u] + gain(limited(r), rating[v] > 1.5, b, w)
-            ln_s[v] = min(max(new, LN_S_MIN), LN_S_MAX)
-            if len(kept):
-                kept[v, 0] = r
-                kept[v, 1] = base
-                kept[v, 2] = share
-                kept[v, 3] = growth
-                kept[v, 4] = new
-    return ln_s
+def loss_and_adjoint(
+    s: Value,
+    ln_t: Value,
+    g: Value,
+    beta: Value,
+    w: Value,
+    passes: Value,
+    failures: Value,
+    w_bar: Value,
+) -> tuple[Value, Value, Value]:
+    """Log loss with these weights of passes and failures, gradients in s and ln beta."""
+    age, rest = parts(s, ln_t, g, w)
+    whole = 1.0 + age + rest
+    q = beta * log(whole)  # -ln R
+    r = exp(-q)
+    kept = clamp(r, R_MIN, R_MAX)
+    loss = passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - kept)
+    q_bar = clamp_bar(r, R_MIN, R_MAX, passes - failures * r / (1.0 - kept))
+    return loss, parts_adjoint(ln_t, g, age, rest, beta * q_bar / whole, w_bar), q * q_bar
 
 
-def predicted(
-    node: NDArray[np.int32],
-    ln_t: FloatArray,
-    rating: FloatArray,
-    repeated: IntArray,
-    ln_s: FloatArray,
-    w: FloatArray,
-) -> FloatArray:
-    """R of trials, ln_t after the history at their node."""
-    beta = shapes(w)
-    p = np.empty(len(node))
-    for k in range(len(node)):
-        u = node[k]
-        r, _, _, _ = recall(ln_t[k], ln_s[u], rating[u] - 1, beta[repeated[u]], w)
-        p[k] = limited(r)
-    return p
+def success(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
+    """S' = S R^(-1 / beta) is S (1 + a / S) where R is within its limits."""
+    age, rest = parts(s, ln_t, g, w)
+    least, most = gains(beta)
+    return clamp(s + clamp(log(1.0 + age + rest), least, most), LN_S_MIN, LN_S_MAX)
 
 
-def loss_and_gradient(
-    nodes: IntArray,
-    parent: NDArray[np.int32],
-    node_ln_t: FloatArray,
-    rating: FloatArray,
-    repeated: IntArray,
-    node: NDArray[np.int32],
-    ln_t: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
-    w: FloatArray,
-) -> tuple[float, FloatArray]:
-    """Weighted sum of the log losses of the trials, and its gradient in w (7,)."""
-    kept = np.empty((len(parent), 5))
-    ln_s = stabilities(nodes, parent, node_ln_t, rating, repeated, w, kept)
-    beta = shapes(w)
-    loss = 0.0
-    bar = np.zeros(len(parent))
-    beta_bar = np.zeros(len(beta))
-    w_bar = np.zeros(7)
-    for k in range(len(node)):
-        u = node[k]
-        b = beta[repeated[u]]
-        found = recall(ln_t[k], ln_s[u], rating[u] - 1, b, w)
-        p = limited(found[0])
-        loss += weight[k] * loss_of(p, y[k])
-        if p == found[0]:
-            p_bar = weight[k] * slope_of(p, y[k])
-            s_bar, b_bar = recall_adjoint(ln_t[k], rating[u] - 1, b, w, found, p_bar, w_bar)
-            bar[u] += s_bar
-            beta_bar[repeated[u]] += b_bar
-    for at in range(len(nodes) - 1, -1, -1):
-        v = nodes[at]
-        u = parent[v]
-        if u < 0:
-            share = (rating[v] - 1) / 3
-            w_bar[0] += bar[v] * (1 - share)
-            w_bar[1] += bar[v] * share
-            continue
-        if bar[v] == 0.0 or kept[v, 4] < LN_S_MIN or kept[v, 4] > LN_S_MAX:
-            continue
-        b = beta[repeated[u]]
-        found = (kept[v, 0], kept[v, 1], kept[v, 2], kept[v, 3])
-        r = limited(found[0])
-        r_bar, b_bar = gain_adjoint(r, rating[v] > 1.5, b, w, bar[v], w_bar)
-        bar[u] += bar[v]
-        beta_bar[repeated[u]] += b_bar
-        if r == found[0]:
-            s_bar, b_bar = recall_adjoint(node_ln_t[v], rating[u] - 1, b, w, found, r_bar, w_bar)
-            bar[u] += s_bar
-            beta_bar[repeated[u]] += b_bar
-    shapes_adjoint(w, beta, beta_bar, w_bar)
-    return loss, w_bar
+def gains(beta: Value) -> tuple[Value, Value]:
+    """Limits of ln(S' / S) after a success, from those of R."""
+    return minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
 
 
-def repeats(parent: NDArray[np.int32], rating: FloatArray) -> IntArray:
-    """2 n of each node."""
-    twice = np.zeros(len(parent), np.int64)
+def success_adjoint(
+    s: Value, ln_t: Value, g: Value, beta: Value, w: Value, bar: Value, w_bar: Value
+) -> tuple[Value, Value]:
+    """Gradients in s and ln beta."""
+    age, rest = parts(s, ln_t, g, w)
+    whole = 1.0 + age + rest
+    least, most = gains(beta)
+    free = log(whole)
+    gain = clamp(free, least, most)
+    bar = clamp_bar(s + gain, LN_S_MIN, LN_S_MAX, bar)
+    free_bar = clamp_bar(free, least, most, bar)
+    limit_bar = where(gain < 30.0, (free_bar - bar) * gain, 0.0)  # a limit falls as beta rises
+    return bar + parts_adjoint(ln_t, g, age, rest, free_bar / whole, w_bar), limit_bar
+
+
+def failure(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
+    lost = w[4] * log(1.0 - recall(s, ln_t, g, beta, w))
+    return clamp(s + where(lost < -30.0, -30.0, lost), LN_S_MIN, LN_S_MAX)
+
+
+def failure_adjoint(
+    s: Value, ln_t: Value, g: Value, beta: Value, w: Value, bar: Value, w_bar: Value
+) -> tuple[Value, Value]:
+    """Gradients in s and ln beta."""
+    age, rest = parts(s, ln_t, g, w)
+    whole = 1.0 + age + rest
+    q = beta * log(whole)
+    r = exp(-q)
+    forgotten = 1.0 - clamp(r, R_MIN, R_MAX)
+    ln_f = log(forgotten)
+    lost = w[4] * ln_f
+    bar = clamp_bar(s + where(lost < -30.0, -30.0, lost), LN_S_MIN, LN_S_MAX, bar)
+    lost_bar = where(lost < -30.0, 0.0, bar)
+    w_bar[4] += lost_bar * ln_f
+    q_bar = clamp_bar(r, R_MIN, R_MAX, lost_bar * w[4] * r / forgotten)
+    return bar + parts_adjoint(ln_t, g, age, rest, beta * q_bar / whole, w_bar), q * q_bar
+
+
+# All rows at once
+
+
+class AllRows(NamedTuple):
+    """The nodes of the rows' histories and, as targets, the rows; and room for the kernel."""
+
+    kind: NDArray[np.int32]  # per segment of nodes
+    start: IntArray
+    end: IntArray
+    parent: NDArray[np.int32]  # per node
+    ln_t: FloatArray
+    rating: FloatArray
+    grade_before: FloatArray  # g of the parent
+    shape_before: NDArray[np.int32]  # its 2 n
+    target_node: NDArray[np.int32]  # per target
+    target_ln_t: FloatArray
+    target_grade: FloatArray
+    target_shape: NDArray[np.int32]
+    passes: FloatArray  # weight of the rows that were recalled
+    failures: FloatArray
+    recall: FloatArray  # result, per target
+    state: FloatArray  # (1, nodes) ln S
+    bar: FloatArray  # (1, nodes) its gradient
+    w_bar: FloatArray  # (8, LANES) result, gradient in `step_values`, alpha, c and ln delta
+
+
+def all_rows(
+    trials: Trials, rows: IntArray, weights: FloatArray | None = None
+) -> tuple[AllRows, IntArray]:
+    """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
+    trie = history_trie(trials, same_day=False)
+    batch = make_batches(trie, trials, [rows], weights)
+    nodes = int(batch.first_node[1])
+    parent, rating = batch.parent[:nodes], batch.rating[:nodes]
+    repeated = compiled(repeats)(parent, rating, int(batch.end[0]))
+    grade, target = rating - 1, batch.target_node[: batch.first_target[1]]
+    segments = slice(batch.first_segment[1])
+    made = AllRows(
+        kind=batch.kind[segments],
+        start=batch.start[segments],
+        end=batch.end[segments],
+        parent=parent,
+        ln_t=_ln(batch.delta_t[:nodes]),
+        rating=rating,
+        grade_before=grade[parent],
+        shape_before=repeated[parent],
+        target_node=target,
+        target_ln_t=_ln(batch.target_delta_t[: len(target)]),
+        target_grade=grade[target],
+        target_shape=repeated[target],
+        passes=batch.passes[: len(target)],
+        failures=batch.failures[: len(target)],
+        recall=np.empty(len(target)),
+        state=np.empty((1, nodes)),
+        bar=np.empty((1, nodes)),
+        w_bar=np.empty((STEP_VALUES + 3, LANES)),
+    )
+    return made, batch.target
+
+
+def repeats(parent: NDArray[np.int32], rating: FloatArray, first_reviews: int) -> NDArray[np.int32]:
+    """2 n of each node; the nodes without a parent come first."""
+    twice = np.zeros(len(parent), np.int32)
     for v in range(len(parent)):
         twice[v] = max(0, 3 - int(rating[v]))
-        if parent[v] >= 0:
+        if v >= first_reviews:
             twice[v] = min(twice[v] + twice[parent[v]], MOST_REPEATED)
     return twice
 
 
-def with_ancestors(parent: NDArray[np.int32], node: NDArray[np.int32]) -> IntArray:
-    """The nodes and all that they come from, ascending."""
-    needed = np.zeros(len(parent), np.bool_)
-    for v in node:
-        while v >= 0 and not needed[v]:
-            needed[v] = True
-            v = parent[v]
-    return np.flatnonzero(needed)
-
-
-@dataclass(frozen=True, eq=False)
-class Histories:
-    """The trie of histories as this model reads it (arrays of nodes)."""
-
-    parent: NDArray[np.int32]
-    ln_t: FloatArray
-    rating: FloatArray
-    repeated: IntArray  # 2 n
-    node: NDArray[np.int32]  # of each trial's history
-
-
-def make_histories(trials: Trials) -> Histories:
-    trie = history_trie(trials)
-    return Histories(
-        trie.parent,
-        _ln(trie.delta_t),
-        trie.rating,
-        compiled(repeats)(trie.parent, trie.rating),
-        trie.node,
-    )
-
-
 def _ln(t: FloatArray) -> FloatArray:
     return np.log(np.maximum(t, 1e-9))
+
+
+@cache
+def _kernel() -> Any:
+    from srs_eval.fitting.full_batch_sweep import loss_and_gradient
+
+    steps: dict[str, Callable[..., Any]] = {
+        "first": first,
+        "first_adjoint": first_adjoint,
+        "success": success,
+        "success_adjoint": success_adjoint,
+        "failure": failure,
+        "failure_adjoint": failure_adjoint,
+        "recall": recall,
+        "loss_and_adjoint": loss_and_adjoint,
+    }
+    return specialised(loss_and_gradient, "SBD", steps, {"VALUES": STEP_VALUES})
+
+
+def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:
+    """Weighted sum of the rows' log losses at bounded parameters, and its gradient (7,)."""
+    loss = float(_kernel()(True, step_values(w), *shapes(w), rows))
+    return loss, step_values_adjoint(w, rows.w_bar.sum(axis=1))
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -326,9 +324,9 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     rows, weight = train[short], weights[short]
     if not len(rows):
         raise NotEnoughData("no history is short enough to train on")
-    h = trials.derived(make_histories)
-    node, ln_t, y = h.node[rows], _ln(trials.delta_t[rows]), trials.y[rows]
-    nodes = compiled(with_ancestors)(h.parent, node)
+    weight_of = np.zeros(len(trials))
+    weight_of[rows] = weight
+    training, _ = all_rows(trials, rows, weight_of)
     start = np.array(START)
     total = float(weight.sum())
     pull = PULL / len(rows)
@@ -337,9 +335,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
         done[0] += 1
         context.tick(min(done[0] / 100, 0.99))
-        loss, bar = compiled(loss_and_gradient)(
-            nodes, h.parent, h.ln_t, h.rating, h.repeated, node, ln_t, y, weight, bounded(w)
-        )
+        loss, bar = loss_and_gradient(training, bounded(w))
         away = (w - start) / SIGMA
         value = loss / total + pull * float(away @ away)
         slope = bounded_adjoint(w, bar) / total + 2 * pull * away / SIGMA
@@ -362,15 +358,12 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    h = trials.derived(make_histories)
+    if not len(index):
+        return np.empty(0)
+    rows, target = all_rows(trials, index)
     w = bounded(np.array(parameters, np.float64))
-    node = h.node[index]
-    nodes = compiled(with_ancestors)(h.parent, node)
-    ln_s = compiled(stabilities)(nodes, h.parent, h.ln_t, h.rating, h.repeated, w, np.empty((0, 5)))
-    p: FloatArray = compiled(predicted)(
-        node, _ln(trials.delta_t[index]), h.rating, h.repeated, ln_s, w
-    )
-    return p
+    _kernel()(False, step_values(w), *shapes(w), rows)
+    return rows.recall[target]
 
 
 MODELS = (
