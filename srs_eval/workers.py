@@ -196,6 +196,13 @@ class WorkerPool(Executor):
             self._wake()
         self._thread.join()
 
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After the block wait for what was submitted; after an exception end it."""
+        if kind is None:
+            self.shutdown()
+        else:
+            self.terminate_workers()
+
     # --- the pool's thread
 
     def _wake(self) -> None:

@@ -12,15 +12,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from srs_eval import batch
 from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users
 from srs_eval.configurations import resolve
+from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
 from srs_eval.errors import InputError
 from srs_eval.simulation import simulate_learner, write_dataset
+from srs_eval.workers import TaskEvents
 from tests.conftest import shared_or_skip
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
@@ -291,6 +295,21 @@ def test_events(dataset: Path, tmp_path: Path) -> None:
     assert units[-1].users_finished == 2
     assert isinstance(end, Ended)
     assert (end.done, end.failed, end.skipped) == (4, 0, 0)
+
+
+def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
+    """Without the pool's messages too: everything is in what a task returns."""
+    data, names = open_dataset(dataset), MODELS.split(",")
+    with ThreadPoolExecutor(2) as threads:
+        tasks = batch._UserTasks(threads, TaskEvents(), data, resolve(names), Context(), ahead=3)
+        units = list(tasks.units([(user, names) for user in data.users]))
+    done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
+    assert len(units) == len(data.users) * len(names)
+    for unit in units:
+        stored = done[unit.configuration].get(unit.user)
+        assert stored == (json.loads(json.dumps(unit.line)) if unit.line else None)
+    failed = {unit.user for unit in units if unit.status == "failed"}
+    assert failed == {POISONED}
 
 
 def test_closing_the_iterator_keeps_what_is_done(dataset: Path, tmp_path: Path) -> None:

@@ -199,6 +199,16 @@ def test_shutting_down_finishes_what_was_submitted() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_leaving_by_an_exception_waits_for_nothing() -> None:
+    asleep = threading.Event()
+    with contextlib.suppress(KeyError), WorkerPool(1, on_message=lambda *_: asleep.set()) as pool:
+        at_work = pool.submit(sleep, 600)
+        assert asleep.wait(60)
+        raise KeyError
+    assert isinstance(at_work.exception(), CancelledError)
+    assert not multiprocessing.active_children()
+
+
 def test_what_cannot_start_is_told_once() -> None:
     with pool_of(2, initializer=raise_at_start) as pool:
         futures = []

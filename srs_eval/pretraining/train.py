@@ -34,6 +34,7 @@ from srs_eval.pretraining import population
 from srs_eval.protocol import Protocol, Trials, prepare_trials
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.rows import select_rows
+from srs_eval.workers import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -90,16 +91,13 @@ class Pretrained:
 def learner_logs(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[ReviewLog]:
     """The population's learners with these numbers, in this order; `jobs` processes."""
     if jobs <= 1:
-        return [_learner_log((seed, number)) for number in numbers]
-    import multiprocessing
-
-    # Spawned, for a fork of a process with threads may hang.
-    with multiprocessing.get_context("spawn").Pool(jobs) as processes:
-        return processes.map(_learner_log, [(seed, number) for number in numbers], chunksize=2)
+        return [_learner_log(seed, number) for number in numbers]
+    with WorkerPool(jobs) as pool:
+        return list(pool.map(_learner_log, [seed] * len(numbers), numbers))
 
 
-def _learner_log(which: tuple[int, int]) -> ReviewLog:
-    return population.population_learner(*which).log()
+def _learner_log(seed: int, number: int) -> ReviewLog:
+    return population.population_learner(seed, number).log()
 
 
 def pooled_trials(logs: Iterable[ReviewLog], protocol: Protocol) -> Trials:
