@@ -56,7 +56,7 @@ MODEL_WORDS: Mapping[str, str] = {
     "90%": "always 90 %",
 }
 OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
-FAMILIES = ("fsrs", "sm2", "history", "neural", "floor")
+FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
 GROUPS = ("all", "fast", *FAMILIES)
 FLOOR = "AVG"
 """The model that knows the average only."""

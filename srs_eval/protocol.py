@@ -118,6 +118,10 @@ class Trials:
     history_elapsed_days: IntArray  # (m,) whole days >= 0
     history_duration_ms: IntArray  # (m,)
     history_review_th: IntArray  # (m,)
+    history_card_id: IntArray  # (m,)
+    history_day: IntArray  # (m,)
+    history_elapsed_s: IntArray  # (m,) >= 0
+    history_time_of_day_s: IntArray  # (m,) since the day's beginning; MISSING where unknown
 
     folds: tuple[Fold, ...]
     protocol: Protocol
@@ -162,6 +166,7 @@ class _Columns:
     elapsed_days: IntArray
     elapsed_seconds: IntArray
     duration_ms: IntArray
+    time_of_day_s: IntArray  # MISSING where unknown
     known: NDArray[np.bool_]  # card and deck are in the source
     partition: IntArray
 
@@ -260,6 +265,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
             partition = deck
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
+    time_of_day = rows.time_of_day_s
     return _Columns(
         review_th=order + 1,
         card_id=card_id,
@@ -269,6 +275,7 @@ def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
         elapsed_days=rows.elapsed_days[order],
         elapsed_seconds=rows.elapsed_seconds[order],
         duration_ms=rows.duration_ms[order],
+        time_of_day_s=np.full(len(order), MISSING) if time_of_day is None else time_of_day[order],
         known=known,
         partition=partition,
     )
@@ -412,6 +419,10 @@ def _assemble(
         history_elapsed_days=np.maximum(columns.elapsed_days, 0),
         history_duration_ms=columns.duration_ms,
         history_review_th=columns.review_th,
+        history_card_id=columns.card_id,
+        history_day=columns.day,
+        history_elapsed_s=np.maximum(columns.elapsed_seconds, 0),
+        history_time_of_day_s=columns.time_of_day_s,
         folds=folds,
         protocol=protocol,
     )

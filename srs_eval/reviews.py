@@ -55,6 +55,7 @@ class Rows:
     duration_ms: IntArray
     elapsed_days: IntArray
     elapsed_seconds: IntArray
+    time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -158,7 +159,10 @@ class ReviewLog:
         for part in (self.entries, self.rows, self.cards):
             if part is not None:
                 for column in fields(part):
-                    array = np.ascontiguousarray(getattr(part, column.name))
+                    values = getattr(part, column.name)
+                    if values is None:
+                        continue
+                    array = np.ascontiguousarray(values)
                     digest.update(f"{column.name}:{array.dtype}:{len(array)};".encode())
                     digest.update(array.tobytes())
         for deck in sorted(self.decks.values(), key=lambda deck: deck.id):

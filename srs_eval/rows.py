@@ -247,4 +247,5 @@ def _rows(
         entries.duration_ms[kept],
         elapsed_days,
         elapsed_seconds,
+        (time_ms // 1000 - next_day_at_s) % (_DAY_MS // 1000),
     )

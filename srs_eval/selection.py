@@ -88,7 +88,8 @@ def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str
 
 
 def _where(part: Columns, keep: np.ndarray) -> Columns:
-    return replace(part, **{each.name: getattr(part, each.name)[keep] for each in fields(part)})
+    columns = {each.name: getattr(part, each.name) for each in fields(part)}
+    return replace(part, **{name: c[keep] for name, c in columns.items() if c is not None})
 
 
 def _unknown(what: str, name: str, known: Iterable[tuple[str, int]]) -> str:

@@ -18,7 +18,7 @@ from srs_eval.context import Cancelled, Context
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-Family = Literal["floor", "sm2", "history", "other", "fsrs", "neural"]
+Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
 
 ANY_FLAG = frozenset(
     {

@@ -120,7 +120,7 @@ MODELS = (
     ),
     Model(
         name="MOVING-AVG",
-        family="floor",
+        family="online",
         inputs="-",
         parameters=0,
         source=(

@@ -111,17 +111,18 @@ def pool(several: Sequence[Trials]) -> Trials:
     cards = 0
     shifted = []
     for trials, first_row in zip(several, rows.tolist(), strict=False):
-        numbers = np.unique(trials.card_id, return_inverse=True)[1]
+        known, numbers = np.unique(trials.history_card_id, return_inverse=True)
         shifted.append(
             replace(
                 trials,
-                card_id=numbers + cards,
+                card_id=np.searchsorted(known, trials.card_id) + cards,
+                history_card_id=numbers + cards,
                 history_start=trials.history_start + first_row,
                 history_end=trials.history_end + first_row,
                 _derived={},
             )
         )
-        cards += int(numbers.max()) + 1
+        cards += len(known)
     columns: dict[str, Any] = {
         each.name: np.concatenate([getattr(trials, each.name) for trials in shifted])
         for each in fields(Trials)

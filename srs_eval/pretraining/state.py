@@ -1,0 +1,133 @@
+"""The prior of STATE-*: how the weights lie over other people.
+
+    python -m srs_eval.pretraining.state FOLDER...
+
+reads every review history in the folders (files as `srs-eval` reads them, data sets with all of
+their users) and writes `data/state.json`: of every weight the mean and the standard deviation
+over people, nothing that could be traced to one of them. They come from an expectation-
+maximisation (Dempster, Laird & Rubin, 1977, JRSS B 39): each learner's weights are filtered
+under the prior, then the prior becomes their mean, and their variance plus that of each
+learner's own uncertainty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.anki_import import load_log
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.online_filter import kalman_filter
+from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models.state import (
+    PRIOR_FILE,
+    Prior,
+    base_logits,
+    feature_names,
+    features_of,
+    without_prior,
+)
+from srs_eval.protocol import Trials, prepare_trials
+from srs_eval.reviews import FloatArray, ReviewLog
+from srs_eval.rows import select_rows
+
+BASES = {"STATE-FSRS-6": (fsrs6,), "STATE-FSRS-6+7": (fsrs6, fsrs7)}
+ITERATIONS = 6
+DRIFT = 1e-5
+
+
+def histories(folders: Sequence[Path]) -> Iterator[tuple[str, ReviewLog]]:
+    """Name and history of every learner found, in order of name."""
+    for folder in folders:
+        if (folder / "revlogs").is_dir():
+            dataset = open_dataset(folder)
+            for user in dataset.users:
+                yield f"{folder.name} {user}", dataset.load(user)
+            continue
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            yield path.name, load_log(path)
+
+
+def trials_of(log: ReviewLog) -> Trials:
+    """The trials that STATE-FSRS-6 is judged on; raises NotEnoughData."""
+    return prepare_trials(log, select_rows(log).rows, resolve("STATE-FSRS-6")[0].protocol)
+
+
+def learner_features(trials: Trials, model: str) -> FloatArray:
+    """Features of one learner's trials for one of the models, (n, k)."""
+    context = Context()
+    return features_of(trials, [base_logits(trials, base, context) for base in BASES[model]])
+
+
+def prior_from(
+    learners: Sequence[tuple[FloatArray, FloatArray]], iterations: int = ITERATIONS
+) -> Prior:
+    """Means and standard deviations over learners, each given by features (n, k) and y (n,).
+
+    Raises ValueError for fewer than two learners.
+    """
+    if len(learners) < 2:
+        raise ValueError("a spread over people takes two people at least")
+    prior = without_prior(learners[0][0].shape[1])
+    for _ in range(iterations):
+        weights, variances = [], []
+        for features, y in learners:
+            *_, w, variance = compiled(kalman_filter)(
+                features, y, prior.mean, prior.deviation**2, DRIFT, (0, 0)
+            )
+            weights.append(w)
+            variances.append(variance)
+        mean = np.mean(weights, axis=0)
+        several = len(learners) / (len(learners) - 1)
+        spread = several * np.mean((np.array(weights) - mean) ** 2 + np.array(variances), axis=0)
+        prior = Prior(mean, np.sqrt(spread))
+    return prior
+
+
+def document(learners: Sequence[Trials]) -> Mapping[str, object]:
+    """What the shipped file holds."""
+    priors = {}
+    for model in BASES:
+        prior = prior_from([(learner_features(trials, model), trials.y) for trials in learners])
+        priors[model] = {
+            "features": list(feature_names(model)),
+            "mean": [round(value, 4) for value in prior.mean.tolist()],
+            "deviation": [round(value, 4) for value in prior.deviation.tolist()],
+        }
+    return {
+        "note": "Weights of STATE-*: mean and standard deviation over people; "
+        "made by srs_eval.pretraining.state",
+        "people": len(learners),
+        "priors": priors,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining.state")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--out", type=Path, default=PRIOR_FILE, help="the file to write")
+    given = parser.parse_args(arguments)
+    learners = []
+    for name, log in histories(given.folders):
+        try:
+            trials = trials_of(log)
+        except (InputError, NotEnoughData) as reason:
+            sys.stderr.write(f"{name}: left out, {reason}\n")
+            continue
+        sys.stderr.write(f"{name}: {len(trials)} reviews\n")
+        learners.append(trials)
+    given.out.write_text(json.dumps(document(learners), indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
