@@ -287,7 +287,7 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
     if flag == "fit":
         if value == "S0":
             return model.fit_s0 is not None
-        return value == "trained" or model.parameters > 0
+        return value == "trained" or (model.parameters > 0 and model.online is None)
     if flag == "short" and model.always_short:
         return True
     return flag in model.flags

@@ -370,7 +370,7 @@ def test_names() -> None:
     assert all(configuration_of(name).parameters == 0 for name in GOLDEN)
     groups = {name: all_models()[name].family for name in UNTRAINED}
     assert groups["Memrise"] == "sm2"
-    assert groups["MOVING-AVG"] == "floor"
+    assert groups["MOVING-AVG"] == "online"
 
 
 def test_import_nothing_heavy() -> None:

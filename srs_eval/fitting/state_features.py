@@ -127,9 +127,7 @@ def timeline(trials: Trials) -> Timeline:
     trial = np.full(len(order), -1)
     trial[place[trials.history_end]] = np.arange(len(trials))
     # Numbered in order of appearance, so that later cards change no earlier number.
-    _, begins, number = np.unique(
-        trials.history_card_id, return_index=True, return_inverse=True
-    )
+    _, begins, number = np.unique(trials.history_card_id, return_index=True, return_inverse=True)
     appearance = np.empty(len(begins), np.int64)
     appearance[np.argsort(place[begins], kind="stable")] = np.arange(len(begins))
     day = trials.history_day[order]
@@ -339,10 +337,8 @@ def state_features(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray
                 0.1 * (y - logistic(logit + by_both[state, interval]))
                 - 0.001 * by_both[state, interval]
             )
-            if y > 0:
-                run = run + 1 if run > 0 else 1
-            else:
-                run = run - 1 if run < 0 else -1
+            step = 1 if y > 0 else -1
+            run = run + step if run * step > 0 else step
             judged_today += 1
             last_residual[card] = r
             card_r[card] += r

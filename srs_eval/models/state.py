@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +47,7 @@ FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Drift of each filter's weights, and by what it takes the prior's variances."""
 MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
 SHARE = 1e-3  # of the weight that starts anew with each review
-FLOOR = 150.0  # after so many reviews the base's weight may fall below one half
+FLOOR = 100.0  # after so many reviews the base's weight may fall below one half
 
 
 class Prior(NamedTuple):
@@ -106,17 +108,15 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
     """
     first = int(trials.folds[0].test[0])
     cuts = sorted({0, first, *(int(share * first) for share in WARM_UP_REFITS)})
-    parts = [np.arange(begin, end) for begin, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [np.arange(begin, end) for begin, end in pairwise(cuts)]
     parts += [fold.test for fold in trials.folds]
     p = np.full(len(trials), 0.5)
     for number, part in enumerate(parts):
         train = np.arange(part[0])
         parameters = list(model.DEFAULT)
         if len(train) >= MINIMUM_TRIALS:
-            try:
+            with suppress(NotEnoughData):
                 parameters = model.fit(trials, train, recency_weights(len(train)), context)
-            except NotEnoughData:
-                pass
         p[part] = model.predict(trials, parameters, part, context)
         context.tick((number + 1) / (len(parts) + 1))
     p = np.clip(p, SMALLEST, 1 - SMALLEST)

@@ -3,11 +3,11 @@
     python -m srs_eval.pretraining.state FOLDER...
 
 reads every review history in the folders (files as `srs-eval` reads them, data sets with all of
-their users) and writes `data/state.json`: of every weight the mean and the standard deviation
-over people, nothing that could be traced to one of them. They come from an expectation-
-maximisation (Dempster, Laird & Rubin, 1977, JRSS B 39): each learner's weights are filtered
-under the prior, then the prior becomes their mean, and their variance plus that of each
-learner's own uncertainty.
+their users or those of `--users`) and writes `data/state.json`: of every weight the mean and
+the standard deviation over people, nothing that could be traced to one of them. They come from
+an expectation-maximisation (Dempster, Laird & Rubin, 1977, JRSS B 39): each learner's weights
+are filtered under the prior, then the prior becomes their mean, and their variance plus that of
+each learner's own uncertainty.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from srs_eval.anki_import import load_log
+from srs_eval.batch import select_users
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
@@ -41,20 +43,25 @@ from srs_eval.reviews import FloatArray, ReviewLog
 from srs_eval.rows import select_rows
 
 BASES = {"STATE-FSRS-6": (fsrs6,), "STATE-FSRS-6+7": (fsrs6, fsrs7)}
-ITERATIONS = 6
+ITERATIONS = 8
 DRIFT = 1e-5
 
 
-def histories(folders: Sequence[Path]) -> Iterator[tuple[str, ReviewLog]]:
-    """Name and history of every learner found, in order of name."""
+def histories(
+    folders: Sequence[Path], users: str | None = None
+) -> Iterator[tuple[str, Callable[[], ReviewLog]]]:
+    """Name of every learner found, in order of name, and what reads the history.
+
+    `users` are those of data sets, as in "1-3,7"; all if None.
+    """
     for folder in folders:
         if (folder / "revlogs").is_dir():
             dataset = open_dataset(folder)
-            for user in dataset.users:
-                yield f"{folder.name} {user}", dataset.load(user)
+            for user in select_users(dataset.users, users, None):
+                yield f"{folder.name} {user}", partial(dataset.load, user)
             continue
         for path in sorted(path for path in folder.iterdir() if path.is_file()):
-            yield path.name, load_log(path)
+            yield path.name, partial(load_log, path)
 
 
 def trials_of(log: ReviewLog) -> Trials:
@@ -114,12 +121,13 @@ def document(learners: Sequence[Trials]) -> Mapping[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining.state")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--users", help="of data sets: ids and ranges, as in 1-3,7")
     parser.add_argument("--out", type=Path, default=PRIOR_FILE, help="the file to write")
     given = parser.parse_args(arguments)
     learners = []
-    for name, log in histories(given.folders):
+    for name, read in histories(given.folders, given.users):
         try:
-            trials = trials_of(log)
+            trials = trials_of(read())
         except (InputError, NotEnoughData) as reason:
             sys.stderr.write(f"{name}: left out, {reason}\n")
             continue
