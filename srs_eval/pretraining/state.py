@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -42,6 +43,8 @@ from srs_eval.protocol import Trials, prepare_trials
 from srs_eval.reviews import FloatArray, ReviewLog
 from srs_eval.rows import select_rows
 
+log = logging.getLogger(__name__)
+
 BASES = {"STATE-FSRS-6": (fsrs6,), "STATE-FSRS-6+7": (fsrs6, fsrs7)}
 ITERATIONS = 8
 DRIFT = 1e-5
@@ -64,9 +67,9 @@ def histories(
             yield path.name, partial(load_log, path)
 
 
-def trials_of(log: ReviewLog) -> Trials:
+def trials_of(history: ReviewLog) -> Trials:
     """The trials that STATE-FSRS-6 is judged on; raises NotEnoughData."""
-    return prepare_trials(log, select_rows(log).rows, resolve("STATE-FSRS-6")[0].protocol)
+    return prepare_trials(history, select_rows(history).rows, resolve("STATE-FSRS-6")[0].protocol)
 
 
 def learner_features(trials: Trials, model: str) -> FloatArray:
@@ -124,14 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--users", help="of data sets: ids and ranges, as in 1-3,7")
     parser.add_argument("--out", type=Path, default=PRIOR_FILE, help="the file to write")
     given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     learners = []
     for name, read in histories(given.folders, given.users):
         try:
             trials = trials_of(read())
         except (InputError, NotEnoughData) as reason:
-            sys.stderr.write(f"{name}: left out, {reason}\n")
+            log.info("%s: left out, %s", name, reason)
             continue
-        sys.stderr.write(f"{name}: {len(trials)} reviews\n")
+        log.info("%s: %d reviews", name, len(trials))
         learners.append(trials)
     given.out.write_text(json.dumps(document(learners), indent=1) + "\n", "utf-8")
     return 0

@@ -1,0 +1,175 @@
+"""What knowing the learner's day is worth: STATE-* against FSRS-6-recency, and what it costs.
+
+    python benchmarks/state.py [--golden DIR] [--real DIR] [--speed]
+
+Every real learner (golden 101, and the files of --real or of the environment variable
+SRS_EVAL_REAL) is predicted with a prior made from the other real ones; simulated learners with
+one made from all of them. A gain is the log loss of FSRS-6-recency minus the model's, with its
+95 % interval over days. --speed prints milliseconds of CPU for 10,000 judged reviews, features
+and filters without FSRS's own fits, and what the 350 million of anki-revlogs-10k would take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.anki_import import load_log
+from srs_eval.comparison import mean_interval
+from srs_eval.context import Context
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.online_filter import running_offset
+from srs_eval.fitting.state_features import state_features, timeline
+from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models.state import (
+    STATE_1_RATE,
+    Prior,
+    base_logits,
+    features_of,
+    trace,
+    without_prior,
+)
+from srs_eval.pretraining.state import prior_from, trials_of
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, ReviewLog
+
+REAL_IN_GOLDEN = 101
+ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k
+COLUMNS = ("STATE-1", "no prior", "STATE-FSRS-6", "STATE-FSRS-6+7")
+
+
+class Learner:
+    """One learner's trials, the bases' logits and the features."""
+
+    def __init__(self, name: str, trials: Trials, real: bool) -> None:
+        self.name, self.trials, self.real = name, trials, real
+        context = Context()
+        self.logits = [base_logits(trials, base, context) for base in (fsrs6, fsrs7)]
+        self.features = features_of(trials, self.logits)
+
+    def gain(self, p: FloatArray) -> FloatArray:
+        """FSRS-6-recency's loss minus that of p, of each judged review."""
+        index = self.trials.test_index
+        y = self.trials.y[index]
+        base = 1 / (1 + np.exp(-self.logits[0]))
+
+        def losses(each: FloatArray) -> FloatArray:
+            return -np.log(np.where(y == 1, each[index], 1 - each[index]))
+
+        return losses(base) - losses(p)
+
+    def log_loss(self) -> float:
+        index = self.trials.test_index
+        z, y = self.logits[0][index], self.trials.y[index]
+        return float(np.mean(np.log1p(np.exp(np.where(y == 1, -z, z)))))
+
+
+def histories(golden: Path | None, real: Path | None) -> Iterator[tuple[str, ReviewLog, bool]]:
+    if real is not None:
+        for path in sorted(path for path in real.iterdir() if path.is_file()):
+            try:
+                yield path.name[:20], load_log(path), True
+            except InputError as error:
+                print(f"{path.name}: {error}", file=sys.stderr)
+    if golden is not None:
+        dataset = open_dataset(golden / "dataset")
+        for user in dataset.users:
+            yield f"golden {user}", dataset.load(user), user == REAL_IN_GOLDEN
+
+
+def gains(learners: list[Learner]) -> None:
+    people = [each for each in learners if each.real]
+    print(f"{'learner':21}{'judged':>7} {'FSRS-6':>7}", *(f"{name:>17}" for name in COLUMNS))
+    found: dict[str, list[list[float]]] = {"real": [], "simulated": []}
+    for learner in learners:
+        trials, y = learner.trials, learner.trials.y
+        others = [each for each in people if each is not learner]
+        predictions = [
+            compiled(running_offset)(learner.logits[0], y, STATE_1_RATE),
+            trace(learner.features[:, :-1], y, without_prior()).p,
+        ]
+        for width in (-1, None):
+            prior = made_from(others, width)
+            predictions.append(trace(learner.features[:, :width], y, prior).p)
+        day = trials.day[trials.test_index]
+        intervals = [mean_interval(learner.gain(p), day) for p in predictions]
+        print(
+            f"{learner.name:21}{len(day):7,} {learner.log_loss():7.4f}",
+            *(f"{each.estimate:+9.4f} ±{each.half_width:.4f}" for each in intervals),
+        )
+        kind = "real" if learner.real else "simulated"
+        found[kind].append([each.estimate for each in intervals])
+    for kind, rows in found.items():
+        if rows:
+            table = np.array(rows)
+            for word, figures in (
+                ("mean", table.mean(axis=0)),
+                ("least", table.min(axis=0)),
+            ):
+                label = f"{kind} ({len(rows)}), {word}"
+                print(f"{label:36}", *(f"{each:+9.4f}        " for each in figures))
+
+
+def made_from(people: list[Learner], width: int | None) -> Prior:
+    """The prior from these people; everybody's weights about FSRS's own for fewer than two."""
+    if len(people) < 2:
+        return without_prior(people[0].features[:, :width].shape[1] if people else 0)
+    return prior_from([(each.features[:, :width], each.trials.y) for each in people])
+
+
+def speed(learners: list[Learner]) -> None:
+    learner = max(learners, key=lambda each: len(each.trials))
+    trials, z = learner.trials, learner.logits[0]
+    answers, features = timeline(trials), learner.features[:, :-1].copy()
+    prior = without_prior()
+    steps = {
+        "features": lambda: compiled(state_features)(answers, z, len(trials)),
+        "filters and mixture": lambda: trace(features, trials.y, prior),
+    }
+    total = 0.0
+    for name, step in steps.items():
+        step()
+        taken = []
+        for _ in range(7):
+            start = time.process_time()
+            step()
+            taken.append(time.process_time() - start)
+        each = 1e4 * 1000 * min(taken) / len(trials.test_index)
+        total += each
+        print(f"{name}: {each:.0f} ms for 10,000 judged reviews ({learner.name})")
+    hours = total / 1000 / 1e4 * ALL_JUDGED / 3600
+    print(f"together {total:.0f} ms; 350 million judged reviews: {hours:.1f} core-hours")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--golden", type=Path)
+    parser.add_argument("--real", type=Path)
+    parser.add_argument("--speed", action="store_true")
+    given = parser.parse_args()
+    variable = os.environ.get("SRS_EVAL_REAL")
+    real = given.real or (Path(variable) if variable else None)
+    learners = []
+    for name, log, is_real in histories(given.golden, real):
+        try:
+            learners.append(Learner(name, trials_of(log), is_real))
+        except NotEnoughData as reason:
+            print(f"{name}: {reason}", file=sys.stderr)
+    if not learners:
+        parser.error("nobody to predict: give --golden or --real")
+    if given.speed:
+        speed(learners)
+    else:
+        gains(learners)
+
+
+if __name__ == "__main__":
+    main()
