@@ -25,15 +25,13 @@ from pathlib import Path
 import numpy as np
 from _peers import run_peer
 
-from srs_eval.configurations import Configuration, resolve
+from srs_eval.configurations import Configuration, published, resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 
-# Where the file of a configuration has another name. Golden's FSRS-rs is that of an older package.
-GOLDEN_NAMES = {"FSRS-rs": "FSRS-6-rs", "FSRS-5-secs-no_test_same_day": "FSRS-5-secs"}
 WORSE_ON_AVERAGE = 0.0002
 
 
@@ -78,10 +76,14 @@ class Comparison:
 def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparison]:
     dataset = open_dataset(golden / "dataset")
     sessions = {user: Session(dataset.load(user)) for user in dataset.users}
+    files = {
+        configuration.name: file
+        for file in sorted((golden / "expected").glob("*.jsonl"))
+        if (configuration := published(file.stem)) is not None
+    }
     for configuration in resolve(names):
-        name = GOLDEN_NAMES.get(configuration.name, configuration.name)
-        file = golden / "expected" / f"{name}.jsonl"
-        if not file.exists():
+        file = files.get(configuration.name)
+        if file is None:
             continue
         expected = {line["user"]: line for line in map(json.loads, file.read_text().splitlines())}
         difference = {}

@@ -188,6 +188,27 @@ def in_words(name: str) -> str:
     return " ".join([MODEL_WORDS.get(name, name), *words])
 
 
+def published(name: str) -> Configuration | None:
+    """What srs-benchmark's result file of this name holds; None for what there is not here.
+
+    Two spellings mean something else there (results of 2025). `NAME-secs` of other.py judges
+    every positive interval, same-day ones too: `NAME-short-secs` here. script.py's judges later
+    days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; today's is called FSRS-6-rs.
+    Raises InputError for a name that is none.
+    """
+    if name == "FSRS-rs":
+        return None
+    name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
+    (found,) = resolve([name])
+    flags = found.protocol
+    if flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name:
+        if found.model.later_days_only:
+            (found,) = resolve([name], Protocol(secs=True, no_test_same_day=True))
+        elif not found.model.always_short:
+            (found,) = resolve([name], Protocol(secs=True, short=True))
+    return found
+
+
 def listed_names(model: Model) -> tuple[str, ...]:
     """The configurations that the group `all` holds for a model."""
     return model.configurations or (model.standard or model.name,)
@@ -376,5 +397,6 @@ __all__: Sequence[str] = (
     "Fit",
     "in_words",
     "listed_names",
+    "published",
     "resolve",
 )

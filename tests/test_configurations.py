@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.configurations import GROUPS, listed_names, resolve
+from srs_eval.configurations import GROUPS, listed_names, published, resolve
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.protocol import Protocol
+from tests.conftest import shared_or_skip
 
 
 def names(words: str, protocol: Protocol | None = None, fit: str = "trained") -> set[str]:
@@ -161,6 +162,38 @@ def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> No
     except InputError as error:
         message = str(error)
     assert len(message.splitlines()) <= 1 + len(text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("AVG-secs", "AVG-short-secs"),
+        ("DASH[ACT-R]-secs", "DASH[ACT-R]-short-secs"),
+        ("FSRS-4.5-secs", "FSRS-4.5-short-secs"),
+        ("FSRS-5-secs", "FSRS-5-secs-no_test_same_day"),
+        ("FSRS-6-rs", "FSRS-rs"),
+        ("FSRS-5-S0", "FSRS-5-pretrain"),
+        ("SM2-short", "SM2-short"),
+        ("LSTM-short-secs-equalize_test_with_non_secs",) * 2,
+        ("LogisticRegression-short-secs-recency",) * 2,
+    ],
+)
+def test_published_names_mean_what_their_files_hold(file: str, name: str) -> None:
+    configuration = published(file)
+    assert configuration is not None
+    assert configuration.name == name
+
+
+def test_the_published_rust_model_is_an_older_one() -> None:
+    assert published("FSRS-rs") is None
+
+
+def test_every_golden_file_has_its_configuration() -> None:
+    files = [file.stem for file in shared_or_skip("golden", "expected").glob("*.jsonl")]
+    found = {file: published(file) for file in files}
+    assert [file for file, configuration in found.items() if configuration is None] == ["FSRS-rs"]
+    known = [configuration.name for configuration in found.values() if configuration is not None]
+    assert len(set(known)) == len(files) - 1
 
 
 def test_lstm_takes_no_flag_that_changes_nothing_for_it() -> None:
