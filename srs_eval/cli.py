@@ -362,7 +362,7 @@ def compare(
         str,
         typer.Option(
             help="Which to answer.",
-            metavar="parameters|split|often|health|all",
+            metavar="parameters|split|often|health|hard|retention|all",
             rich_help_panel=RUN_PANEL,
         ),
     ] = "all",

@@ -271,6 +271,8 @@ QUESTION_TITLES = {
     "split": "Split or merge presets?",
     "often": "How often should I optimize?",
     "health": "Is FSRS right for me?",
+    "hard": "Am I misusing Hard?",
+    "retention": "Do I remember as much as I asked for?",
 }
 SENTENCE_WIDTH = 80
 

@@ -21,7 +21,7 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError
 from srs_eval.fitting.recurrent import loss_and_gradient
 from srs_eval.models import fsrs6
-from srs_eval.presets import QUESTIONS, compare, health, often, parameters, pooling, split
+from srs_eval.presets import QUESTIONS, compare, hard, health, often, parameters, pooling, split
 from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import (
     as_anki_runs,
@@ -31,7 +31,7 @@ from srs_eval.presets.stored import (
     younger_than_s,
 )
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
-from srs_eval.reviews import Deck, Entries, Preset, ReviewLog
+from srs_eval.reviews import REVIEW, Deck, Entries, Preset, ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.selection import only_deck, only_preset
 from srs_eval.simulation import simulate_learner, write_collection
@@ -499,6 +499,70 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
     found = health.check_health(confused, np.arange(len(trials)))
     assert found is not None
     assert not found.passed
+
+
+# Hard
+
+
+def _with_hard(log: ReviewLog, share_of: int) -> ReviewLog:
+    """Answers that were `share_of` (1 Again, 3 Good) become Hard half of the time."""
+    assert log.entries is not None
+    random = np.random.default_rng(2)
+    rating = log.entries.rating.copy()
+    chosen = (rating == share_of) & (random.random(len(rating)) < 0.5)
+    rating[chosen & (log.entries.kind == REVIEW)] = 2
+    return replace(log, entries=replace(log.entries, rating=rating))
+
+
+def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: ReviewLog) -> None:
+    loss = {}
+    for button in (1, 3):
+        learner = Learner.of(_with_hard(log, button))
+        loss[button] = hard.what_ifs(learner)[hard.AS_AGAIN]
+        recalled, bias = hard.expected_after(learner)[2]
+        assert 0 < recalled < 1
+        assert bias.reviews > 50
+    assert loss[1].estimate < 0 < loss[3].estimate
+    assert loss[3].low > 0
+
+
+def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
+    """Nobody presses Hard here and nothing changes."""
+    quiet = _with_hard(learner.log, 9)
+    assert quiet.entries is not None
+    rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
+    none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
+    differences = hard.what_ifs(none)
+    assert differences[hard.AS_AGAIN].estimate == 0
+    (answer,) = compare(none.log, questions=["hard"])
+    assert answer.conclusion == "seldom"
+    assert answer.tables[0].records()[2]["Hard"] == "0.0 %"
+
+
+# Retention
+
+
+def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> None:
+    answers = compare(log, questions=["retention"])
+    for group, answer in zip(learner.groups, answers, strict=True):
+        mine = learner.trials.partition == group
+        whole, young, mature, *months = answer.tables[0].records()
+        assert whole["recalled"] == pytest.approx(learner.trials.y[mine].mean())
+        assert whole["reviews"] == mine.sum() == young["reviews"] + mature["reviews"]
+        assert whole["desired"] == 0.9
+        assert sum(month["reviews"] for month in months) <= mine.sum()
+        assert [month["reviews of"] for month in months] == sorted(
+            month["reviews of"] for month in months
+        )
+        low, high = whole["recalled low"], whole["recalled high"]
+        expected = (
+            "less than desired"
+            if high < 0.9
+            else "more than desired"
+            if low > 0.9
+            else "as desired"
+        )
+        assert answer.conclusion in (expected, "can't tell")
 
 
 # Several decks and presets at once

@@ -10,9 +10,11 @@ from srs_eval.comparison import EQUIVALENT
 from srs_eval.errors import InputError
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
+from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
 from srs_eval.presets.often import how_often
 from srs_eval.presets.parameters import are_my_parameters_good
+from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.stored import as_anki_runs
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.reviews import ReviewLog
 
-QUESTIONS = ("parameters", "split", "often", "health")
+QUESTIONS = ("parameters", "split", "often", "health", "hard", "retention")
 
 
 def compare(
@@ -55,6 +57,10 @@ def compare(
         answers += how_often(learner, groups, equivalence)
     if "health" in wanted:
         answers += is_fsrs_right_for_me(learner, groups, equivalence)
+    if "hard" in wanted:
+        answers += am_i_misusing_hard(learner, groups, equivalence)
+    if "retention" in wanted:
+        answers += do_i_remember_enough(learner, groups, equivalence)
     return answers
 
 

@@ -1,0 +1,91 @@
+"""Do I remember as much as I asked for? True, predicted and desired retention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
+from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.candidates import NOW, Learner
+from srs_eval.protocol import Fold
+
+MATURE_DAYS = 21  # Anki's border between young and mature cards
+MONTHS = 12  # shown, the latest
+FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
+
+
+def do_i_remember_enough(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> list[Answer]:
+    """One answer for each preset, over all its reviews of later days."""
+    del equivalence
+    trials = learner.trials
+    everything = np.arange(len(trials))
+    p = learner.predict(NOW, [Fold(everything[:0], everything)])
+    answers = []
+    for group in groups:
+        preset = learner.log.presets.get(group)
+        desired = None if preset is None else preset.desired_retention
+        mine = trials.partition == group
+        rows: list[tuple[Cell, ...]] = []
+        for name, part in _parts(learner, mine).items():
+            index = np.flatnonzero(part)
+            if len(index):
+                recalled = learner.interval(trials.y[index], index)
+                if recalled.days < FEWEST_DAYS_SHOWN:
+                    recalled = replace(recalled, half_width=math.nan)
+                rows.append((name, len(index), recalled, float(p[index].mean()), desired))
+        index = np.flatnonzero(mine)
+        recalled = learner.interval(trials.y[index], index)
+        figures = (
+            f"{_percent(recalled.estimate)} recalled on {len(index):,} reviews "
+            f"(95 %: {_percent(recalled.low)} to {_percent(recalled.high)})"
+        )
+        conclusion = "can't tell"
+        if desired is None:
+            sentences = [f"{figures}; the file does not say what is desired."]
+        else:
+            if len(index) >= FEWEST_REVIEWS and recalled.days >= FEWEST_DAYS:
+                conclusion = "as desired"
+                if recalled.high < desired:
+                    conclusion = "less than desired"
+                elif recalled.low > desired:
+                    conclusion = "more than desired"
+            lead = f"{conclusion[0].upper()}{conclusion[1:]}"
+            sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
+        sentences.append(
+            f"The parameters in force expected {_percent(float(p[index].mean()))} of these."
+        )
+        title = f"{learner.name_of(group)}: retention"
+        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
+        table = Table(title, columns, tuple(rows))
+        answers.append(
+            Answer("retention", learner.name_of(group), conclusion, tuple(sentences), (table,))
+        )
+    return answers
+
+
+def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """All reviews of a preset, young and mature ones, and those of each of the last months."""
+    mature = learner.trials.elapsed_days >= MATURE_DAYS
+    parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
+    if np.isnan(learner.time_s).any():
+        return parts
+    months = np.array([_month(at) for at in learner.time_s])
+    return parts | {
+        month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-MONTHS:]
+    }
+
+
+def _month(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
