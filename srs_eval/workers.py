@@ -299,7 +299,7 @@ class WorkerPool(Executor):
         if code == NO_GUARD:
             raise WorkersCannotStart(
                 "Worker processes cannot start, for each imports your script and would start it "
-                'again: put what it does under `if __name__ == "__main__":`, or use jobs=0.'
+                'again: put what it does under `if __name__ == "__main__":`.'
             )
         if not killed or self._killed_starts >= STARTS:
             raise WorkersCannotStart(f"Worker processes cannot start: {reason}.")

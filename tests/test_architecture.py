@@ -108,6 +108,7 @@ def test_reviews_stand_alone() -> None:
         ("anki_import", {"protocol", "models", "engine", "batch"}),
         ("dataset", {"protocol", "models", "engine", "batch"}),
         ("metrics", {"protocol", "models", "engine", "batch", "importing"}),
+        ("workers", {"protocol", "models", "engine", "batch", "results", "importing", "dataset"}),
         ("fitting", {"models", "engine", "batch", "results", "importing", "dataset"}),
         ("models", {"engine", "batch", "results", "importing", "dataset"}),
         ("engine", {"batch", "importing", "anki_import", "dataset", "comparison"}),
