@@ -1,8 +1,8 @@
 """Open what a learner may hand over as a `ReviewLog`, without ever writing near it.
 
 Collections (.anki2, .anki21, extracted .anki21b), packages (.colpkg, .apkg), research exports
-(.revlog), review-log tables (.csv), and one user of an anki-revlogs-10k folder. Files are
-recognised by content, not by name.
+(.revlog), review-log tables (.csv), SuperMemo's exports, and one user of an anki-revlogs-10k
+folder. Files are recognised by content, not by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from srs_eval.errors import InputError
 from srs_eval.importing import files
 from srs_eval.importing.days import StoredClock, day_grid
 from srs_eval.importing.files import printable
-from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog
+from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
 
 if TYPE_CHECKING:
     from srs_eval.importing.table import Table
@@ -73,15 +73,14 @@ class _DayChoice:
     def grid(self, entries: Entries, clock: StoredClock) -> DayGrid:
         return day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
 
-    def refuse_for_data_set(self) -> None:
+    def refuse(self, what: str) -> None:
+        """For a source that has its days already."""
         if self.timezone is not None or self.rollover is not None:
-            raise InputError(
-                "The days of a data set are settled: leave --timezone and --rollover out."
-            )
+            raise InputError(f"{what} are settled: leave --timezone and --rollover out.")
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.importing import package, research, table
+    from srs_eval.importing import package, research, supermemo, table
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
@@ -94,7 +93,10 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
     if start.startswith(package.ZSTD_MAGIC):
         with package.decompressed(real) as (database, words):
             return _from_database(database, path, words, days)
-    header = table.header_of(start)
+    if supermemo.is_history(start):
+        content = files.read_whole(real, table.MAX_BYTES)
+        return _from_table(supermemo.read_history(content, name), path, days)
+    header = table.header_of(start, name)
     if header is not None:
         content = files.read_whole(real, table.MAX_BYTES)
         return _from_table(table.read_table(content, *header, name), path, days)
@@ -183,29 +185,32 @@ def _from_database(
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
     from srs_eval.importing.table import with_inferred_kinds
 
-    entries = found.entries
-    _refuse_empty(entries, printable(path))
-    grid = days.grid(entries, StoredClock())
-    notes = _odd_times(entries, found.unreadable)
-    words = "Anki revlog table (CSV)"
-    if not found.has_kinds:
-        entries = with_inferred_kinds(entries, grid.next_day_at_s)
-        words = "review log (CSV)"
-        notes += ("Kinds of review are inferred: a card is learned on its first day.",)
+    entries, grid, notes = found.entries, None, found.notes
+    _refuse_empty(found.rows if entries is None else entries, printable(path))
+    if entries is None:
+        days.refuse(f"The days of {printable(path)}")
+    else:
+        grid = days.grid(entries, StoredClock())
+        notes += _odd_times(entries, found.left_out)
+        if not found.has_kinds:
+            entries = with_inferred_kinds(entries, grid.next_day_at_s)
+            notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(
         receipt=ImportReceipt(
             path=str(path),
-            format=words,
-            entries_read=len(entries) + found.unreadable,
+            format=found.format,
+            entries_read=len(found.rows or entries or ()) + found.left_out,
             notes=notes,
         ),
         entries=entries,
+        rows=found.rows,
         day_grid=grid,
+        predictions=found.predictions,
     )
 
 
-def _refuse_empty(entries: Entries, name: str) -> None:
-    if not len(entries):
+def _refuse_empty(reviews: Entries | Rows | None, name: str) -> None:
+    if not reviews:
         raise InputError(f"{name} holds no reviews; choose another file.")
 
 
@@ -240,7 +245,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     if (folder / "revlogs").is_dir():
         from srs_eval.dataset import open_dataset
 
-        days.refuse_for_data_set()
+        days.refuse("The days of a data set")
         dataset = open_dataset(folder)
         if user is None and len(dataset.users) == 1:
             user = dataset.users[0]
@@ -285,7 +290,7 @@ def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog
         )
     if user is not None and user != int(number):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
-    days.refuse_for_data_set()
+    days.refuse("The days of a data set")
     return open_dataset(parents[2]).load(int(number))
 
 

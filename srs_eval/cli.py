@@ -539,7 +539,8 @@ def _run(
 def _refuse_rows_of_anki(flags: Flags) -> None:
     if flags.protocol.rows != "benchmark":
         raise InputError(
-            f"A data set holds the benchmark's rows only: leave --rows {flags.protocol.rows} out."
+            f"Rows that are chosen already are the benchmark's: "
+            f"leave --rows {flags.protocol.rows} out."
         )
 
 

@@ -106,7 +106,7 @@ class Session:
         """Trials under a protocol; flags that concern training only share one preparation."""
         # Upstream's loss of deleted cards for some models is part of its figures on data
         # sets; in one's own collection all models are judged on the same reviews.
-        known_decks_only = protocol.known_decks_only and self.log.rows is not None
+        known_decks_only = protocol.known_decks_only and self.log.user is not None
         key = replace(protocol.without_training(), known_decks_only=known_decks_only)
         if key not in self._trials:
             try:

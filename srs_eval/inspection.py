@@ -128,7 +128,10 @@ def inspect_log(log: ReviewLog) -> Inspection:
         kinds = {name: count for name, count in zip(_KIND_NAMES, found, strict=True) if count}
         first, last = (_iso(int(log.entries.time_ms[place])) for place in (0, -1))
     ratings, counts = np.unique(source.rating, return_counts=True)
-    deck_reports, preset_reports = _groups(log, card_id, selections)
+    deck_reports: tuple[DeckReport, ...] = ()
+    preset_reports: tuple[PresetReport, ...] = ()
+    if knows_cards:
+        deck_reports, preset_reports = _groups(log, card_id, selections)
     return Inspection(
         path=log.receipt.path,
         format=log.receipt.format,
@@ -140,7 +143,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         days=int(np.ptp(benchmark_days)) + 1 if len(benchmark_days) else 0,
         fsrs_enabled=log.receipt.fsrs_enabled,
         next_day_at=log.day_grid.next_day_at_s if log.day_grid else None,
-        day_boundaries=log.day_grid.source if log.day_grid else "set by the data set",
+        day_boundaries=log.day_grid.source if log.day_grid else "settled by the source",
         entries_by_kind=kinds,
         entries_by_rating=dict(zip(ratings.tolist(), counts.tolist(), strict=True)),
         cards=len(log.cards.card_id),
@@ -298,7 +301,9 @@ def render_inspection(inspection: Inspection) -> RenderableType:
             "cards",
             f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
             f"{inspection.deleted_cards:,} deleted ones have "
-            f"{inspection.entries_of_deleted_cards:,} entries",
+            f"{inspection.entries_of_deleted_cards:,} entries"
+            if inspection.cards
+            else "not told",
         ),
         ("FSRS", {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled]),
     ):

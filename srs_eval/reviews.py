@@ -2,7 +2,8 @@
 
 A source holds either *entries* (Anki's raw revlog, every line with its kind) or
 *rows* (the anki-revlogs-10k layout, in which the data-set builder has already
-chosen). `srs_eval.rows` turns entries into rows; from there on there is one way.
+chosen; SuperMemo's exports, whose days are settled, come as rows too).
+`srs_eval.rows` turns entries into rows; from there on there is one way.
 
 Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
 """
@@ -148,10 +149,16 @@ class ReviewLog:
     user: int | None = None  # user id, for data sets
     optimized_before_s: int | None = None
     """Unix time of the end of the day of the last "Optimize all presets"; None if unknown."""
+    predictions: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Probabilities of recall that the source brings along, by the name of who predicted them:
+    one for each entry (or row), NaN where there is none."""
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
             raise ValueError("a ReviewLog has either entries or rows")
+        reviews = self.entries if self.entries is not None else self.rows
+        if any(len(column) != len(reviews or ()) for column in self.predictions.values()):
+            raise ValueError("predictions are as many as entries or rows")
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that figures depend on (not names, not the path)."""

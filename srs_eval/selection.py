@@ -84,7 +84,11 @@ def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str
             if len(names) == 1
             else f"The {what}s {shown} have no reviews."
         )
-    return replace(log, entries=entries, rows=rows, cards=cards)
+    reviews = log.entries if log.entries is not None else log.rows
+    assert reviews is not None
+    kept = np.isin(reviews.card_id, cards.card_id)
+    predictions = {name: column[kept] for name, column in log.predictions.items()}
+    return replace(log, entries=entries, rows=rows, cards=cards, predictions=predictions)
 
 
 def _where(part: Columns, keep: np.ndarray) -> Columns:

@@ -17,11 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.errors import InputError
 from srs_eval.importing import files
 from srs_eval.importing.days import DAY_S, StoredClock, day_grid
+from srs_eval.importing.table import read_table
 from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.rows import select_rows
@@ -652,6 +655,105 @@ def test_bare_table_infers_kinds(tmp_path: Path) -> None:
 def test_bad_tables(body: str, words: str, tmp_path: Path) -> None:
     head = "card_id,review_rating,review_time,review_duration\n"
     refused(tmp_path / "a.csv", (head + body).encode(), match=words)
+
+
+PY_FSRS = "card_id,rating,review_datetime,review_duration"
+
+
+def test_py_fsrs_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    lines = [
+        "5,3,2024-01-03T10:00:00+00:00,1234",
+        "5,1,2024-01-01T12:00:00.500000+02:00,",
+        "6,4,2024-01-01 10:30:00,20.0",  # no zone: UTC
+        "5,3,2024-01-01T10:10:00Z,7",
+    ]
+    path.write_text("\n".join([PY_FSRS, *lines]) + "\n")
+    log = load_log(path, timezone="UTC")
+    assert log.entries is not None
+    begin = int(datetime(2024, 1, 1, 10, tzinfo=UTC).timestamp()) * 1000
+    assert log.entries.time_ms.tolist() == [
+        begin + 500,
+        begin + 600_000,
+        begin + 1_800_000,
+        begin + 2 * DAY_MS,
+    ]
+    assert log.entries.rating.tolist() == [1, 3, 4, 3]
+    assert log.entries.duration_ms.tolist() == [0, 7, 20, 1234]
+    assert log.entries.kind.tolist() == [LEARNING, LEARNING, LEARNING, REVIEW]
+    assert "py-fsrs" in log.receipt.format
+    (tmp_path / "short.csv").write_text("rating;review_datetime;card_id\n3;2024-01-01;1\n")
+    assert load_log(tmp_path / "short.csv").receipt.entries_read == 1
+    for bad in ("5,Good,2024-01-03T10:00:00Z,1", "5,3,yesterday,1", "5,3", "5,3,2024-01-03,x"):
+        sentence = refused(path, f"{PY_FSRS}\n{lines[0]}\n{bad}\n".encode(), match="line 3")
+        assert "mend it" in sentence
+    refused(path, PY_FSRS.encode() + b"\n", match="no reviews")
+
+
+@given(st.integers(0, 10**6))
+def test_older_table_of_the_benchmark(seed: int) -> None:
+    """Days are unknown; intervals are kept, and days never fall in order of review."""
+    random = np.random.default_rng(seed)
+    day = np.sort(random.integers(0, 60, 80))
+    card = random.integers(0, 12, 80)
+    before: dict[int, int] = {}
+    lines = []
+    for number, (each, at) in enumerate(zip(card.tolist(), day.tolist(), strict=True), 1):
+        delta = at - before[each] if each in before else -1
+        before[each] = at
+        lines.append(f"{each},{number},{delta},{random.integers(1, 5)}")
+    random.shuffle(lines)
+    names = ["card_id", "review_th", "delta_t", "rating"]
+    content = "\n".join([",".join(names), *lines]).encode()
+    table = read_table(content, names, ",", "a.csv")
+    rows = table.rows
+    assert rows is not None
+    assert rows.card_id.tolist() == card.tolist()
+    first = np.isin(np.arange(80), np.unique(card, return_index=True)[1])
+    np.testing.assert_array_equal(rows.elapsed_days == -1, first)
+    np.testing.assert_array_equal(rows.state == 0, first)
+    assert (np.diff(rows.day_offset) >= 0).all()
+    assert (rows.day_offset <= day - day[0]).all()  # the earliest that there are
+    for each in np.unique(card):
+        mine = card == each
+        np.testing.assert_array_equal(np.diff(day[mine]), rows.elapsed_days[mine][1:])
+        np.testing.assert_array_equal(np.diff(rows.day_offset[mine]), rows.elapsed_days[mine][1:])
+
+
+def test_older_table_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "old.csv"
+    path.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n1,3,5,1\n2,2,-1,4\n")
+    log = load_log(path)
+    assert log.rows is not None
+    assert log.rows.card_id.tolist() == [1, 2, 1]
+    assert log.rows.elapsed_days.tolist() == [-1, -1, 5]
+    assert "no dates" in log.receipt.notes[0]
+    refused(path, match="settled", timezone="UTC")
+    # Intervals that contradict the order of review are read all the same.
+    path.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n2,2,-1,3\n2,3,9,3\n1,4,1,3\n")
+    contradicting = load_log(path).rows
+    assert contradicting is not None
+    assert (np.diff(contradicting.day_offset) >= 0).all()
+    refused(path, b"card_id,review_th,delta_t,rating\n", match="no reviews")
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("card,when,grade", ["card, when, grade", "card_id, review_rating", "id, cid, ease"]),
+        ("card_id,rating,timestamp", ["review_datetime is missing", "card_id, rating, timestamp"]),
+        ("review_time;card_id;grade", ["review_rating is missing"]),
+        ("id,cid,ease,factor,time", ["type is missing"]),
+    ],
+)
+def test_tables_of_something_else_are_told_what_is_needed(
+    header: str, words: list[str], tmp_path: Path
+) -> None:
+    sentence = refused(tmp_path / "a.csv", (header + "\n1,2,3\n").encode(), match="is a table")
+    for word in words:
+        assert word in sentence
+    assert "damaged" not in sentence
+    assert "no collection" not in sentence
 
 
 # Folders

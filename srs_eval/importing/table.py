@@ -1,8 +1,13 @@
-"""Review logs as CSV, recognised by their header.
+"""Review logs as tables (CSV), recognised by their header.
 
-Two layouts: Anki's raw `revlog` table (id, cid, ease, factor, time, type, any order, more
-columns are ignored) and a bare review log (card_id, review_rating, review_time in Unix ms,
-and review_duration in ms if there is one), as written by schedulers that keep no kinds.
+Layouts, columns in any order, more columns are ignored:
+- Anki's raw `revlog` table: id, cid, ease, type, factor, time;
+- a bare review log: card_id, review_rating, review_time in Unix ms, and review_duration in ms
+  if there is one (open-spaced-repetition/fsrs-optimizer: README.md);
+- py-fsrs's: card_id, rating, review_datetime (ISO 8601, UTC where it names no zone), and
+  review_duration in ms (open-spaced-repetition/py-fsrs: fsrs/review_log.py);
+- srs-benchmark's older data: card_id, review_th, delta_t in days, rating. It has no dates;
+- SuperMemo's SM16-v-SM17.csv (`srs_eval.importing.supermemo`).
 """
 
 from __future__ import annotations
@@ -11,7 +16,9 @@ import csv
 import io
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -19,57 +26,211 @@ from srs_eval.errors import InputError
 from srs_eval.importing import files
 from srs_eval.importing.collection import entries_from_columns
 from srs_eval.importing.days import DAY_S
-from srs_eval.reviews import LEARNING, RELEARNING, REVIEW, Entries, IntArray
+from srs_eval.reviews import (
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    Entries,
+    FloatArray,
+    IntArray,
+    Rows,
+)
 
 MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
 _BARE = ("review_time", "card_id", "review_rating")
+_PY_FSRS = ("review_datetime", "card_id", "rating")
+_OLD_BENCHMARK = ("review_th", "card_id", "delta_t", "rating")
+SUPERMEMO = (
+    *("date", "element no", "used interval", "r (sm16)", "r (sm17)", "grade"),
+    "success",
+)
+_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, SUPERMEMO)
 _DURATION = "review_duration"
+_MAX_ROUNDS = 1000
 
 
 @dataclass(frozen=True)
 class Table:
-    entries: Entries
-    unreadable: int
-    has_kinds: bool
+    """What a table holds: entries, or rows where its days are settled."""
+
+    format: str  # words
+    entries: Entries | None = None
+    rows: Rows | None = None
+    left_out: int = 0  # entries with an impossible time; lines that are no reviews
+    has_kinds: bool = True
+    predictions: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Of the rows, as `ReviewLog.predictions`."""
+    notes: tuple[str, ...] = ()
 
 
-def header_of(start: bytes) -> tuple[list[str], str] | None:
-    """Column names and delimiter if `start` opens a review-log table, else None."""
+def header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
+    """Column names (in lower case) and delimiter if `start` opens a review-log table.
+
+    None if it is no table. Raises InputError, naming what is there and what is needed, for a
+    table with other columns.
+    """
     line = re.split(rb"[\r\n]", start.removeprefix(b"\xef\xbb\xbf"), maxsplit=1)[0]
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError:
+    text = decoded(line)
+    if not text.isprintable() and not text.replace("\t", "").isprintable():
         return None
+    found: list[str] = []
     for delimiter in ",\t;":
         try:
-            names = [
-                name.strip().lower() for name in next(csv.reader([text], delimiter=delimiter), [])
-            ]
+            row = next(csv.reader([text], delimiter=delimiter), [])
         except csv.Error:
             return None
-        if set(_RAW) <= set(names) or set(_BARE) <= set(names):
+        names = [each.strip().lower() for each in row]
+        if any(set(layout) <= set(names) for layout in _LAYOUTS):
             return names, delimiter
-    return None
+        found = max(found, names, key=len)
+    if len(found) < 3 or not all(re.fullmatch(r"[^\W\d][\w .()#:/%-]{0,60}", n) for n in found):
+        return None
+    nearest = max(_LAYOUTS, key=lambda layout: len(set(layout) & set(found)) / len(layout))
+    missing = [column for column in nearest if column not in found]
+    known = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:4])
+    if 2 * len(missing) <= len(nearest):
+        known = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
+    raise InputError(
+        f"{name} is a table, but not of reviews as known here: its columns are "
+        f"{files.printable(', '.join(found), 200)}, needed are {known}."
+    )
+
+
+def decoded(content: bytes) -> str:
+    """Text of a table: UTF-8, or what Chinese and western systems write instead."""
+    for encoding in ("utf-8", "gbk"):
+        try:
+            return content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return content.decode("latin-1")
 
 
 def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> Table:
     """Read the rows below a recognised header; InputError naming the bad line."""
-    has_kinds = set(_RAW) <= set(names)
-    wanted = _RAW if has_kinds else (*_BARE, *([_DURATION] if _DURATION in names else []))
-    lines = io.BytesIO(content.removeprefix(b"\xef\xbb\xbf"))
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    columns = set(names)
+    if set(SUPERMEMO) <= columns:
+        from srs_eval.importing.supermemo import read_comparison
+
+        return read_comparison(records(content, names, delimiter), name)
+    lines = io.BytesIO(content)
     lines.readline()
-    columns = _numbers(lines, [names.index(column) for column in wanted], delimiter, name)
-    if has_kinds:
-        entries, unreadable = entries_from_columns(*columns)
-        return Table(entries, unreadable, True)
-    time_ms, card_id, rating = columns[:3]
-    if len(time_ms) and np.median(time_ms) < 1e11:
-        raise InputError(f"{name} has review times that are not Unix milliseconds; convert them.")
+    duration = [_DURATION] if _DURATION in columns else []
+    if set(_RAW) <= columns:
+        raw = _numbers(lines, [names.index(column) for column in _RAW], delimiter, name)
+        entries, unreadable = entries_from_columns(*raw)
+        return Table("Anki revlog table (CSV)", entries, left_out=unreadable)
+    if set(_BARE) <= columns:
+        places = [names.index(column) for column in (*_BARE, *duration)]
+        time_ms, *rest = _numbers(lines, places, delimiter, name)
+        if len(time_ms) and np.median(time_ms) < 1e11:
+            raise InputError(
+                f"{name} has review times that are not Unix milliseconds; convert them."
+            )
+        words = "review log (CSV)"
+    elif set(_PY_FSRS) <= columns:
+        wanted = (*_PY_FSRS, *duration)
+        time_ms, *rest = _dated(records(content, names, delimiter), wanted, name)
+        words = "py-fsrs review log (CSV)"
+    else:
+        places = [names.index(column) for column in _OLD_BENCHMARK]
+        return _without_dates(*_numbers(lines, places, delimiter, name))
     none = np.zeros(len(time_ms), np.int64)
-    duration = columns[3] if len(columns) > 3 else none
-    entries, unreadable = entries_from_columns(time_ms, card_id, rating, none, none, duration)
-    return Table(entries, unreadable, False)
+    taken = rest[2] if len(rest) > 2 else none
+    entries, unreadable = entries_from_columns(time_ms, rest[0], rest[1], none, none, taken)
+    return Table(words, entries, left_out=unreadable, has_kinds=False)
+
+
+def records(
+    content: bytes, names: list[str], delimiter: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Number and fields of each line below the header; short lines have fewer fields."""
+    reader = csv.reader(io.StringIO(decoded(content), newline=""), delimiter=delimiter)
+    next(reader, None)
+    for row in reader:
+        if row:
+            yield reader.line_num, dict(zip(names, row, strict=False))
+
+
+def _dated(
+    lines: Iterator[tuple[int, dict[str, str]]], wanted: tuple[str, ...], name: str
+) -> list[IntArray]:
+    """Columns of a table whose first one has dates in ISO 8601, as Unix ms."""
+    found: list[list[int]] = []
+    try:
+        for number, line in lines:
+            try:
+                moment = datetime.fromisoformat(line[wanted[0]].strip())
+                if moment.tzinfo is None:
+                    moment = moment.replace(tzinfo=UTC)
+                found.append(
+                    [
+                        round(moment.timestamp() * 1000),
+                        *(int(line[column]) for column in wanted[1:3]),
+                        *(int(float(line.get(column) or 0)) for column in wanted[3:]),
+                    ]
+                )
+            except (ValueError, KeyError, OverflowError) as error:
+                raise InputError(
+                    f"{name} is not a readable review log (line {number}: "
+                    f"{files.printable(error, 100)}); mend it."
+                ) from error
+    except csv.Error as error:
+        raise InputError(f"{name} is not a readable review log ({error}); mend it.") from error
+    return list(np.array(found, np.int64).reshape(-1, len(wanted)).T)
+
+
+def _without_dates(
+    order_of_review: IntArray, card_id: IntArray, delta_t: IntArray, rating: IntArray
+) -> Table:
+    """Rows from intervals alone. Days are the earliest that intervals and order allow."""
+    order = np.argsort(order_of_review, kind="stable")
+    card_id, delta_t, rating = card_id[order], np.maximum(delta_t[order], 0), rating[order]
+    known, card = np.unique(card_id, return_inverse=True)
+    by_card = np.argsort(card, kind="stable")
+    first = np.ones(len(card), np.bool_)
+    first[1:] = card[by_card][1:] != card[by_card][:-1]
+    is_first = np.empty(len(card), np.bool_)
+    is_first[by_card] = first
+    delta_t[is_first] = 0
+    sums = np.cumsum(delta_t[by_card])
+    since_start = np.empty(len(card), np.int64)
+    since_start[by_card] = sums - np.repeat(
+        sums[first], np.diff([*np.flatnonzero(first), len(card)])
+    )
+    # Days never fall in order of review: cards begin later until that is so.
+    start = np.zeros(len(known), np.int64)
+    day = since_start
+    for _ in range(_MAX_ROUNDS):
+        day = start[card] + since_start
+        late = np.maximum.accumulate(day) - day if len(day) else day
+        if not late.any():
+            break
+        push = np.zeros(len(known), np.int64)
+        np.maximum.at(push, card, late)
+        start += push
+    else:
+        day = np.maximum.accumulate(day)  # intervals and order contradict each other
+    none = np.zeros(len(card), np.int64)
+    rows = Rows(
+        card_id=card_id,
+        day_offset=day,
+        rating=rating,
+        state=np.where(is_first, 0, REVIEW + 1),
+        duration_ms=none,
+        elapsed_days=np.where(is_first, -1, delta_t),
+        elapsed_seconds=np.where(is_first, -1, delta_t * DAY_S),
+    )
+    return Table(
+        "older table of srs-benchmark (CSV)",
+        rows=rows,
+        notes=(
+            "The file holds no dates: days are the earliest that its intervals allow, and "
+            "intervals are whole days.",
+        ),
+    )
 
 
 def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
