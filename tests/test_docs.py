@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import srs_eval
 from srs_eval import models
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -30,32 +36,67 @@ def test_notebook_example_runs(
     assert "LogLoss" in lines[0]
 
 
+GUIDE = REPOSITORY / "docs" / "adding-a-model.md"
+EXAMPLES = ("EXP-FIRST", "GROWING", "COUNTS", "SMALL-GRU", "RECENT")
+
+
 @pytest.fixture
-def with_example_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The document's model as a file among the models."""
-    (example,) = python_blocks(REPOSITORY / "docs" / "adding-a-model.md")
-    (tmp_path / "card_record.py").write_text(example, encoding="utf-8")
+def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The guide's models as files among the models."""
+    for number, example in enumerate(python_blocks(GUIDE)):
+        (tmp_path / f"example_{number}.py").write_text(example, encoding="utf-8")
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     models.all_models.cache_clear()
     yield
     models.all_models.cache_clear()
 
 
-@pytest.mark.usefixtures("with_example_model")
-def test_example_model_is_found_and_learns(simulated_collection: Path) -> None:
+@pytest.mark.usefixtures("with_example_models")
+def test_example_models_are_found_and_learn(simulated_collection: Path) -> None:
     log = srs_eval.load(simulated_collection)
-    names = ["CARD-RECORD", "CARD-RECORD-dry-run", "CARD-RECORD-preset", "90%"]
+    trained = [name for name in EXAMPLES if models.all_models()[name].trained]
+    names = [*EXAMPLES, *(f"{name}-dry-run" for name in trained), "EXP-FIRST-preset", "90%"]
     results = srs_eval.evaluate(log, models=names, use_cache=False)
     assert not results.failed
-    assert set(results) == set(names)
-    loss = {name: result.metrics.log_loss for name, result in results.items()}
-    assert loss["CARD-RECORD"] < min(loss["CARD-RECORD-dry-run"], loss["90%"])
-    auc = results["CARD-RECORD"].metrics.auc
-    assert auc is not None
-    assert auc > 0.52
-    fitted = results["CARD-RECORD-preset"].parameters
+    assert set(results) >= set(names)
+    loss = {name: results[name].metrics.log_loss for name in names}
+    for name in trained:
+        assert loss[name] < loss[f"{name}-dry-run"], name
+    assert loss["GROWING"] < loss["EXP-FIRST"]
+    fitted = results["EXP-FIRST-preset"].parameters
     assert fitted is not None
     assert len(fitted) >= 2
+
+
+@pytest.mark.usefixtures("with_example_models")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_models_conform(name: str) -> None:
+    (configuration,) = resolve(name, conformance.PROTOCOL)
+    result = conformance.run(configuration, conformance.learner())
+    conformance.check_probabilities(result.p)
+    conformance.check_no_foresight(configuration, result)
+    if configuration.model.online is None:
+        conformance.check_no_learning(configuration, result)
+        for reviews in (0, 1, 6):
+            conformance.check_fit(configuration, reviews)
+
+
+def test_a_forgetting_curve_takes_forty_lines() -> None:
+    """Exponential, with one stability for each first grade; it finds the stabilities again."""
+    example = python_blocks(GUIDE)[0]
+    assert len(example.splitlines()) <= 40
+    names: dict[str, Any] = {}
+    exec(compile(example, GUIDE.name, "exec"), names)
+    random = np.random.default_rng(1)
+    truth, n = np.array([1.0, 3.0, 10.0, 30.0]), 20_000
+    first, t = random.integers(1, 5, n), random.uniform(0.5, 60, n)
+    y = (random.random(n) < 0.9 ** (t / truth[first - 1])).astype(float)
+    trials = SimpleNamespace(first_rating=first, delta_t=t, y=y)
+    everything = np.arange(n)
+    fitted = names["fit"](trials, everything, np.ones(n), Context())
+    np.testing.assert_allclose(fitted, truth, rtol=0.15)
+    p = names["predict"](trials, fitted, everything, Context())
+    np.testing.assert_allclose(p, 0.9 ** (t / np.array(fitted)[first - 1]))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
