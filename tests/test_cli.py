@@ -351,9 +351,15 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    time.sleep(4)
+    assert process.stderr is not None
+    told = ""
+    while "must not reach stdout" not in told:  # the model that never ends has begun
+        assert process.poll() is None
+        told += process.stderr.readline()
+    time.sleep(3)  # AVG, beside it, ends at once
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
+    err = told + err
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "must not reach stdout" not in out
