@@ -174,9 +174,12 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 
 
 def test_logistic_regression_gradient() -> None:
+    from srs_eval.fitting.logistic_sweep import gradient
+
     trials = simulated(short=True, secs=True)
     x, y, weight = lr.make_features(trials), trials.y, some_weights(len(trials))
     rows = np.random.default_rng(2).permutation(len(trials))[:700]
+    share = np.where(y > 0, weight, -weight)
     for scale in (0.0, 1.0, 20.0):
         at = lr.MEAN + scale * lr.STD * np.random.default_rng(3).normal(size=34)
 
@@ -186,7 +189,7 @@ def test_logistic_regression_gradient() -> None:
             )
             return (terms * tensor(weight[rows])).sum()
 
-        slope = compiled(lr.gradient)(x, y, weight, rows, at)
+        slope = compiled(gradient)(x, share, rows.astype(np.uint32), at)
         assert_gradient((float(in_torch(tensor(at))), slope), in_torch, at)
 
 

@@ -60,7 +60,7 @@ def features(
     last_rating: IntArray,
     delta_t: FloatArray,
     elapsed_days: IntArray,
-) -> FloatArray:
+) -> NDArray[np.float32]:
     """x of each trial (n, 34); trials lie card by card, `start` marks a card's first.
 
     Counts are over the card's earlier trials but the first, whose rating is that of the
@@ -78,7 +78,10 @@ def features(
     same-day and other-day intervals.
     """
     n = len(start)
-    x = np.zeros((n, 34))
+    x = np.empty((n, 34), np.float32)  # as upstream keeps them
+    row = np.empty(34)
+    logs = np.empty(n + 1)  # ln(1 + count)
+    known = 0
     first = 0
     same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
     time = 0.0
@@ -111,16 +114,19 @@ def features(
             last_lapse = max(last_lapse, now)
         same_day = elapsed_days[k] <= 0
 
-        row = x[k]
+        while known <= same + other:
+            logs[known] = math.log(1 + known)
+            known += 1
+        row[:] = 0.0
         row[0] = 1
         if passed:
             row[rating - 1] = 1
         row[4] = start[k] and rating == 2
         row[5] = start[k] and rating > 2
-        row[6] = math.log(1 + same_fails)
-        row[7] = 0 if same_day else math.log(1 + other_passes)
-        row[8] = 0 if same_day else math.log(1 + other_fails)
-        row[9] = math.log(1 + same_passes)
+        row[6] = logs[same_fails]
+        row[7] = 0 if same_day else logs[other_passes]
+        row[8] = 0 if same_day else logs[other_fails]
+        row[9] = logs[same_passes]
         v = transformed(delta_t[k])
         for j in range(10):
             row[j] *= v
@@ -131,43 +137,44 @@ def features(
             row[12 + first] = 1
             if start[k]:
                 row[15 + first] = 1
-            row[30] = math.log(1 + same_fails)
-            row[31] = math.log(1 + other_fails)
-            row[32] = math.log(1 + same)
-            row[33] = math.log(1 + other)
-        row[20] = math.log(1 + same_fails)
-        row[21] = 0 if same_day else math.log(1 + other_passes)
+            row[30] = logs[same_fails]
+            row[31] = logs[other_fails]
+            row[32] = logs[same]
+            row[33] = logs[other]
+        row[20] = logs[same_fails]
+        row[21] = 0 if same_day else logs[other_passes]
         row[22] = transformed(before)
-        row[23] = math.log(1 + other_fails)
-        row[24] = math.log(1 + other_passes)
-        row[25] = math.log(1 + same_passes) if same_day else 0
+        row[23] = logs[other_fails]
+        row[24] = logs[other_passes]
+        row[25] = logs[same_passes] if same_day else 0
         row[26] = passes > 0
         row[27] = transformed(float(now - last_lapse))
         row[28] = same_day
         row[29] = transformed(float(now))
+        x[k] = row
     return x
 
 
-def make_features(trials: Trials) -> FloatArray:
+def make_features(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
     card = trials.card_id[order]
     start = np.ones(len(order), np.bool_)
     start[1:] = card[1:] != card[:-1]
-    x = np.empty((len(order), 34))
+    x = np.empty((len(order), 34), np.float32)
     x[order] = compiled(features)(
         start,
         trials.history_rating[trials.history_end[order] - 1],
         trials.delta_t[order],
         trials.elapsed_days[order],
     )
-    return x.astype(np.float32).astype(np.float64)
+    return x
 
 
 def sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
 
 
-def dot(a: FloatArray, b: FloatArray) -> float:
+def dot(a: NDArray[np.float32], b: FloatArray) -> float:
     """Sum of a * b, in four sums so that no addition waits for the one before."""
     s0 = s1 = s2 = s3 = 0.0
     whole = len(a) // 4 * 4
@@ -181,57 +188,12 @@ def dot(a: FloatArray, b: FloatArray) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-def recall(x: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """p of the rows x (n, 34)."""
-    p = np.empty(len(x))
-    for row in range(len(x)):
-        p[row] = sigmoid(dot(x[row], coefficients))
+def recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) -> FloatArray:
+    """p of the rows `index` of x (n, 34)."""
+    p = np.empty(len(index))
+    for k in range(len(index)):
+        p[k] = sigmoid(dot(x[index[k]], coefficients))
     return p
-
-
-def gradient(
-    x: FloatArray, y: FloatArray, weight: FloatArray, rows: IntArray, coefficients: FloatArray
-) -> FloatArray:
-    """Of the weighted log loss, summed over `rows`, in the coefficients (34,)."""
-    bar = np.zeros(x.shape[1])
-    for row in rows:
-        z_bar = weight[row] * (sigmoid(dot(x[row], coefficients)) - y[row])
-        for k in range(x.shape[1]):
-            bar[k] += x[row, k] * z_bar
-    return bar
-
-
-def epoch(
-    x: FloatArray,
-    y: FloatArray,
-    weight: FloatArray,
-    mean: FloatArray,
-    std: FloatArray,
-    words: NDArray[np.uint32],
-    residual: FloatArray,
-    square: FloatArray,
-    done: int,
-) -> None:
-    """One pass over shuffled batches; changes `residual` and `square` (34,).
-
-    `words` are the n - 1 random words of `torch.randperm(n)`, `done` the epochs behind.
-    """
-    n = len(y)
-    order = np.arange(n)
-    for k in range(n - 1):
-        other = k + np.int64(words[k]) % (n - k)
-        order[k], order[other] = order[other], order[k]
-    batches = (n + BATCH - 1) // BATCH
-    for batch in range(batches):
-        step = done * batches + batch
-        rate = RATE * (1 + math.cos(math.pi * step / (EPOCHS * batches))) / 2
-        rows = order[batch * BATCH : (batch + 1) * BATCH]
-        slope = gradient(x, y, weight, rows, residual * std + mean) * std
-        correction = math.sqrt(1 - BETA ** (step + 1))
-        for k in range(len(slope)):
-            square[k] = BETA * square[k] + (1 - BETA) * slope[k] * slope[k]
-            residual[k] *= 1 - rate * DECAY
-            residual[k] -= rate * slope[k] / (math.sqrt(square[k]) / correction + 1e-8)
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -241,23 +203,30 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     n = len(train)
     if not n:
         raise NotEnoughData("no reviews to train on")
-    x, y = trials.derived(make_features)[train], trials.y[train]
-    weight = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
+    from srs_eval.fitting.logistic_sweep import epoch
+
+    share = np.zeros(len(trials))
+    share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
+    share[trials.y == 0] *= -1
     # torch's generator gives the same words as this one, of the same seed.
     stream = np.random.RandomState(SEED)
     residual, square = np.zeros(34), np.zeros(34)
     for done in range(EPOCHS):
         context.tick(done / EPOCHS)
         words = stream.randint(0, 2**32, n - 1, np.uint32)
-        compiled(epoch)(x, y, weight, MEAN, STD, words, residual, square, done)
+        compiled(epoch)(
+            *(trials.derived(make_features), share, train),
+            *(MEAN, STD, words, residual, square),
+            *(done, EPOCHS, BATCH, RATE, BETA, DECAY),
+        )
     coefficients: list[float] = (residual * STD + MEAN).tolist()
     return coefficients
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     _need_seconds(trials)
-    x = trials.derived(make_features)[index]
-    p: FloatArray = compiled(recall)(x, np.array(parameters, np.float64))
+    x = trials.derived(make_features)
+    p: FloatArray = compiled(recall)(x, index, np.array(parameters, np.float64))
     return p.astype(np.float32).astype(np.float64)
 
 
