@@ -60,7 +60,8 @@ def load_log(
         return _load_user_file(path, days, user)
     if user is not None:
         raise InputError(f"{printable(path)} is one learner's file; leave the user number out.")
-    return _load_file(path, real, start, days)
+    with files.memory_errors(path):
+        return _load_file(path, real, start, days)
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,28 @@ def test_too_large_for_memory_is_read_from_disk(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_too_little_memory(large: Path, tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    code = (
+        "import resource, sys; from srs_eval.cli import main; import srs_eval.inspection, numpy; "
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (45 << 20),) * 2); "
+        "sys.exit(main(['inspect', sys.argv[1]]))"
+    )
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("needs Linux, which tells how much memory is used")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(large)],
+        env={**os.environ, "TMPDIR": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "does not fit into the memory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_interruption_lost_in_sqlite(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal may arrive as SQLite calls us back, where its exception is swallowed."""
     from srs_eval.anki_import import load_log

@@ -57,6 +57,18 @@ def printable(text: object, limit: int = 300) -> str:
 
 
 @contextmanager
+def memory_errors(path: Path) -> Iterator[None]:
+    """Turn a lack of memory into one sentence about `path`."""
+    try:
+        yield
+    except MemoryError as error:
+        raise InputError(
+            f"{printable(path)} does not fit into the memory that is free; "
+            "close other programs and try again."
+        ) from error
+
+
+@contextmanager
 def file_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusals into one sentence about `path`."""
     name = printable(path)
@@ -134,7 +146,7 @@ def database_errors(name: str) -> Iterator[None]:
     """Turn what SQLite finds wrong with a database into one sentence about `name`."""
     try:
         yield
-    except (sqlite3.Error, OverflowError, MemoryError, UnicodeError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise damaged(name, error) from error
 
 
