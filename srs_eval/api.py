@@ -135,12 +135,14 @@ def compare(
     questions: str | Iterable[str] = "all",
     *,
     parameters: Mapping[str, Sequence[float]] | None = None,
+    predictions: str | Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
 ) -> list[Answer]:
     """Answers to questions about presets, each with sentences and frames (srs_eval.presets).
 
-    `parameters` are lists of one's own to compare, by name. Raises InputError and
+    `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
+    with others' predictions. Raises InputError and
     NotEnoughData (srs_eval.errors).
     """
     from srs_eval import presets
@@ -151,6 +153,7 @@ def compare(
         log,
         questions=questions,
         parameters=parameters,
+        predictions=None if predictions is None else Path(predictions),
         equivalence=equivalence,
         context=context,
     )

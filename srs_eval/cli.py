@@ -358,6 +358,14 @@ def compare(
             rich_help_panel=RUN_PANEL,
         ),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or parquet with review_id (or card_id and time_ms), p, model: join in.",
+            metavar="FILE",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
     question: Annotated[
         str,
         typer.Option(
@@ -395,7 +403,7 @@ def compare(
         log = only_deck(log, *deck)
     if preset:
         log = only_preset(log, *preset)
-    answers = ask(log, questions=wanted, parameters=lines)
+    answers = ask(log, questions=wanted, parameters=lines, predictions=predictions)
     if json is not None:
         from srs_eval.export import to_json
 

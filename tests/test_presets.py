@@ -565,6 +565,81 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         assert answer.conclusion in (expected, "can't tell")
 
 
+# Predictions of one's own
+
+
+def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
+    """Those of the defaults, for all reviews in any order."""
+    index = np.random.default_rng(4).permutation(len(learner.trials))
+    p = learner.with_parameters(fsrs6.DEFAULT, index)
+    time_ms = np.round(learner.time_s[index] * 1000).astype(np.int64)
+    card = learner.trials.card_id[index]
+    names = header.split(",")
+    columns: dict[str, Any] = {"review_id": time_ms, "time_ms": time_ms, "card_id": card, "p": p}
+    columns["model"] = ["mine"] * len(p)
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({name: columns[name] for name in names}), path)
+        return path
+    rows = zip(*(columns[name] for name in names), strict=True)
+    lines = [
+        header,
+        *(",".join(repr(float(x)) if isinstance(x, float) else str(x) for x in r) for r in rows),
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "model"),
+    [
+        ("mine.csv", "review_id,p", "mine"),
+        ("others.csv", "p,card_id,time_ms,model", "mine"),
+        ("mine.parquet", "review_id,p", "mine"),
+    ],
+)
+def test_own_predictions_are_judged_beside_the_others(
+    file: str, header: str, model: str, log: ReviewLog, learner: Learner, tmp_path: Path
+) -> None:
+    path = _own_predictions(learner, tmp_path / file, header)
+    answers = srs_eval.compare(log, "parameters", predictions=path)
+    figures = {row["candidate"]: row["log loss"] for row in answers[-1].tables[0].records()}
+    assert figures[model] == pytest.approx(figures["defaults"], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "holds no predictions"),
+        ("review_id,p\n", "holds no predictions"),
+        ("review_id,q\n1,0.5\n", "has no column p"),
+        ("card_id,p\n1,0.5\n", "has no column review_id"),
+        ("time_ms,p\n1,0.5\n", "has no column card_id"),
+        ("review_id,p\n1,1.5\n", "between 0 and 1"),
+        ("review_id,p\n1,nan\n", "between 0 and 1"),
+        ("review_id,p\n1,much\n", "no number"),
+        ("review_id,p\nx,0.5\n", "no whole number"),
+        ("review_id,p\n1,0.5,3\n", "line 2"),
+        ("review_id,p\n1,0.5\n1,0.6\n", "twice"),
+        ("review_id,p\n1,0.5\n", "cover 0 of the"),
+    ],
+)
+def test_predictions_that_cannot_be_judged(
+    text: str, says: str, log: ReviewLog, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=says):
+        srs_eval.compare(log, "parameters", predictions=path)
+
+
+def test_predictions_that_are_not_there(log: ReviewLog, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        srs_eval.compare(log, "parameters", predictions=tmp_path / "none.csv")
+
+
 # Several decks and presets at once
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
@@ -14,6 +15,7 @@ from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
 from srs_eval.presets.often import how_often
 from srs_eval.presets.parameters import are_my_parameters_good
+from srs_eval.presets.predictions import losses_of, read_predictions
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.stored import as_anki_runs
@@ -30,13 +32,15 @@ def compare(
     *,
     questions: Iterable[str] = QUESTIONS,
     parameters: Mapping[str, Sequence[float]] | None = None,
+    predictions: Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
 ) -> list[Answer]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
-    by name, 17, 19 or 21 values each. Differences in log loss within `equivalence` count as
+    by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
+    (`srs_eval.presets.predictions`). Differences in log loss within `equivalence` count as
     none. Raises NotEnoughData for too few reviews and InputError for an unknown question.
     """
     wanted = list(questions)
@@ -48,9 +52,13 @@ def compare(
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     learner = Learner.of(log, context)
     groups = list(learner.groups)
+    given = {
+        model: losses_of(learner, model, found)
+        for model, found in (read_predictions(predictions) if predictions else {}).items()
+    }
     answers: list[Answer] = []
     if "parameters" in wanted:
-        answers += are_my_parameters_good(learner, groups, lines, {}, equivalence)
+        answers += are_my_parameters_good(learner, groups, lines, given, equivalence)
     if "split" in wanted:
         answers += split_or_merge(learner, groups, equivalence)
     if "often" in wanted:
