@@ -25,10 +25,12 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval import state as remembered
+from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Event, Finished
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.protocol import Protocol
+from srs_eval.ranking import with_floors
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
@@ -386,13 +388,15 @@ class SrsEvalApp(App[int]):
         self.run_number += 1
         number = self.run_number
         before = self.evaluation
-        names: str | list[str] = self.models
+        missing: list[Configuration] = []
         self.evaluation = Evaluation(started=self.monotonic())
         if again:
-            names = [name for name, model in before.models.items() if model.result is None]
+            missing = [
+                model.configuration for model in before.models.values() if model.result is None
+            ]
             self.evaluation.models = before.models
             self.evaluation.reviews, self.evaluation.judged = before.reviews, before.judged
-            if not names:
+            if not missing:
                 self.evaluation = before
                 self.notify("Every model has its figures.", timeout=3)
                 return
@@ -413,7 +417,7 @@ class SrsEvalApp(App[int]):
                 evaluate = engine_evaluate
             return evaluate(
                 log,
-                names,
+                missing or with_floors(resolve(self.models, self.protocol)),
                 self.protocol,
                 jobs=self._jobs(),
                 context=self.options.context,
@@ -487,8 +491,6 @@ def run_app(
     `path` is opened at once; without it, the first screen offers files. The other options
     are those of `srs-eval run`. Raises InputError for names of models that do not exist.
     """
-    from srs_eval.configurations import resolve
-
     resolve(models, protocol)  # refuse unknown names before the app takes the terminal
     app = SrsEvalApp(
         path,

@@ -12,7 +12,7 @@ seven review days. docs/metrics.md has the formulas.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -23,8 +23,6 @@ from srs_eval.metrics import EPSILON
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, IntArray
 
-FLOOR = "AVG"
-"""The configuration that knows the average only; others are held against it."""
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter."""
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
@@ -70,18 +68,6 @@ class Interval:
         Below 0.05 exactly where the interval leaves out 0.
         """
         return max((_p_value(self.estimate, *each) for each in self.errors), default=math.nan)
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A configuration's place. Places count within models judged on the same reviews."""
-
-    configuration: str
-    place: int | None  # from 1; None for the floor
-    log_loss: Interval  # nats
-    against_average: float | None
-    """(log loss - average's) / average's; negative is better. None without the average."""
-    group: int  # 0 for the largest set of models judged on the same reviews, then 1 ...
 
 
 # Intervals
@@ -343,52 +329,3 @@ def more_reviews(difference: Interval, *, equivalence: float = EQUIVALENT) -> in
         return None
     unit = 10 ** math.floor(math.log10(more))
     return math.ceil(more / unit) * int(unit)
-
-
-def ranking(results: Iterable[Result]) -> list[Ranked]:
-    """Best first by log loss, ties by name; the groups one after another."""
-    groups: list[list[Result]] = []
-    for result in results:
-        for group in groups:
-            if same_reviews(group[0], result):
-                group.append(result)
-                break
-        else:
-            groups.append([result])
-    # Reviews on later days are the rule, so their group is usually the larger one; the
-    # floor decides where sizes are equal.
-    groups.sort(
-        key=lambda group: (
-            -len(group),
-            all(result.configuration != FLOOR for result in group),
-            group[0].configuration,
-        )
-    )
-    rows = []
-    for number, group in enumerate(groups):
-        intervals = {result.configuration: log_loss_interval(result) for result in group}
-        average = next(
-            (
-                interval.estimate
-                for name, interval in intervals.items()
-                if name.split("-")[0] == FLOOR
-            ),
-            None,
-        )
-        place = 0
-        for name in sorted(intervals, key=lambda name: (intervals[name].estimate, name)):
-            floor = name.split("-")[0] == FLOOR
-            place += not floor
-            against = None
-            if average and not floor:
-                against = (intervals[name].estimate - average) / average
-            rows.append(
-                Ranked(
-                    configuration=name,
-                    place=None if floor else place,
-                    log_loss=intervals[name],
-                    against_average=against,
-                    group=number,
-                )
-            )
-    return rows

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from srs_eval.comparison import Interval, Ranked
+    from srs_eval.comparison import Interval
     from srs_eval.metrics import Metrics
     from srs_eval.protocol import Protocol
 
@@ -54,11 +54,6 @@ def against_floor(share: float | None) -> str:
         arrow = "="
     text = f"{abs(100 * share):.1f}" if abs(share) < 0.9995 else f"{abs(100 * share):.0f}"
     return f"{arrow}{text:>5} %"
-
-
-def against_average(row: Ranked) -> str:
-    """ "▼ 13.6 %": how far below (better) or above the average's log loss."""
-    return "the floor" if row.place is None else against_floor(row.against_average)
 
 
 def percent(share: float, places: int = 1) -> str:

@@ -129,7 +129,7 @@ class MadeUpEngine:
     def __call__(
         self, log: ReviewLog, names: Any, protocol: Any, *, cancel: threading.Event, **_: Any
     ) -> Iterator[Event]:
-        self.asked.append(names)
+        self.asked.append([each.name for each in names])
         try:
             yield from self._events(names, cancel)
         finally:
@@ -138,7 +138,9 @@ class MadeUpEngine:
     def _events(self, names: Any, cancel: threading.Event) -> Iterator[Event]:
         if self.error is not None:
             raise self.error
-        chosen = configurations(self.names if isinstance(names, str) else names)
+        given = [each.name for each in names]
+        # Whoever asks for a group gets what there is; who runs again gets what was missing.
+        chosen = configurations(given if set(given) <= set(self.names) else self.names)
         yield Prepared(3_900, REVIEWS, chosen)
         for configuration in chosen:
             name = configuration.name

@@ -16,10 +16,11 @@ from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.configurations import in_words
+from srs_eval.configurations import in_words, resolve
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
+from srs_eval.ranking import with_floors
 from srs_eval.screens.actions import EVERYWHERE
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage
@@ -70,6 +71,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         shown = text_of(app)
         assert "3,000 judged" in shown
         assert "the floor" in shown
+        assert all(word in shown for word in ("best", "worse", "learn while judged"))
         await until(pilot, lambda: "off on average" in text_of(app))
 
         await pilot.press("down", "enter")
@@ -77,7 +79,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await until(pilot, lambda: "log loss" in text_of(app))
         assert "place 2" in text_of(app)
         await pilot.press("n")
-        assert app.screen.configuration == app.evaluation.ranking()[2].configuration  # type: ignore[attr-defined]
+        assert app.screen.configuration == app.evaluation.ranked()[2].configuration.name  # type: ignore[attr-defined]
         await pilot.press("p", "escape")
         await until(pilot, on(app, "RunScreen"))
         assert app.screen.query_one(RankingTable).chosen == "FSRS-6"
@@ -107,9 +109,9 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.evaluation.running)
         table = app.screen.query_one(RankingTable)
-        await until(pilot, lambda: table.row_count == len(MODELS) + 1)
+        await until(pilot, lambda: table.row_count == len(MODELS) + 2)
         await pilot.click(table, offset=(8, 3))  # header, then rows
-        assert table.chosen == app.evaluation.ranking()[2].configuration
+        assert table.chosen == app.evaluation.ranked()[2].configuration.name
         assert not on(app, "DetailsScreen")()
         await pilot.click(table, offset=(8, 3))
         await until(pilot, on(app, "DetailsScreen"))
@@ -129,12 +131,13 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         now.seconds += 20
         await until(pilot, lambda: "3 of 8 · 0:20 gone, about" in text_of(app))
         shown = text_of(app)
-        assert order(app)[:4] == ["moving average", "average", "SM2", "DASH"]
+        assert order(app)[:3] == ["average", "SM2", "DASH"]
+        assert order(app)[-2:] == ["learn while judged:", "moving average"]
         assert "▓▓▓▓░░░░░░░" in shown
         assert "fold 3/5" in shown
         assert "waiting" in shown
         # The cursor stays with its model while others overtake it.
-        await pilot.press("down", "down")
+        await pilot.press("down")
         table = app.screen.query_one(RankingTable)
         assert table.chosen == "SM2"
         engine.go.set()
@@ -241,8 +244,9 @@ async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         await until(pilot, lambda: "· 1 failed · 1 skipped" in text_of(app))
-        assert order(app)[-4:] == ["SM2", "DASH", "other reviews:", "FSRS-5 secs"]
-        await pilot.press("end", "up", "up")
+        apart = ["learn while judged:", "moving average", "other reviews:", "FSRS-5 secs"]
+        assert order(app)[-6:] == ["SM2", "DASH", *apart]
+        await pilot.press("end", *["up"] * 4)
         await until(pilot, lambda: "ZeroDivisionError" in text_of(app))
         await pilot.press("up")
         await until(pilot, lambda: "at least 6" in text_of(app))
@@ -493,7 +497,9 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await pilot.press("e")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.evaluation.running)
-    assert engine.asked == ["fsrs"]
+    (asked,) = engine.asked
+    assert "AVG" in asked  # the floor joins
+    assert asked == [each.name for each in with_floors(resolve("fsrs"))]
 
 
 async def test_one_deck_only(tmp_path: Path) -> None:
@@ -676,7 +682,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         ("AVG", "average"),
         ("FSRS-6-recency", "FSRS-6 recency"),
         ("FSRS-6-dry-run", "FSRS-6 defaults"),
-        ("FSRS-6-binary-deck", "FSRS-6 2 buttons per deck"),
+        ("FSRS-6-binary-deck", "FSRS-6 two buttons per deck"),
         ("FSRS-7-short-secs-recency", "FSRS-7"),
         ("FSRS-7-short-secs-recency-equalize_test_with_non_secs", "FSRS-7 equalized"),
         ("Anki-dry-run", "Anki-SM-2"),

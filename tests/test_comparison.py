@@ -1,4 +1,4 @@
-"""Intervals, ranking and verdicts."""
+"""Intervals and verdicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from srs_eval.comparison import (
     losses,
     mean_interval,
     more_reviews,
-    ranking,
     resampled_interval,
     verdict,
     verdicts,
@@ -214,33 +213,6 @@ def test_paired_difference_is_sharper_than_two_intervals() -> None:
     assert back is not None
     assert back.estimate == -difference.estimate
     assert log_loss_difference(one, make_result("FSRS-5-secs")) is None
-
-
-def test_ranking_by_groups_of_equal_reviews() -> None:
-    rows = ranking(make_result(name) for name in MODELS)
-    first = [row for row in rows if row.group == 0]
-    assert [row.configuration for row in rows if row.group == 1] == ["FSRS-5-secs"]
-    assert rows[-1].against_average is None  # no average among the other reviews
-    figures = [row.log_loss.estimate for row in first]
-    assert figures == sorted(figures)
-    places = [row.place for row in first if row.configuration != "AVG"]
-    assert places == list(range(1, len(places) + 1))
-    average = next(row for row in first if row.configuration == "AVG")
-    assert average.place is None
-    assert average.against_average is None
-    for row in first:
-        if row.against_average is not None:
-            expected = row.log_loss.estimate / average.log_loss.estimate - 1
-            assert row.against_average == pytest.approx(expected)
-
-
-def test_ranking_does_not_depend_on_the_order_of_finishing() -> None:
-    results = [make_result(name) for name in MODELS]
-    assert ranking(results) == ranking(reversed(results))
-    twin = replace(results[3], configuration="A-TWIN")  # equal figures: by name
-    names = [row.configuration for row in ranking([*results, twin])]
-    assert names.index("A-TWIN") + 1 == names.index(results[3].configuration)
-    assert ranking([]) == []
 
 
 def _difference(estimate: float, error: float, reviews: int = 5_000, days: int = 400) -> Interval:

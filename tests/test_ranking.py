@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
+from srs_eval.app import Options, SrsEvalApp
 from srs_eval.cli import main
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.dataset import open_dataset
@@ -23,7 +24,8 @@ from srs_eval.ranking import Group, mean_ranking, ranking, with_floors
 from srs_eval.results import Result
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner, write_dataset
-from tests.app_world import MODELS, make_result
+from srs_eval.widgets.ranking import RankingTable
+from tests.app_world import MODELS, make_result, on, until
 from tests.conftest import shared_or_skip
 
 Pair = tuple[Configuration, Result]
@@ -269,7 +271,7 @@ def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -
 
 
 @pytest.mark.parametrize("user", [1, 2])
-def test_every_view_shows_the_same_places(
+async def test_every_view_shows_the_same_places(
     user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = "SM2,SM2-short,Memrise,90%,MOVING-AVG,FSRS-6-dry-run,AVG"
@@ -301,7 +303,19 @@ def test_every_view_shows_the_same_places(
         for name, row in frame.iterrows()
     ]
     assert list(notebook) == [name for _, _, name in flat]
-    for shown in (table, summary_of_batch):
+    app = SrsEvalApp(
+        dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
+    )
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"), 60)
+        await pilot.press("enter")
+        await until(pilot, on(app, "RunScreen"), 60)
+        await until(pilot, lambda: not app.evaluation.running, 60)
+        await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+        widget = app.screen.query_one(RankingTable)
+        rows = [widget.get_row_at(row) for row in range(widget.row_count)]
+    in_app = "\n".join(f"{row[0]} {row[1]} " for row in rows)
+    for shown in (table, summary_of_batch, in_app):
         assert places_in(shown, [each for _, _, each in flat]) == [
             (place, name) for _, place, name in flat
         ]
@@ -319,6 +333,7 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
     found: list[tuple[int | None, str]] = []
     for line in table.splitlines():
         place, _, rest = line.strip().partition(" ")
+        rest = f"{rest.strip()} "
         words = max((each for each in by_words if rest.startswith(f"{each} ")), key=len, default="")
         if words and (place.isdigit() or place == "–"):
             found.append((int(place) if place.isdigit() else None, by_words[words]))

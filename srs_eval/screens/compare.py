@@ -39,8 +39,8 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         self.pair = [left, right]
 
     def content(self) -> ComposeResult:
-        ranking = self.srs_app.evaluation.ranking()
-        names = [(in_words(row.configuration), row.configuration) for row in ranking]
+        configurations = [line.configuration for line in self.srs_app.evaluation.ranked()]
+        names = [(each.words, each.name) for each in configurations]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
             for side, name in zip(("left", "right"), self.pair, strict=True):

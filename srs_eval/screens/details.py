@@ -8,8 +8,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srs_eval import words
-from srs_eval.comparison import log_loss_interval
-from srs_eval.configurations import in_words
+from srs_eval.ranking import REFERENCE
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart
@@ -53,7 +52,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         """Show the currently chosen configuration."""
         evaluation = self.srs_app.evaluation
         result = evaluation.results()[self.configuration]
-        row = next(r for r in evaluation.ranking() if r.configuration == self.configuration)
+        line = evaluation.line(self.configuration)
         graph = self.srs_app.graph(result)
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
@@ -62,16 +61,22 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
             f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
         )
         facts = self.query_one("#facts")
-        facts.border_title = in_words(self.configuration)
-        place = "the floor" if row.place is None else f"place {row.place}"
-        against = words.against_average(row).replace("  ", " ")
-        lines = [
-            f"log loss {words.loss(log_loss_interval(result))} (95 %)",
-            place + (f" · {against} against average" if row.place is not None else ""),
+        facts.border_title = line.configuration.words
+        against = words.against_floor(line.against_floor).replace("  ", " ")
+        lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
+        if line.place is None:
+            lines.append("the floor: what the average alone predicts")
+        else:
+            lines.append(f"place {line.place}, {line.standing} · {against} against average")
+        if line.to_best is not None:
+            lines.append(f"{words.difference(line.to_best)} against the best")
+        if line.to_reference is not None and line.to_reference is not line.to_best:
+            lines.append(f"{words.difference(line.to_reference)} against {REFERENCE}")
+        lines.append(
             f"{words.count(result.size)} reviews judged · "
-            + ("from the cache" if result.cached else f"{result.seconds:.1f} s"),
-        ]
-        if in_words(self.configuration) != self.configuration:
+            + ("from the cache" if result.cached else f"{result.seconds:.1f} s")
+        )
+        if line.configuration.title != line.configuration.words:
             lines.append(f"called {self.configuration} in files")
         lines += [f"* {note}" for note in result.notes]
         self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))
@@ -79,7 +84,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         self.query_one("#parameters", Static).update(parameter_table(result, self.srs_app.log_))
 
     def _move(self, step: int) -> None:
-        names = [row.configuration for row in self.srs_app.evaluation.ranking()]
+        names = [line.configuration.name for line in self.srs_app.evaluation.ranked()]
         place = names.index(self.configuration) + step
         if 0 <= place < len(names):
             self.configuration = names[place]
@@ -101,9 +106,9 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
     def action_compare(self) -> None:
         others = [
-            row.configuration
-            for row in self.srs_app.evaluation.ranking()
-            if row.configuration != self.configuration
+            line.configuration.name
+            for line in self.srs_app.evaluation.ranked()
+            if line.configuration.name != self.configuration
         ]
         if not others:
             self.notify("Two finished models are needed to compare.", timeout=3)

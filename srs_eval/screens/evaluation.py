@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from srs_eval.comparison import Ranked, ranking
 from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.ranking import Group, Ranked, ranking
 from srs_eval.results import Result
 
 
@@ -25,8 +24,7 @@ class Stage(Enum):
 class ModelRun:
     """One configuration's progress and result."""
 
-    configuration: str
-    weight: float = 1.0  # expected share of the work
+    configuration: Configuration
     stage: Stage = Stage.WAITING
     preparing: bool = False  # its kernels are being compiled
     fraction: float = 0.0
@@ -35,6 +33,16 @@ class ModelRun:
     started: float = 0.0
     result: Result | None = None
     reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.configuration.name
+
+    @property
+    def weight(self) -> float:
+        """Expected share of the work."""
+        # Every model takes some time, however cheap its formula.
+        return 0.02 + self.configuration.expected_seconds_per_10k
 
     @property
     def over(self) -> bool:
@@ -56,14 +64,13 @@ class ModelRun:
 class Evaluation:
     """All configurations of a run; `apply` takes the engine's events in order."""
 
-    names: Sequence[str] = ()
     reviews: int | None = None
     judged: int | None = None
     models: dict[str, ModelRun] = field(default_factory=dict)
     started: float = 0.0
     ended: float | None = None
     cancelled: bool = False
-    _ranking: list[Ranked] | None = None
+    _groups: list[Group] | None = None
 
     def apply(self, event: Event, now: float) -> None:
         if isinstance(event, Prepared):
@@ -71,10 +78,10 @@ class Evaluation:
             for configuration in event.configurations:
                 kept = self.models.get(configuration.name)
                 if kept is None or kept.result is None:
-                    self.models[configuration.name] = _waiting(configuration)
+                    self.models[configuration.name] = ModelRun(configuration)
             return
         name = event.configuration.name
-        model = self.models.setdefault(name, _waiting(event.configuration))
+        model = self.models.setdefault(name, ModelRun(event.configuration))
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
             model.preparing = event.compiles
@@ -84,7 +91,7 @@ class Evaluation:
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
-            self._ranking = None
+            self._groups = None
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, event.reason
         elif isinstance(event, Skipped):
@@ -113,25 +120,30 @@ class Evaluation:
             name: model.result for name, model in self.models.items() if model.result is not None
         }
 
-    def ranking(self) -> list[Ranked]:
-        if self._ranking is None:
-            self._ranking = ranking(self.results().values())
-        return self._ranking
+    def groups(self) -> list[Group]:
+        """The ranking of what has finished so far."""
+        if self._groups is None:
+            finished = [
+                (model.configuration, model.result)
+                for model in self.models.values()
+                if model.result is not None
+            ]
+            self._groups = ranking(finished)
+        return self._groups
 
-    def in_order(self) -> list[tuple[ModelRun, Ranked | None]]:
-        """Finished models as ranked, then running and waiting ones, then those without a result.
+    def ranked(self) -> list[Ranked]:
+        """The lines of all groups, one after another."""
+        return [line for group in self.groups() for line in group.lines]
 
-        Models judged on other reviews than most come last.
-        """
-        ranked = [(self.models[row.configuration], row) for row in self.ranking()]
+    def line(self, name: str) -> Ranked:
+        """The line of a configuration that has finished."""
+        return next(line for line in self.ranked() if line.configuration.name == name)
+
+    def unfinished(self) -> list[ModelRun]:
+        """Running models, then waiting ones, then those without a result."""
         order = (Stage.RUNNING, Stage.WAITING, Stage.CANCELLED, Stage.SKIPPED, Stage.FAILED)
         rest = [model for model in self.models.values() if model.result is None]
-        rest.sort(key=lambda model: order.index(model.stage))
-        return [
-            *((model, row) for model, row in ranked if row.group == 0),
-            *((model, None) for model in rest),
-            *((model, row) for model, row in ranked if row.group > 0),
-        ]
+        return sorted(rest, key=lambda model: order.index(model.stage))
 
     @property
     def preparing(self) -> bool:
@@ -153,8 +165,3 @@ class Evaluation:
         if not self.running or self.preparing or not total or done / total < 0.02 or gone < 1:
             return None
         return gone * (total - done) / done
-
-
-def _waiting(configuration: Configuration) -> ModelRun:
-    # Every model takes some time, however cheap its formula.
-    return ModelRun(configuration.name, 0.02 + configuration.expected_seconds_per_10k)

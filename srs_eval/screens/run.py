@@ -48,9 +48,11 @@ class RunScreen(AppScreen):
     BINDINGS = bindings(RUN)
     about = """
 Each model predicted every judged review before it could see the answer; the ranking \
-shows how well. Lower log loss is better; ± is its 95 % interval (reviews taken as \
-independent). "vs average" compares with always predicting the average recall: ▼ is \
-better than that, ▲ worse. A done * has remarks, see Details.
+shows how well. Lower log loss is better; ± is its 95 % interval over days. The last \
+column holds each model against the best: "as good" means that they differ by less than \
+matters, "can't tell yet" that these reviews don't decide. The average, which always \
+predicts the share recalled so far, is the floor: who is "below the floor" is worse than \
+that. A * has remarks, see Details.
 
 The graph beside it: of the reviews for which the model predicted 80 %, were 80 % \
 recalled? Points on the diagonal mean yes. Vertical lines are 95 % intervals, the curve \
@@ -58,9 +60,10 @@ is a smooth average without bins, and the bars at its foot (n) tell how many rev
 each bin holds. Faint points are bins with less than 1 % of the reviews. The axes leave \
 out the lowest 2.5 % of the predictions; t shows every number.
 
-Models under "other reviews" were judged on same-day reviews too and have a ranking of \
-their own. Log loss and RMSE(bins) can disagree; RMSE(bins) can be gamed, as \
-RMSE-BINS-EXPLOIT shows.
+Models under "other reviews" were judged on other reviews, mostly same-day ones too, and \
+have a ranking of their own. So have those that learn while they are judged: they know \
+how today is going, which no scheduler does. Log loss and RMSE(bins) can disagree; \
+RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 """
     ENDED: ClassVar[dict[bool, str]] = {True: "cancelled", False: "finished"}
 
@@ -170,12 +173,12 @@ RMSE-BINS-EXPLOIT shows.
             self._show_details(model)
 
     def _show_details(self, model: ModelRun) -> None:
-        seen = (model.configuration, model.stage, self.srs_app.state.bins)
+        seen = (model.name, model.stage, self.srs_app.state.bins)
         if seen == self._shown:
             return
         self._shown = seen
         box = self.query_one("#model")
-        box.border_title = in_words(model.configuration)
+        box.border_title = model.configuration.words
         result = model.result
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")
@@ -191,9 +194,7 @@ RMSE-BINS-EXPLOIT shows.
             return
         graph = self.srs_app.graph(result)
         self.query_one(CalibrationChart).show(graph)
-        row = next(
-            row for row in self.evaluation.ranking() if row.configuration == model.configuration
-        )
+        line = self.evaluation.line(model.name)
         off = Text(f"{words.percent(graph.mae)} off on average", "bold")
         roomy = self.has_class("-wide") and self.has_class("-high")  # all metrics are shown below
         self.query_one("#figures", Static).update(
@@ -201,7 +202,7 @@ RMSE-BINS-EXPLOIT shows.
             if roomy
             else Text.assemble(
                 off, "\n",
-                ("log loss ", "dim"), f"{words.loss(row.log_loss)}\n",
+                ("log loss ", "dim"), f"{words.loss(line.log_loss)}\n",
                 ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins", "%"), "\n",
                 ("AUC ", "dim"), words.metric(result.metrics, "auc", "3"),
             )
@@ -242,7 +243,7 @@ RMSE-BINS-EXPLOIT shows.
             return
         from srs_eval.screens.details import DetailsScreen
 
-        self.app.push_screen(DetailsScreen(model.configuration), self._came_back)
+        self.app.push_screen(DetailsScreen(model.name), self._came_back)
 
     def _came_back(self, configuration: str | None) -> None:
         if configuration is not None:
@@ -274,11 +275,11 @@ RMSE-BINS-EXPLOIT shows.
         chosen = self.table.chosen
         if len(names) < 2 and chosen and self.evaluation.models[chosen].result:
             names = [*names, chosen] if chosen not in names else names
-        for row in self.evaluation.ranking():
+        for line in self.evaluation.ranked():
             if len(names) >= 2:
                 break
-            if row.configuration not in names:
-                names.append(row.configuration)
+            if line.configuration.name not in names:
+                names.append(line.configuration.name)
         return (names[0], names[1]) if len(names) >= 2 else None
 
     def action_table(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import cache
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -13,8 +12,8 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval import words
-from srs_eval.comparison import Ranked
-from srs_eval.configurations import in_words
+from srs_eval.configurations import Configuration
+from srs_eval.ranking import Group, Ranked
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.words import clock
 
@@ -62,21 +61,22 @@ class RankingTable(DataTable[Any]):
             return
         rows: dict[str, tuple[Text, ...]] = {}
         finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
-        group = 0
-        for model, ranked in evaluation.in_order():
-            if ranked is not None and ranked.group != group:
-                group = ranked.group
-                heading = Text("other reviews:", "italic dim")
-                blanks = [Text("")] * (len(self._columns(width)) - 2)
-                rows[f"{_SEPARATOR}{group}"] = (Text(""), heading, *blanks)
-            # A finished model's cells are kept: only its place and mark can change.
-            same = (model.configuration, ranked, model.configuration in self.marked, width)
-            cells = self._finished.get(same) if ranked is not None else None
-            if cells is None:
-                cells = self._cells(model, ranked, now, width, evaluation.reviews)
-            if ranked is not None:
-                finished[same] = cells
-            rows[model.configuration] = cells
+        blanks = [Text("")] * (len(self._columns(width)) - 2)
+        groups = evaluation.groups()
+        for number, group in enumerate(groups or [None]):
+            if group is not None and number:
+                heading = Text(_heading(group, groups[0]), "italic dim")
+                rows[f"{_SEPARATOR}{number}"] = (Text(""), heading, *blanks)
+            for line in group.lines if group is not None else ():
+                name = line.configuration.name
+                # A finished model's cells are kept: only few things about it can change.
+                changing = (line.place, line.standing, line.against_floor, name in self.marked)
+                same = (name, id(line.result), changing, width)
+                cells = self._finished.get(same) or self._finished_cells(line, width)
+                finished[same] = rows[name] = cells
+            if not number:
+                for model in evaluation.unfinished():
+                    rows[model.name] = self._unfinished_cells(model, now, width, evaluation.reviews)
         self._finished = finished
         if self._columns_for != width:
             self._columns_for = width
@@ -127,79 +127,66 @@ class RankingTable(DataTable[Any]):
         self.post_message(self.Chosen(key))
 
     def _columns(self, width: int) -> list[tuple[Text, int]]:
-        columns = [("", 3), ("model", 0), ("log loss", 12), ("vs average", 10), (" state", 10)]
+        columns = [("", 3), ("model", 0), ("log loss", 12)]
+        if width >= 60:
+            columns.append(("vs average", 10))
         if width >= WIDE:
-            columns[4:4] = [(" RMSE(bins)", 13), ("AUC", 6)]
+            columns += [(" RMSE(bins)", 13), ("AUC", 6)]
         if width >= WIDE + 12:
-            columns[-1:-1] = [("params", 7)]
+            columns.append(("params", 7))
+        columns.append((" state", 16))
         room = width - 1 - sum(size for _, size in columns)
         return [(Text(heading), size or max(room, 8)) for heading, size in columns]
 
-    def _cells(
-        self,
-        model: ModelRun,
-        ranked: Ranked | None,
-        now: float,
-        width: int,
-        reviews: int | None,
+    def _beginning(self, configuration: Configuration, place: str, width: int) -> tuple[Text, Text]:
+        """The first two cells: place and mark, and the name in words."""
+        mark = "●" if configuration.name in self.marked else " "
+        room = self._columns(width)[1][1]
+        return Text(f"{place:>2}{mark}"), Text(words.cut(configuration.words, room - 1))
+
+    def _finished_cells(self, line: Ranked, width: int) -> tuple[Text, ...]:
+        metrics = line.result.metrics
+        place, name = self._beginning(line.configuration, str(line.place or "–"), width)
+        if line.standing in ("best", "as good"):
+            name.stylize("bold")
+        cells = [
+            place,
+            name,
+            Text(words.loss(line.log_loss)),
+            Text(words.against_floor(line.against_floor)),
+            Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
+            Text(words.metric(metrics, "auc", "3")),
+            Text(f"{line.configuration.parameters:,}"),
+        ]
+        state = f" {line.standing or 'the floor'}{' *' if line.result.notes else ''}"
+        shown = len(self._columns(width)) - 1
+        return (*cells[:shown], Text(state, "dim" if line.place is None else ""))
+
+    def _unfinished_cells(
+        self, model: ModelRun, now: float, width: int, reviews: int | None
     ) -> tuple[Text, ...]:
-        sizes = [size for _, size in self._columns(width)]
-        mark = "●" if model.configuration in self.marked else " "
-        name = Text(words.cut(in_words(model.configuration), sizes[1] - 1))
-        extra = len(sizes) - 5
-        if ranked is not None and model.result is not None:
-            floor = ranked.place is None
-            place = "–" if floor else str(ranked.place)
-            against = words.against_average(ranked)
-            style = "dim" if floor else ""
-            if ranked.place == 1 and ranked.group == 0:
-                name.stylize("bold")
-            metrics = model.result.metrics
-            cells = [
-                Text(f"{place:>2}{mark}"),
-                name,
-                Text(words.loss(ranked.log_loss)),
-                Text(against, style=style),
-                Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
-                Text(words.metric(metrics, "auc", "3")),
-                Text(parameter_count(model.configuration)),
-            ]
-            return (*cells[: 4 + extra], Text(" done" if not model.result.notes else " done *"))
-        blank = [Text("")] * extra
+        place, name = self._beginning(model.configuration, "", width)
+        blanks = [Text("")] * (len(self._columns(width)) - 4)
         if model.stage is Stage.RUNNING:
+            state = "running"
             left = model.seconds_left(now)
-            fold = f"fold {min(model.fold + 1, model.folds)}/{model.folds}" if model.folds else ""
             if model.preparing:
-                fold = "preparing"
-            return (
-                Text(f"  {mark}"),
-                name,
-                Text(words.bar(model.fraction, 11)),
-                Text(fold),
-                *blank,
-                Text(f" {clock(left)} left" if left is not None else " running"),
-            )
+                state = "preparing"
+            elif model.folds:
+                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
+                state += "" if left is None else f", {clock(left)}"
+            return (place, name, Text(words.bar(model.fraction, 11)), *blanks, Text(f" {state}"))
         name.stylize("dim")
         expected = model.expected_seconds(reviews) if model.stage is Stage.WAITING else 0.0
+        about = Text(f"about {clock(expected)}" if expected >= 3 else "", "dim")
         style = {Stage.FAILED: "bold", Stage.SKIPPED: "", Stage.CANCELLED: ""}.get(
             model.stage, "dim"
         )
-        return (
-            Text(f"  {mark}"),
-            name,
-            Text(f"about {clock(expected)}" if expected >= 3 else "", "dim"),
-            Text(""),
-            *blank,
-            Text(f" {model.stage.value}", style),
-        )
+        return (place, name, about, *blanks, Text(f" {model.stage.value}", style))
 
 
-@cache
-def parameter_count(configuration: str) -> str:
-    from srs_eval.configurations import resolve
-    from srs_eval.errors import InputError
-
-    try:
-        return f"{resolve([configuration])[0].parameters:,}"
-    except InputError:
-        return "–"
+def _heading(group: Group, first: Group) -> str:
+    """What sets a group apart from the first one."""
+    other = [] if group.rows == first.rows and group.reviews == first.reviews else ["other reviews"]
+    learning = ["learn while judged"] if group.learns else []
+    return f"{', '.join([*other, *learning])}:"
