@@ -414,6 +414,43 @@ def compare(
 
 
 @app.command()
+@takes(source=source_options)
+def state(
+    source: Source,
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="benchmark: as for the published figures. anki: as Anki's own optimizer.",
+            metavar="benchmark|anki",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = "benchmark",
+    json: JsonOption = None,
+) -> int:
+    """How much is your day? What your last answers say that your cards do not."""
+    from srs_eval.console import console_for, print_answers
+    from srs_eval.learner_state import learner_state
+    from srs_eval.protocol import Protocol
+
+    _check_targets(source, json)
+    chosen = one_of("--rows", rows, ("benchmark", "anki"))
+    protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
+    found = learner_state(source.load(), protocol)
+    if json is not None:
+        from srs_eval.export import to_json
+
+        _write(json, to_json(found.document()))
+    if json != "-":
+        print_answers(
+            found.answers,
+            console_for(sys.stdout),
+            "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+            "Intervals are 95 %, over days.",
+        )
+    return FINE
+
+
+@app.command()
 def models(
     names: Annotated[
         list[str] | None,

@@ -273,11 +273,19 @@ QUESTION_TITLES = {
     "health": "Is FSRS right for me?",
     "hard": "Am I misusing Hard?",
     "retention": "Do I remember as much as I asked for?",
+    "day": "How much is your day?",
+    "today": "How are you doing?",
+    "hour": "Does the time of day matter?",
+    "session": "Does the length of a session matter?",
 }
+ANKI_ROWS = (
+    "Reviews are those that Anki's optimizer takes (--rows anki); "
+    "a verdict speaks of reviews like these."
+)
 SENTENCE_WIDTH = 80
 
 
-def print_answers(answers: Sequence[Answer], console: Console) -> None:
+def print_answers(answers: Sequence[Answer], console: Console, closing: str = ANKI_ROWS) -> None:
     """Sentences first, then the figures behind them in tables of at most 80 columns."""
     from rich.padding import Padding
     from rich.text import Text
@@ -300,12 +308,7 @@ def print_answers(answers: Sequence[Answer], console: Console) -> None:
         for table in answer.tables:
             console.print()
             console.print(_answer_table(table), width=width)
-    console.print(
-        "\nReviews are those that Anki's optimizer takes (--rows anki); "
-        "a verdict speaks of reviews like these.",
-        width=width,
-        style="dim",
-    )
+    console.print(f"\n{closing}", width=width, style="dim")
 
 
 def _answer_table(table: AnswerTable) -> RenderableType:

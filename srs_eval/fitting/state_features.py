@@ -154,7 +154,7 @@ def bounded(value: float, limit: float) -> float:
 def state_features(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray:
     """One row of `NAMES` for each of the judged `reviews`, (reviews, COUNT).
 
-    `z` are the base model's logits (reviews,), within ±6.
+    `z` are the base model's logits (reviews,), bounded by ±6.
     """
     count = len(answers.trial)
     cards = answers.card.max() + 1 if count else 0

@@ -120,14 +120,16 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
         p[part] = model.predict(trials, parameters, part, context)
         context.tick((number + 1) / (len(parts) + 1))
     p = np.clip(p, SMALLEST, 1 - SMALLEST)
-    return np.clip(np.log(p / (1 - p)), -LARGEST_LOGIT, LARGEST_LOGIT)
+    logits: FloatArray = np.log(p / (1 - p))
+    return logits
 
 
 def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     """Features of all trials (n, k): those of `NAMES`, and what further bases say beyond."""
     answers = trials.derived(timeline)
-    features: FloatArray = compiled(state_features)(answers, logits[0], len(trials))
-    further = [(each - logits[0])[:, None] for each in logits[1:]]
+    base, *others = (np.clip(each, -LARGEST_LOGIT, LARGEST_LOGIT) for each in logits)
+    features: FloatArray = compiled(state_features)(answers, base, len(trials))
+    further = [(each - base)[:, None] for each in others]
     return np.hstack([features, *further]) if further else features
 
 

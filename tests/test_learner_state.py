@@ -1,0 +1,120 @@
+"""How much is your day: answers that follow from what was put into a learner."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from srs_eval import learner_state as module
+from srs_eval.cli import main
+from srs_eval.comparison import Interval
+from srs_eval.errors import NotEnoughData
+from srs_eval.learner_state import LearnerState, learner_state
+from srs_eval.reviews import ReviewLog
+from srs_eval.rows import select_rows
+from srs_eval.simulation import Learner, simulate_learner
+from tests.conftest import shared_or_skip
+
+
+def with_bad_days(learner: Learner) -> ReviewLog:
+    """On every third day half of all reviews fail; what is forgotten has no other reason."""
+    log = learner.log()
+    assert log.entries is not None
+    assert log.day_grid is not None
+    day = (log.entries.time_ms // 1000 - log.day_grid.next_day_at_s) // 86_400
+    random = np.random.default_rng(1)
+    fails = (day % 3 == 0) & (random.random(len(day)) < 0.5) & (log.entries.rating > 1)
+    return replace(log, entries=replace(log.entries, rating=np.where(fails, 1, log.entries.rating)))
+
+
+@pytest.fixture(scope="module")
+def plain() -> LearnerState:
+    return learner_state(simulate_learner(21, 6000).log())
+
+
+@pytest.fixture(scope="module")
+def moody() -> LearnerState:
+    return learner_state(with_bad_days(simulate_learner(21, 6000)))
+
+
+def conclusion(state: LearnerState, question: str) -> str:
+    return next(answer.conclusion for answer in state.answers if answer.question == question)
+
+
+def test_a_learner_without_days(plain: LearnerState) -> None:
+    assert conclusion(plain, "day") in ("hardly matters", "can't tell yet")
+    assert conclusion(plain, "hour") in ("hardly matters", "can't tell yet")
+    assert conclusion(plain, "session") in ("hardly matters", "can't tell yet")
+
+
+def test_bad_days_are_found(moody: LearnerState) -> None:
+    answer = moody.answers[0]
+    assert answer.conclusion == "matters"
+    share = next(each for each in answer.sentences if "% is your day" in each)
+    assert int(share.split(" %")[0].split()[-1]) > 60
+    # The state is low on the bad days and high on the others.
+    state = [row[-1] for row in moody.days.rows]
+    recalled = [float(str(row[2]).removesuffix(" %")) for row in moody.days.rows]
+    estimates = [each.estimate for each in state if isinstance(each, Interval)]
+    assert np.corrcoef(estimates, recalled)[0, 1] > 0.5
+
+
+def test_months_add_up(moody: LearnerState) -> None:
+    table = moody.answers[0].tables[0]
+    total = sum(int(str(row[1])) for row in table.rows)
+    assert total == sum(int(str(row[1])) for row in moody.days.rows)
+    for row in table.rows:
+        assert len(str(row[0])) == 7  # 2023-09
+
+
+def test_the_state_is_around_its_usual(moody: LearnerState) -> None:
+    counts = np.array([int(str(row[1])) for row in moody.days.rows])
+    states = np.array([row[-1].estimate for row in moody.days.rows])  # type: ignore[union-attr]
+    assert np.average(states, weights=counts) == pytest.approx(0, abs=1e-9)
+
+
+def test_days_have_their_dates() -> None:
+    log = simulate_learner(21, 1500).log()
+    rows = select_rows(log).rows
+    name_of = module._dates(log, module.Protocol())
+    assert name_of(int(rows.day_offset[0])) == "2023-09-04"  # where simulated learners begin
+
+
+def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
+    from srs_eval.dataset import open_dataset
+
+    state = learner_state(open_dataset(simulated_dataset).load(1))
+    assert conclusion(state, "hour") == "unknown"
+    assert str(state.days.rows[0][0]).startswith("day ")
+    assert str(state.answers[0].tables[0].rows[0][0]).startswith("days ")
+    with pytest.raises(NotEnoughData):
+        learner_state(open_dataset(simulated_dataset).load(7))
+
+
+def test_command(
+    simulated_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "state.json"
+    assert main(["state", str(simulated_collection), "--json", str(target)]) == 0
+    out = capsys.readouterr().out
+    assert "How much is your day?" in out
+    assert max(map(len, out.splitlines())) <= 80
+    document = json.loads(target.read_text("utf-8"))
+    assert [answer["question"] for answer in document["answers"]] == [
+        "day", "today", "hour", "session",
+    ]  # fmt: skip
+    assert {"day", "reviews", "state (logits)", "state (logits) low"} <= set(document["days"][0])
+    assert main(["state", str(simulated_collection), "--rows", "other"]) == 2
+    assert "--rows takes" in capsys.readouterr().err
+
+
+def test_real_learner() -> None:
+    from srs_eval.dataset import open_dataset
+
+    dataset = open_dataset(shared_or_skip("golden", "dataset"))
+    answer = learner_state(dataset.load(101)).answers[0]
+    assert answer.conclusion == "matters"
