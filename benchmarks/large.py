@@ -221,7 +221,8 @@ def first_rows(log: Any, n: int) -> Any:
     from dataclasses import fields, replace
 
     rows = log.rows
-    cut = {each.name: getattr(rows, each.name)[:n] for each in fields(rows)}
+    columns = {each.name: getattr(rows, each.name) for each in fields(rows)}
+    cut = {name: None if values is None else values[:n] for name, values in columns.items()}
     return replace(log, rows=type(rows)(**cut))
 
 

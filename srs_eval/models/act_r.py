@@ -35,6 +35,7 @@ LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
 MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 SECONDS = 86_400.0
 TINY = 1e-300  # a sum of powers below this counts as this
+NOT_KEPT = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +110,25 @@ def activations(
     first_row: IntArray,
     ln_days: FloatArray,
     w: FloatArray,
+    powers: FloatArray,
 ) -> FloatArray:
-    """e^m of `nodes`, which hold all that they depend on, ascending (all nodes' array)."""
+    """e^m of `nodes`, which hold all that they depend on, ascending (all nodes' array).
+
+    `powers` takes the terms of all sums, one after the other; if empty, they are not kept.
+    """
     activation = np.zeros(len(depth))
     ln_scale = math.log(SECONDS * w[4])
+    place = 0
     for v in nodes:
         now = first_row[v] + depth[v]
         total = 0.0
         for row in range(first_row[v], now):
             decay = w[1] * activation[node[row]] + w[0]
-            total += math.exp(-decay * max(ln_age(time, ln_days, ln_scale, now, row), 0.0))
+            power = math.exp(-decay * max(ln_age(time, ln_days, ln_scale, now, row), 0.0))
+            if len(powers):
+                powers[place] = power
+                place += 1
+            total += power
         activation[v] = total
     return activation
 
@@ -150,14 +160,20 @@ def gradient(
     first_row: IntArray,
     ln_days: FloatArray,
     w: FloatArray,
+    powers: FloatArray,
 ) -> FloatArray:
-    """Gradient of `loss` in w (5,): reverse mode over the nodes, last first."""
+    """Gradient of `loss` in w (5,): reverse mode over the nodes, last first.
+
+    `powers` are those of `activations`.
+    """
     bar = np.zeros(5)
+    place = len(powers)
     activation_bar = np.zeros(len(depth))
     ln_scale = math.log(SECONDS * w[4])
     for k in range(len(nodes) - 1, -1, -1):
         v = nodes[k]
         now = first_row[v] + depth[v]
+        place -= depth[v]
         a = activation[v]
         if passes[k] + failures[k] > 0:
             p = recall(a, w)
@@ -178,7 +194,7 @@ def gradient(
             ln = ln_age(time, ln_days, ln_scale, now, row)
             if ln < 0.0:
                 continue
-            power_bar = a_bar * math.exp(-decay * ln)
+            power_bar = a_bar * powers[place + row - first_row[v]]
             decay_bar = -ln * power_bar
             bar[0] += decay_bar
             bar[1] += decay_bar * before
@@ -220,9 +236,11 @@ def _part(paths: Paths, trials: Trials, rows: IntArray, weights: FloatArray) -> 
     )
 
 
-def _activations(paths: Paths, nodes: IntArray, w: FloatArray) -> FloatArray:
+def _activations(
+    paths: Paths, nodes: IntArray, w: FloatArray, powers: FloatArray = NOT_KEPT
+) -> FloatArray:
     result: FloatArray = compiled(activations)(
-        nodes, paths.node, paths.time, paths.depth, paths.first_row, paths.ln_days, w
+        nodes, paths.node, paths.time, paths.depth, paths.first_row, paths.ln_days, w, powers
     )
     return result
 
@@ -233,17 +251,19 @@ def _loss(paths: Paths, part: _Part, w: FloatArray) -> float:
 
 
 def _gradient(paths: Paths, part: _Part, w: FloatArray) -> FloatArray:
+    powers = np.empty(int(paths.depth[part.nodes].sum()))
     result: FloatArray = compiled(gradient)(
         part.nodes,
         part.passes,
         part.failures,
-        _activations(paths, part.nodes, w),
+        _activations(paths, part.nodes, w, powers),
         paths.node,
         paths.time,
         paths.depth,
         paths.first_row,
         paths.ln_days,
         w,
+        powers,
     )
     return result
 
