@@ -112,12 +112,12 @@ class RunProgress:
             case Started():
                 note = " (preparing, first run only)" if event.compiles else ""
                 self._tasks[event.configuration.name] = self._progress.add_task(
-                    event.configuration.name + note, total=1.0
+                    event.configuration.words + note, total=1.0
                 )
             case Progress():
                 self._progress.update(
                     self._tasks[event.configuration.name],
-                    description=event.configuration.name,
+                    description=event.configuration.words,
                     completed=event.fraction,
                 )
             case Finished() | Failed() | Skipped():
