@@ -15,8 +15,9 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.recurrent import Descent, RecurrentModel, Scratch, _scratch, _sweep_of
-from srs_eval.fitting.trie import history_trie, make_batches
+from srs_eval.fitting.records import packed
+from srs_eval.fitting.recurrent import _kernel_of, _scratch, new_descent
+from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import Context, fsrs6
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
@@ -195,14 +196,6 @@ def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor)
     return torch.stack(losses).sum()
 
 
-def idle_descent(model: RecurrentModel, batches: int) -> Descent:
-    p = len(model.default)
-    zero = np.zeros(p)
-    return Descent(
-        LOWER, UPPER, zero, zero, zero, zero.copy(), zero.copy(), np.ones(batches), 0.0, 1
-    )
-
-
 def kernel_gradient(
     trials: Trials, rows: np.ndarray, weights: np.ndarray, w: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -210,12 +203,14 @@ def kernel_gradient(
     model = fsrs6.recurrent(LEAST)
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
-    batch = make_batches(history_trie(trials), trials, [rows], everyone)
-    scratch: Scratch = _scratch(model, (batch,))
+    batch = trie_batches(history_trie(trials), trials, [rows], everyone)
+    scratch = _scratch(model, (batch,))
+    idle = new_descent(np.zeros(21), np.ones(1), rate=0.0, steps=1)
+    tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)
-    loss = _sweep_of(model)(one, -1, full, batch, idle_descent(model, 1), scratch)
-    _sweep_of(model)(one, 0, full, batch, idle_descent(model, 1), scratch)
+    loss = _kernel_of(model)(one, -1, full, *tables)
+    _kernel_of(model)(one, 0, full, *tables)
     return loss, scratch.w_bar.sum(axis=1)[:21], scratch.recall[batch.target]
 
 

@@ -13,8 +13,9 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.recurrent import Descent, _scratch, _sweep_of
-from srs_eval.fitting.trie import history_trie, make_batches
+from srs_eval.fitting.records import packed
+from srs_eval.fitting.recurrent import _kernel_of, _scratch, new_descent
+from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import Context, fsrs7
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
@@ -216,13 +217,13 @@ def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     model = fsrs7.recurrent(secs=True)
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
-    batch = make_batches(history_trie(trials, model.same_day is not None), trials, [rows], everyone)
-    zero = np.zeros(34)
-    idle = Descent(LOWER, UPPER, zero, zero, zero, zero.copy(), zero.copy(), np.ones(1), 0.0, 1)
+    batch = trie_batches(history_trie(trials, model.same_day is not None), trials, [rows], everyone)
+    idle = new_descent(np.zeros(34), np.ones(1), rate=0.0, steps=1)
     scratch = _scratch(model, (batch,))
+    tables = packed(batch), packed(idle), packed(scratch)
     full, one = np.array([*w, LEAST]), np.zeros(1, np.int64)
-    loss = _sweep_of(model)(one, -1, full, batch, idle, scratch)
-    _sweep_of(model)(one, 0, full, batch, idle, scratch)
+    loss = _kernel_of(model)(one, -1, full, *tables)
+    _kernel_of(model)(one, 0, full, *tables)
     assert loss == pytest.approx(expected.item(), rel=1e-11)
     assert leaf.grad is not None
     check(scratch.w_bar.sum(axis=1)[:34], leaf.grad, scratch.w_bar[:34])

@@ -16,8 +16,9 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.fitting.recurrent import Descent, RecurrentModel, _scratch, _sweep_of
-from srs_eval.fitting.trie import history_trie, make_batches
+from srs_eval.fitting.records import packed
+from srs_eval.fitting.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
+from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import (
     Context,
     all_models,
@@ -355,26 +356,15 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
     trie = history_trie(trials, model.same_day is not None)
-    batch = make_batches(trie, trials, [rows], everyone)
+    batch = trie_batches(trie, trials, [rows], everyone)
     scratch = _scratch(model, (batch,))
     p = len(w)
-    zero, no_bound = np.zeros(p), np.full(p, np.inf)
-    idle = Descent(
-        lower=-no_bound,
-        upper=no_bound,
-        start=zero,
-        pull=zero,
-        free=zero,
-        mean=np.zeros(p),
-        square=np.zeros(p),
-        share=np.ones(1),
-        rate=0.0,
-        steps=1,
-    )
+    idle = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+    tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)
-    loss = _sweep_of(model)(one, -1, full, batch, idle, scratch)
-    _sweep_of(model)(one, 0, full, batch, idle, scratch)
+    loss = _kernel_of(model)(one, -1, full, *tables)
+    _kernel_of(model)(one, 0, full, *tables)
     gradient = scratch.w_bar.sum(axis=1)[:p]
     assert loss == pytest.approx(expected.item(), rel=1e-10)
     assert leaf.grad is not None

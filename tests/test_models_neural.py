@@ -23,7 +23,7 @@ from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.recurrent import SEED, fit_recurrent
 from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.fitting.trie import make_batches
+from srs_eval.fitting.trie import trie_batches
 from srs_eval.models import Cancelled, Context, all_models, gru, gru_p, lstm, nn17, transformer
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import ReviewLog
@@ -129,7 +129,7 @@ def torch_recall(network: neural.Network, rnn: Any, fc: Any, trials: Trials, row
 def test_small_network_equals_torch_with_gradient(
     network: neural.Network, short: bool, session: Session
 ) -> None:
-    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.cells import Adam, network_pass
 
     trials = session.trials(Protocol(short=short))
     rng = np.random.default_rng(7)
@@ -149,11 +149,11 @@ def test_small_network_equals_torch_with_gradient(
 
     ours = neural.predict_network(network, w, trials, rows)
     np.testing.assert_allclose(ours, p.detach(), rtol=2e-7)
-    batches = make_batches(neural._trie(network, trials), trials, [rows], weights)
+    batches = trie_batches(neural._trie(network, trials), trials, [rows], weights)
     adam = Adam(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 1)
     scratch = neural._scratch(network, batches, len(w))
     before = w.copy()
-    found = compiled(sweep)(
+    found = compiled(network_pass)(
         neural._shape(network),
         np.zeros(1, np.int64),
         0,

@@ -16,8 +16,9 @@ from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.fitting.recurrent import Descent, RecurrentModel, _scratch, _sweep_of
-from srs_eval.fitting.trie import history_trie, make_batches
+from srs_eval.fitting.records import packed
+from srs_eval.fitting.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
+from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
@@ -209,15 +210,14 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     expected = torch_loss(case, trials, rows, leaf)
     expected.backward()
 
-    zero = np.zeros(len(w))
-    batch = make_batches(history_trie(trials), trials, [rows])
-    bounds = np.full(len(w), -np.inf), np.full(len(w), np.inf)
-    idle = Descent(*bounds, zero, zero, zero, zero.copy(), zero.copy(), np.ones(1), 0.0, 1)
+    batch = trie_batches(history_trie(trials), trials, [rows])
+    idle = new_descent(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
     scratch = _scratch(case.recurrent, (batch,))
+    tables = packed(batch), packed(idle), packed(scratch)
     full = np.array([*w, *case.constants])
     one = np.zeros(1, np.int64)
-    loss = _sweep_of(case.recurrent)(one, -1, full, batch, idle, scratch)
-    _sweep_of(case.recurrent)(one, 0, full, batch, idle, scratch)
+    loss = _kernel_of(case.recurrent)(one, -1, full, *tables)
+    _kernel_of(case.recurrent)(one, 0, full, *tables)
     assert loss == pytest.approx(expected.item(), rel=1e-12)
     assert leaf.grad is not None
     gradient = scratch.w_bar.sum(axis=1)[: len(w)]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice, pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,10 +26,12 @@ from srs_eval.fitting.initial_stability import (
     fit_initial_stability,
 )
 from srs_eval.fitting.permutation import permutations
+from srs_eval.fitting.records import Int32Array, packed, unpacked
 from srs_eval.fitting.recurrent import fit_recurrent
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Cancelled, Context, fsrs6
 from srs_eval.protocol import Protocol, Trials
+from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.simulation import simulate_learner
 from tests.conftest import REPOSITORY
 
@@ -465,7 +467,7 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
 
     load: Any = simd.load
     store: Any = simd.store
-    LANES = simd.LANES
+    LANES = elementwise.LANES
 
     @numba.njit
     def run(x: Any, out: Any) -> None:
@@ -587,11 +589,11 @@ from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.trie import _build_trie
 from srs_eval.protocol import Protocol
 from srs_eval.simulation import simulate_learner
-from srs_eval.fitting.recurrent import _sweep_of
+from srs_eval.fitting.recurrent import _kernel_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train
 print(fsrs6.fit(trials, train, np.ones(len(train)), Context()))
-kernel = _sweep_of(fsrs6.recurrent(0.001))
+kernel = _kernel_of(fsrs6.recurrent(0.001))
 print(sum(kernel.stats.cache_misses.values()), sum(kernel.stats.cache_hits.values()))
 """
 
@@ -611,7 +613,39 @@ def test_kernels_are_compiled_once_for_all_processes() -> None:
         answers.append(done.stdout.splitlines())
     assert answers[0][0] == answers[1][0]
     assert answers[1][1] == "0 1"
-    from srs_eval.fitting.recurrent import _sweep_of
+    from srs_eval.fitting.recurrent import _kernel_of
 
-    kernel = _sweep_of(fsrs6.recurrent(0.001))
+    kernel = _kernel_of(fsrs6.recurrent(0.001))
     assert source_hash() in kernel.py_func.__qualname__
+
+
+# Records
+
+
+class Columns(NamedTuple):
+    rows: int
+    number: IntArray
+    small: Int32Array
+    value: FloatArray
+    factor: float
+
+
+def add_up(table: IntArray, out: FloatArray) -> None:
+    columns = unpacked(table, Columns)
+    for k in range(columns.rows):
+        columns.value[k] += columns.factor * columns.number[k] + columns.small[k]
+        out[0] += columns.value[k]
+
+
+def test_kernels_read_and_write_what_a_record_holds() -> None:
+    columns = Columns(3, np.arange(3), np.full(3, 7, np.int32), np.ones(3), -0.5)
+    out = np.zeros(1)
+    compiled(add_up)(packed(columns), out)  # type: ignore[arg-type]
+    assert columns.value.tolist() == [8.0, 7.5, 7.0]
+    assert out[0] == 22.5
+
+
+@pytest.mark.parametrize("wrong", [np.arange(3.0), np.arange(6)[::2], np.arange(3, dtype=np.int32)])
+def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="number must be a contiguous array of int64"):
+        packed(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))

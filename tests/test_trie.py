@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.engine import Session
-from srs_eval.fitting.trie import LANES, Batches, Trie, history_trie, make_batches
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
 
@@ -76,7 +77,7 @@ def test_pairs_are_equal_where_history_and_interval_are(trials: Trials) -> None:
     assert sorted(seen.values()) == list(range(trie.pairs))
 
 
-def path_in_batch(batches: Batches, b: int, node: int) -> History:
+def path_in_batch(batches: TrieBatches, b: int, node: int) -> History:
     """The history of a node of batch b, by its segments' order."""
     base = int(batches.first_node[b])
     segments = range(batches.first_segment[b], batches.first_segment[b + 1])
@@ -100,7 +101,7 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
     weights = rng.uniform(0.25, 1, len(trials))
     order = rng.permutation(len(trials))
     parts = [order[:100], order[100:107], order[107:307]]
-    batches = make_batches(history_trie(trials), trials, parts, weights)
+    batches = trie_batches(history_trie(trials), trials, parts, weights)
     item = 0
     for b, part in enumerate(parts):
         needed = set()
@@ -130,7 +131,7 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
 
 def test_segments_are_whole_vectors_after_their_parents(trials: Trials) -> None:
     parts = [np.arange(50), np.arange(50, 300)]
-    batches = make_batches(history_trie(trials), trials, parts)
+    batches = trie_batches(history_trie(trials), trials, parts)
     for b in range(len(parts)):
         end = batches.first_node[b]
         for s in range(batches.first_segment[b], batches.first_segment[b + 1]):
@@ -181,7 +182,7 @@ def test_tries_of_any_cards(trials: Trials, data: st.DataObject) -> None:
         for length in range(1, end[k] - start[k] + 1)
     }
     assert len(trie.parent) == len(prefixes)
-    batches = make_batches(trie, small, [np.arange(n)])
+    batches = trie_batches(trie, small, [np.arange(n)])
     for k in range(n):
         node = int(batches.target_node[batches.target[k]])
         assert path_in_batch(batches, 0, node) == history_of(small, k)

@@ -17,7 +17,8 @@ import math
 from typing import Any, NamedTuple
 
 from srs_eval.fitting import simd
-from srs_eval.fitting.simd import LANES
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.trie import FIRST
 from srs_eval.reviews import FloatArray
 
 broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
@@ -71,7 +72,7 @@ def _tanh(x):
     return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 
-def _gather(array, parent, at, first, out):
+def _gather_lanes(array, parent, at, first, out):
     """out[:, lane] = state of the lane's parent; zeros before a card's first review."""
     for k in range(len(out)):
         for lane in range(LANES):
@@ -87,12 +88,12 @@ def _scatter_add(array, parent, at, values):
 def _forward(shape, w, x, at, state, kept, to, before):
     """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
     n, m = shape.inputs, shape.hidden
-    gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
+    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * m
     hh = gates * n
     ih_bias = hh + gates * m
     hh_bias = ih_bias + gates
     for j in range(m):
-        if shape.cell == 0:
+        if shape.cell == GRU:
             r = broadcast(w[ih_bias + j] + w[hh_bias + j])
             z = broadcast(w[ih_bias + m + j] + w[hh_bias + m + j])
             new = broadcast(w[ih_bias + 2 * m + j])
@@ -114,7 +115,7 @@ def _forward(shape, w, x, at, state, kept, to, before):
             store(kept[2 * m + j], to, new)
             store(kept[3 * m + j], to, old)
             store(state[j], to, new + z * (before[j] - new))
-        elif shape.cell == 1:
+        elif shape.cell == PLAIN:
             new = broadcast(w[ih_bias + j] + w[hh_bias + j])
             for k in range(n):
                 new += w[j * n + k] * load(x[k], at)
@@ -154,15 +155,15 @@ def _forward(shape, w, x, at, state, kept, to, before):
 def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
     """Gradients of the 8 cells: adds to `sums`, sets `before_bar`."""
     n, m = shape.inputs, shape.hidden
-    gates = (3 if shape.cell == 0 else 1 if shape.cell == 1 else 4) * m
+    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * m
     hh = gates * n
     ih_bias = hh + gates * m
     hh_bias = ih_bias + gates
-    for k in range(2 * m if shape.cell == 2 else m):
+    for k in range(2 * m if shape.cell == LSTM else m):
         before_bar[k] = broadcast(0.0)
     for j in range(m):
         h_bar = load(bar[j], to)
-        if shape.cell == 0:
+        if shape.cell == GRU:
             r, z = load(kept[j], to), load(kept[m + j], to)
             new, old = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
             new_bar = h_bar * (1.0 - z) * (1.0 - new * new)
@@ -191,7 +192,7 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
             sums[hh_bias + j] = sums[hh_bias + j] + r_bar
             sums[hh_bias + m + j] = sums[hh_bias + m + j] + z_bar
             sums[hh_bias + 2 * m + j] = sums[hh_bias + 2 * m + j] + old_bar
-        elif shape.cell == 1:
+        elif shape.cell == PLAIN:
             h = load(state[j], to)
             new_bar = h_bar * (1.0 - h * h)
             for k in range(n):
@@ -246,11 +247,11 @@ def _recall(head, z, t):
     PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
     POWER: (1 + factor t/s)^-0.5, EXPONENTIAL: 0.9^(t/s).
     """
-    if head == 0:
+    if head == PROBABILITY:
         p = _sigmoid(z)
         return p, p * (1.0 - p)
     share = t * exp(-z)
-    if head == 1:
+    if head == POWER:
         grown = _FACTOR * share
         p = exp(-0.5 * log(1.0 + grown))
         return p, 0.5 * p * grown / (1.0 + grown)
@@ -258,7 +259,7 @@ def _recall(head, z, t):
     return p, -_LOG_09 * share * p
 
 
-def sweep(shape, order, done, w, batches, x, adam, scratch):
+def network_pass(shape, order, done, w, batches, x, adam, scratch):
     """Visits the batches in `order`; returns the sum of their losses before each step.
 
     done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
@@ -274,16 +275,16 @@ def sweep(shape, order, done, w, batches, x, adam, scratch):
         base = batches.first_node[b]
         first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
         for segment in range(first_segment, end_segment):
-            first = batches.kind[segment] == 0
+            first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
-                _gather(state, batches.parent, i, first, scratch.before)
+                _gather_lanes(state, batches.parent, i, first, scratch.before)
                 _forward(shape, w, x, i, state, kept, i - base, before)
         if done >= 0:
             bar[:, : batches.first_node[b + 1] - base] = 0.0
             scratch.w_bar[:] = 0.0
 
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            _gather(state, batches.target_node, i, False, scratch.before)
+            _gather_lanes(state, batches.target_node, i, False, scratch.before)
             z = broadcast(w[outputs + hidden])
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
@@ -312,10 +313,10 @@ def sweep(shape, order, done, w, batches, x, adam, scratch):
 
         for back in range(end_segment - first_segment):
             segment = end_segment - 1 - back
-            first = batches.kind[segment] == 0
+            first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 to = i - base
-                _gather(state, batches.parent, i, first, scratch.before)
+                _gather_lanes(state, batches.parent, i, first, scratch.before)
                 _backward(shape, w, x, i, state, kept, to, bar, before, before_bar, sums)
                 if not first:
                     _scatter_add(bar, batches.parent, i, scratch.before_bar)

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from srs_eval.fitting import records
 from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -144,8 +145,15 @@ def _inner(function: FunctionType) -> Any:
 
 
 def _inner_names(function: FunctionType) -> dict[str, Any]:
-    called = _called(function)
-    return {name: _inner(value) for name, value in called.items() if value is not function}
+    names = {}
+    for name, value in _called(function).items():
+        if value is records.unpacked:
+            from srs_eval.fitting import simd
+
+            names[name] = simd.unpacked
+        elif value is not function:
+            names[name] = _inner(value)
+    return names
 
 
 @cache

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+LANES = 8  # numbers in a vector
+
 Value = Any  # a float, an array or, compiled, a vector of LANES floats
 
 

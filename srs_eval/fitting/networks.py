@@ -32,7 +32,7 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.fitting.trie import Batches, Trie, history_trie, make_batches
+from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -253,7 +253,7 @@ def fit_network(
     context: Context,
 ) -> list[float]:
     """Parameters after the last epoch, `start` being where training begins."""
-    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.cells import Adam, network_pass
     from srs_eval.fitting.compile import compiled
 
     order = length_order(trials, training_rows(trials, train))
@@ -261,7 +261,7 @@ def fit_network(
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     weight_of = np.ones(len(trials))
     weight_of[train] = weights
-    batches = make_batches(_trie(network, trials), trials, parts, weight_of)
+    batches = trie_batches(_trie(network, trials), trials, parts, weight_of)
     x = _inputs(network, batches)
     w = start.copy()
     adam = Adam(
@@ -273,7 +273,7 @@ def fit_network(
     )
     scratch = _scratch(network, batches, len(w))
     orders = permutations(len(parts), SEED)
-    run = compiled(sweep)
+    run = compiled(network_pass)
     done = 0
     for _ in range(network.epochs):
         visits = next(orders)
@@ -290,15 +290,15 @@ def predict_network(
     network: Network, parameters: FloatArray, trials: Trials, index: IntArray
 ) -> FloatArray:
     """Probability of recall at the positions `index` (same shape), in float32's steps."""
-    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.cells import Adam, network_pass
     from srs_eval.fitting.compile import compiled
 
     if not len(index):
         return np.empty(0)
-    batches = make_batches(_trie(network, trials), trials, [index])
+    batches = trie_batches(_trie(network, trials), trials, [index])
     none = np.zeros(0)
     scratch = _scratch(network, batches, len(parameters))
-    compiled(sweep)(
+    compiled(network_pass)(
         _shape(network),
         np.zeros(1, np.int64),
         -1,
@@ -329,7 +329,7 @@ def _following_trie(trials: Trials) -> Trie:
     return history_trie(replace(trials, history_delta_t=following, _derived={}), same_day=False)
 
 
-def _inputs(network: Network, batches: Batches) -> FloatArray:
+def _inputs(network: Network, batches: TrieBatches) -> FloatArray:
     """What a cell sees at each node (inputs, nodes), rounded as float32 does."""
     days = batches.delta_t.astype(np.float32).astype(np.float64)
     if not network.one_hot:
@@ -339,9 +339,9 @@ def _inputs(network: Network, batches: Batches) -> FloatArray:
     )
 
 
-def _scratch(network: Network, batches: Batches, parameters: int) -> Any:
+def _scratch(network: Network, batches: TrieBatches, parameters: int) -> Any:
     from srs_eval.fitting.cells import LSTM, Scratch
-    from srs_eval.fitting.simd import LANES
+    from srs_eval.fitting.elementwise import LANES
 
     nodes = int(np.diff(batches.first_node).max())
     states = network.hidden * (2 if network.cell == LSTM else 1)

@@ -31,17 +31,17 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.trie import Batches, history_trie, make_batches
+from srs_eval.fitting.records import Int32Array, packed
+from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 SEED = 2023  # of the order of batches
-LANES = 8
 
 Step = Callable[..., Any]
 
@@ -101,17 +101,60 @@ class Descent(NamedTuple):
     share: FloatArray  # (b,) items of each batch / items in all
     rate: float
     steps: int  # in all
-    betas: tuple[float, float] = (0.9, 0.999)
-    not_below: IntArray = np.zeros((0, 2), np.int64)  # (pairs, 2)
-    idle: NDArray[np.bool_] = np.zeros((0, 0), np.bool_)  # (b, p) passed by; empty where none is
-    passed_by: IntArray = np.zeros(0, np.int64)  # (p,) how often, so far
+    beta_mean: float
+    beta_square: float
+    not_below: IntArray  # (pairs, 2)
+    pairs: int
+    idle: Int32Array  # (b, p) 1 where a batch passes a parameter by; empty where none does
+    any_idle: int
+    passed_by: IntArray  # (p,) how often, so far
 
 
 class Scratch(NamedTuple):
-    state: FloatArray  # (states, nodes)
-    bar: FloatArray  # (states, nodes)
+    state: FloatArray  # (states, room)
+    bar: FloatArray  # (states, room)
+    room: int  # for nodes
     w_bar: FloatArray  # (p + constants, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
+
+
+def new_descent(
+    start: FloatArray,
+    share: FloatArray,
+    *,
+    rate: float,
+    steps: int,
+    lower: FloatArray | None = None,
+    upper: FloatArray | None = None,
+    pull: FloatArray | None = None,
+    free: FloatArray | None = None,
+    betas: tuple[float, float] = (0.9, 0.999),
+    not_below: IntArray | None = None,
+    idle: Int32Array | None = None,
+) -> Descent:
+    """Adam before its first step, without bounds or pull where none are given."""
+    p = len(start)
+    pairs = np.zeros((0, 2), np.int64) if not_below is None else not_below
+    idle = np.zeros((0, p), np.int32) if idle is None else idle
+    return Descent(
+        lower=np.full(p, -np.inf) if lower is None else lower,
+        upper=np.full(p, np.inf) if upper is None else upper,
+        start=start,
+        pull=np.zeros(p) if pull is None else pull,
+        free=np.ones(p) if free is None else free,
+        mean=np.zeros(p),
+        square=np.zeros(p),
+        share=share,
+        rate=rate,
+        steps=steps,
+        beta_mean=betas[0],
+        beta_square=betas[1],
+        not_below=pairs,
+        pairs=len(pairs),
+        idle=idle,
+        any_idle=int(len(idle) > 0),
+        passed_by=np.zeros(p, np.int64),
+    )
 
 
 def fit_recurrent(
@@ -146,10 +189,10 @@ def fit_recurrent(
     epochs = epochs or model.epochs
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     trie = history_trie(trials, model.same_day is not None)
-    batches = make_batches(trie, trials, parts, weight_of)
-    whole = make_batches(trie, trials, [rows], weight_of)
+    batches = trie_batches(trie, trials, parts, weight_of)
+    whole = trie_batches(trie, trials, [rows], weight_of)
 
-    sweep = _sweep_of(model)
+    run = _kernel_of(model)
     p = len(model.default)
     first = np.array(start, np.float64)
     w = np.concatenate([first, np.array(constants, np.float64)])
@@ -158,40 +201,39 @@ def fit_recurrent(
         pull = protocol.gamma / np.square(np.array(model.deviation))
     free = np.ones(p)
     free[list(model.frozen)] = 0.0
-    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.bool_)
+    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.int32)
     if model.later_only:
         of_firsts = [int(trials.sequence_length[part].max()) == 1 for part in parts]
-        idle[np.ix_(of_firsts, model.later_only)] = True
-    descent = Descent(
-        lower=np.array(model.lower, np.float64),
-        upper=np.array(model.upper, np.float64),
-        start=first,
-        pull=pull,
-        free=free,
-        mean=np.zeros(p),
-        square=np.zeros(p),
-        share=np.array([len(part) for part in parts]) / len(rows),
+        idle[np.ix_(of_firsts, model.later_only)] = 1
+    descent = new_descent(
+        first,
+        np.array([len(part) for part in parts]) / len(rows),
         rate=model.learning_rate,
         steps=len(parts) * epochs,
+        lower=np.array(model.lower, np.float64),
+        upper=np.array(model.upper, np.float64),
+        pull=pull,
+        free=free,
         betas=model.betas,
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
         idle=idle,
-        passed_by=np.zeros(p, np.int64),
     )
     scratch = _scratch(model, (batches, whole))
+    training = packed(batches), packed(descent), packed(scratch)
+    evaluation = packed(whole), training[1], training[2]
     one = np.zeros(1, np.int64)
     orders = permutations(len(parts), SEED)
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf
         if model.keep == "best":
-            loss = sweep(one, -1, w, whole, descent, scratch)
+            loss = run(one, -1, w, *evaluation)
             loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
         if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
         context.tick(epoch / epochs)
         if epoch < epochs:
-            sweep(next(orders), epoch * len(parts), w, batches, descent, scratch)
+            run(next(orders), epoch * len(parts), w, *training)
     kept = best.tolist()
     if model.decimals is None:
         return kept
@@ -209,25 +251,20 @@ def loss_and_gradient(
     For searches other than the training above: no penalty, no weights, and no bounds.
     """
     trie = history_trie(trials, model.same_day is not None)
-    batches = make_batches(trie, trials, [index])
+    batches = trie_batches(trie, trials, [index])
     scratch = _scratch(model, (batches,))
-    sweep = _sweep_of(model)
-    one, p = np.zeros(1, np.int64), len(model.default)
-    none, ones = np.zeros(p), np.ones(p)
-    anywhere = np.full(p, np.inf)
+    run = _kernel_of(model)
+    one = np.zeros(1, np.int64)
     fixed = np.array(constants, np.float64)
 
     def at(w: FloatArray) -> tuple[float, FloatArray]:
         values = np.concatenate([w, fixed])
-        mean = np.zeros(p)
         # A step of length 0, whose running mean is the gradient itself (beta 0).
-        still = Descent(
-            -anywhere, anywhere, none, none, ones, mean, np.zeros(p), np.ones(1), 0.0, 1,
-            betas=(0.0, 0.999),
-        )  # fmt: skip
-        loss = sweep(one, -1, values, batches, still, scratch)
-        sweep(one, 0, values, batches, still, scratch)
-        return float(loss), mean
+        still = new_descent(w, np.ones(1), rate=0.0, steps=1, betas=(0.0, 0.999))
+        tables = packed(batches), packed(still), packed(scratch)
+        loss = run(one, -1, values, *tables)
+        run(one, 0, values, *tables)
+        return float(loss), still.mean
 
     return at
 
@@ -243,12 +280,11 @@ def predict_recurrent(
     if not len(index):
         return np.empty(0)
     trie = history_trie(trials, model.same_day is not None)
-    whole = make_batches(trie, trials, [index])
+    whole = trie_batches(trie, trials, [index])
     w = np.concatenate([np.array(parameters, np.float64), np.array(constants, np.float64)])
-    none = np.zeros(0)
-    idle = Descent(none, none, none, none, none, none, none, none, 0.0, 0)
     scratch = _scratch(model, (whole,))
-    _sweep_of(model)(np.zeros(1, np.int64), -1, w, whole, idle, scratch)
+    idle = np.zeros(len(Descent._fields), np.int64)
+    _kernel_of(model)(np.zeros(1, np.int64), -1, w, packed(whole), idle, packed(scratch))
     return scratch.recall[whole.target]
 
 
@@ -260,24 +296,25 @@ def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> In
     return quicksort_order(lengths)
 
 
-def _scratch(model: RecurrentModel, several: Sequence[Batches]) -> Scratch:
+def _scratch(model: RecurrentModel, several: Sequence[TrieBatches]) -> Scratch:
     nodes = max(int(np.diff(batches.first_node).max()) for batches in several)
     targets = max(len(batches.target_node) for batches in several)
     return Scratch(
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
+        room=nodes,
         w_bar=np.empty((len(model.default) + model.constants, LANES)),
         recall=np.empty(targets),
     )
 
 
 @cache
-def _sweep_of(model: RecurrentModel) -> Any:
+def _kernel_of(model: RecurrentModel) -> Any:
     """The model's compiled kernel."""
     import re
 
     from srs_eval.fitting.compile import specialised
-    from srs_eval.fitting.sweep import sweep
+    from srs_eval.fitting.recurrent_kernel import recurrent_pass
 
     steps = {
         "first": model.first,
@@ -292,7 +329,7 @@ def _sweep_of(model: RecurrentModel) -> Any:
     if model.same_day is not None and model.same_day_adjoint is not None:
         steps |= {"same_day": model.same_day, "same_day_adjoint": model.same_day_adjoint}
     return specialised(
-        sweep,
+        recurrent_pass,
         re.sub(r"\W", "_", model.name),
         steps,
         {

@@ -14,12 +14,13 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 8
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.records import schema
 
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(64), LANES)
@@ -88,6 +89,8 @@ def as_vector(builder: Any, value: Any) -> Any:
     )
 
 
+_FLOATS = types.CPointer(types.float64)
+_INTEGERS_32 = types.CPointer(types.int32)
 _OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
 
 
@@ -189,6 +192,9 @@ def array_field(context: Any, builder: Any, array_type: Any, value: Any, name: s
 
 
 def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
+    """The address of an array's elements; pointers are that already."""
+    if isinstance(array_type, types.CPointer):
+        return value
     return array_field(context, builder, array_type, value, "data")
 
 
@@ -223,11 +229,8 @@ def store(typing_context, array, index, value):
     return types.none(array, types.intp, vector), codegen
 
 
-def _planes(context: Any, builder: Any, array_type: Any, value: Any, count: int) -> list[Any]:
-    """Pointers to the rows of a C-contiguous two-dimensional array."""
-    data = _data(context, builder, array_type, value)
-    shape = array_field(context, builder, array_type, value, "shape")
-    columns = builder.extract_value(shape, 1)
+def _planes(builder: Any, data: Any, columns: Any, count: int) -> list[Any]:
+    """Pointers to the first `count` rows of a matrix with so many columns."""
     return [builder.gep(data, [builder.mul(columns, columns.type(k))]) for k in range(count)]
 
 
@@ -242,37 +245,36 @@ def _state_type(count: Any) -> Any:
 
 
 @intrinsic
-def load_state(typing_context, array, index, count):
-    """The vectors array[k, index : index + LANES] for k < count (a literal)."""
+def load_state(typing_context, states, columns, index, count):
+    """The vectors states[k, index : index + LANES] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], result.count)
-        values = [_load(builder, plane, args[1]) for plane in planes]
+        planes = _planes(builder, args[0], args[1], result.count)
+        values = [_load(builder, plane, args[2]) for plane in planes]
         return context.make_tuple(builder, result, values)
 
-    return result(array, types.intp, count), codegen
+    return result(_FLOATS, types.intp, types.intp, count), codegen
 
 
 @intrinsic
-def store_state(typing_context, array, index, state):
-    """array[k, index : index + LANES] = state[k] for all k."""
+def store_state(typing_context, states, columns, index, state):
+    """states[k, index : index + LANES] = state[k] for all k."""
     if not isinstance(state, types.UniTuple) or state.dtype != vector:
         raise TypingError("a step returns a tuple of vectors")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], state.count)
+        planes = _planes(builder, args[0], args[1], state.count)
         for k, plane in enumerate(planes):
-            _store(builder, builder.extract_value(args[2], k), plane, args[1])
+            _store(builder, builder.extract_value(args[3], k), plane, args[2])
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, state), codegen
+    return types.none(_FLOATS, types.intp, types.intp, state), codegen
 
 
-def _lane_indices(context: Any, builder: Any, array_type: Any, value: Any, index: Any) -> list[Any]:
-    """The LANES int32 array elements from index on, as 64-bit integers."""
-    data = _data(context, builder, array_type, value)
-    at = builder.gep(data, [index])
+def _lane_indices(builder: Any, numbers: Any, index: Any) -> list[Any]:
+    """The LANES 32-bit elements from index on, as 64-bit integers."""
+    at = builder.gep(numbers, [index])
     return [
         builder.zext(builder.load(builder.gep(at, [_INDEX(lane)])), ir.IntType(64))
         for lane in range(LANES)
@@ -280,13 +282,13 @@ def _lane_indices(context: Any, builder: Any, array_type: Any, value: Any, index
 
 
 @intrinsic
-def gather_state(typing_context, array, where, index, count):
-    """The vectors array[k, where[index : index + LANES]] for k < count (a literal)."""
+def gather_state(typing_context, states, columns, where, index, count):
+    """The vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], result.count)
-        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
+        planes = _planes(builder, args[0], args[1], result.count)
+        places = _lane_indices(builder, args[2], args[3])
         values = []
         for plane in planes:
             value = ir.Constant(VECTOR, ir.Undefined)
@@ -296,25 +298,60 @@ def gather_state(typing_context, array, where, index, count):
             values.append(value)
         return context.make_tuple(builder, result, values)
 
-    return result(array, where, types.intp, count), codegen
+    return result(_FLOATS, types.intp, _INTEGERS_32, types.intp, count), codegen
 
 
 @intrinsic
-def scatter_add(typing_context, array, where, index, state):
-    """array[k, where[index + lane]] += state[k][lane], lane after lane."""
+def scatter_add(typing_context, states, columns, where, index, state):
+    """states[k, where[index + lane]] += state[k][lane], lane after lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], state.count)
-        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
+        planes = _planes(builder, args[0], args[1], state.count)
+        places = _lane_indices(builder, args[2], args[3])
         for k, plane in enumerate(planes):
-            value = builder.extract_value(args[3], k)
+            value = builder.extract_value(args[4], k)
             for lane, place in enumerate(places):
                 at = builder.gep(plane, [place])
                 one = builder.extract_element(value, _INDEX(lane))
                 builder.store(builder.fadd(builder.load(at), one), at)
         return context.get_dummy_value()
 
-    return types.none(array, where, types.intp, state), codegen
+    return types.none(_FLOATS, types.intp, _INTEGERS_32, types.intp, state), codegen
+
+
+@intrinsic
+def set_zero(typing_context, states, columns, width, count):
+    """states[k, :width] = 0 for k < count (a literal)."""
+    rows_count = _count(count)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = builder.mul(args[2], args[2].type(8))
+        for plane in _planes(builder, args[0], args[1], rows_count):
+            cgutils.memset(builder, plane, size, 0)
+        return context.get_dummy_value()
+
+    return types.none(_FLOATS, types.intp, types.intp, count), codegen
+
+
+@intrinsic
+def unpacked(typing_context, table, record):
+    """The NamedTuple `record` of pointers and numbers in a table, see `records`."""
+    kinds = [
+        types.CPointer(getattr(types, dtype)) if is_array else getattr(types, dtype)
+        for _, is_array, dtype in schema(record.instance_class)
+    ]
+    result = types.NamedTuple(kinds, record.instance_class)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = _data(context, builder, sig.args[0], args[0])
+        values = []
+        for k, kind in enumerate(kinds):
+            bits = builder.load(builder.gep(data, [_INDEX(k)]))
+            convert = builder.inttoptr if isinstance(kind, types.CPointer) else builder.bitcast
+            values.append(convert(bits, context.get_value_type(kind)))
+        return context.make_tuple(builder, result, values)
+
+    return result(table, record), codegen
 
 
 def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:

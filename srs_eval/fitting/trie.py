@@ -19,28 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.records import Int32Array, packed, unpacked
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-LANES = 8  # as in simd
-FIRST, SUCCESS, FAILURE, SAME_DAY = range(4)  # kinds of review; same day: delta_t < 1
-
-Int32Array = NDArray[np.int32]
+KINDS = 4
+FIRST, SUCCESS, FAILURE, SAME_DAY = range(KINDS)  # of review; same day: delta_t < 1
 
 
 class Trie(NamedTuple):
-    """N nodes and the places of n trials in it."""
+    """N nodes and the places of n trials among them."""
 
     parent: Int32Array  # (N,) -1 at level 0
     delta_t: FloatArray  # (N,) days
     rating: FloatArray  # (N,)
-    segment_start: IntArray  # (4 * levels + 1,) segment 4 * level + kind
+    segment_start: IntArray  # (KINDS * levels + 1,) segment KINDS * level + kind
     node: Int32Array  # (n,) the history before each trial
     pair: Int32Array  # (n,) number of (node, interval): equal for equal targets
     pairs: int
 
 
-class Batches(NamedTuple):
+class TrieBatches(NamedTuple):
     """Batches one after the other; node numbers are relative to the batch's first."""
 
     first_node: IntArray  # (b + 1,)
@@ -57,6 +57,52 @@ class Batches(NamedTuple):
     passes: FloatArray  # weight of the items that were recalled
     failures: FloatArray
     target: IntArray  # per item, its target's position
+
+
+class _Histories(NamedTuple):
+    """What a trie is built from: n trials, m history rows."""
+
+    trials: int
+    rows: int
+    start: IntArray  # (n,) a trial's history rows
+    end: IntArray
+    delta_t: FloatArray  # (m,)
+    bits: IntArray  # (m,) of delta_t, for equality and hashing
+    rating: IntArray  # (m,)
+    trial_bits: IntArray  # (n,) of the trials' own delta_t
+    same_day_below: float  # days
+
+
+class _Workspace(NamedTuple):
+    """Arrays that building needs on the way; made in the kernel they would cost compiling."""
+
+    card_end: IntArray  # (m + 1,) zeros
+    mask: int  # slots of the hash table - 1, which are a power of two
+    slots: Int32Array  # of -1
+    parent: Int32Array  # (m,) of the nodes in order of appearance, like all below
+    row: IntArray  # (m,) one that reaches the node
+    level: Int32Array  # (m,)
+    number: Int32Array  # (m,) the node's final one
+    segment: IntArray  # (m,)
+    node_of_row: Int32Array  # (m,)
+    free: IntArray  # (segments,) next number in each segment
+    trial_of_pair: IntArray  # (n,)
+
+
+class _Choice(NamedTuple):
+    """Trials chosen for batches, and what choosing needs."""
+
+    batches: int
+    items: IntArray  # positions of trials, batch after batch
+    first_item: IntArray  # (b + 1,)
+    delta_t: FloatArray  # (n,) of all trials
+    y: FloatArray  # (n,)
+    weights: FloatArray  # (n,)
+    levels: int  # of the trie
+    mark: Int32Array  # (N,) zeros; the number of the last batch that has the node
+    segments: IntArray  # (b,) how many of the trie's segments a batch reaches
+    local: Int32Array  # (N,) a node's number in the batch
+    target_of_pair: IntArray  # (pairs,) of -1
 
 
 def history_trie(trials: Trials, same_day: bool = True) -> Trie:
@@ -77,47 +123,56 @@ def _without_same_day(trials: Trials) -> Trie:
 
 def _build(trials: Trials, same_day_below: float) -> Trie:
     n, m = len(trials), len(trials.history_rating)
-    # A row is one node at most. The hash table serves the pairs, too.
-    size = 1 << max(4, (2 * max(m, n) - 1).bit_length())
-    parent, level, number = np.empty((3, m), np.int32)
-    new_parent, node, pair = np.empty(m, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    delta_t, rating = np.empty((2, m))
     longest = int(trials.sequence_length.max()) if n else 0
-    segment_start = np.zeros(4 * longest + 1, np.int64)
-    nodes, levels, pairs = compiled(_build_trie)(
-        trials.history_start,
-        trials.history_end,
-        _bits(trials.history_delta_t),
-        np.ascontiguousarray(trials.history_delta_t),
-        trials.history_rating,
-        _bits(trials.delta_t),
-        same_day_below,
-        np.zeros(m + 1, np.int64),
-        np.full(size, -1, np.int32),
-        parent,
-        np.empty(m, np.int64),
-        level,
-        np.full(m, -1, np.int32),
-        np.empty(m, np.int64),
-        segment_start,
-        np.empty(4 * longest, np.int64),
-        number,
-        new_parent,
-        delta_t,
-        rating,
-        node,
-        pair,
-        np.empty(n, np.int64),
+    histories = _Histories(
+        trials=n,
+        rows=m,
+        start=_contiguous(trials.history_start, np.int64),
+        end=_contiguous(trials.history_end, np.int64),
+        delta_t=_contiguous(trials.history_delta_t, np.float64),
+        bits=_bits(trials.history_delta_t),
+        rating=_contiguous(trials.history_rating, np.int64),
+        trial_bits=_bits(trials.delta_t),
+        same_day_below=same_day_below,
     )
+    # A row is one node at most. The hash table serves the pairs, too.
+    slots = 1 << max(4, (2 * max(m, n) - 1).bit_length())
+    workspace = _Workspace(
+        card_end=np.zeros(m + 1, np.int64),
+        mask=slots - 1,
+        slots=np.full(slots, -1, np.int32),
+        parent=np.empty(m, np.int32),
+        row=np.empty(m, np.int64),
+        level=np.empty(m, np.int32),
+        number=np.empty(m, np.int32),
+        segment=np.empty(m, np.int64),
+        node_of_row=np.full(m, -1, np.int32),
+        free=np.empty(KINDS * longest, np.int64),
+        trial_of_pair=np.empty(n, np.int64),
+    )
+    trie = Trie(
+        parent=np.empty(m, np.int32),
+        delta_t=np.empty(m),
+        rating=np.empty(m),
+        segment_start=np.zeros(KINDS * longest + 1, np.int64),
+        node=np.empty(n, np.int32),
+        pair=np.empty(n, np.int32),
+        pairs=0,
+    )
+    nodes, levels, pairs = compiled(_build_trie)(packed(histories), packed(workspace), packed(trie))
     return Trie(
-        new_parent[:nodes].copy(),
-        delta_t[:nodes].copy(),
-        rating[:nodes].copy(),
-        segment_start[: 4 * levels + 1],
-        node,
-        pair,
-        pairs,
+        parent=trie.parent[:nodes].copy(),
+        delta_t=trie.delta_t[:nodes].copy(),
+        rating=trie.rating[:nodes].copy(),
+        segment_start=trie.segment_start[: KINDS * levels + 1],
+        node=trie.node,
+        pair=trie.pair,
+        pairs=pairs,
     )
+
+
+def _contiguous(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    return np.ascontiguousarray(column, dtype)
 
 
 def _bits(x: FloatArray) -> IntArray:
@@ -125,12 +180,12 @@ def _bits(x: FloatArray) -> IntArray:
     return np.ascontiguousarray(x, np.float64).view(np.int64)
 
 
-def make_batches(
+def trie_batches(
     trie: Trie,
     trials: Trials,
     batches: Sequence[IntArray],
     weights: FloatArray | None = None,
-) -> Batches:
+) -> TrieBatches:
     """The batches with these positions of trials, in this order.
 
     `weights` (n,) are those of all trials, 1 where None.
@@ -142,13 +197,23 @@ def make_batches(
     if weights is None:
         weights = np.ones(len(trials))
     nodes, count = len(trie.parent), len(batches)
-    mark = np.zeros(nodes, np.int32)
-    segments = np.zeros(count, np.int64)
-    node_room, segment_room = compiled(_measure)(
-        trie.parent, trie.segment_start, trie.node, items, first_item, mark, segments
+    choice = _Choice(
+        batches=count,
+        items=items,
+        first_item=first_item,
+        delta_t=_contiguous(trials.delta_t, np.float64),
+        y=_contiguous(trials.y, np.float64),
+        weights=_contiguous(weights, np.float64),
+        levels=len(trie.segment_start) // KINDS,
+        mark=np.zeros(nodes, np.int32),
+        segments=np.zeros(count, np.int64),
+        local=np.empty(nodes, np.int32),
+        target_of_pair=np.full(trie.pairs, -1, np.int64),
     )
+    tables = packed(trie), packed(choice)
+    node_room, segment_room = compiled(_measure)(*tables)
     target_room = len(items) + (LANES - 1) * count
-    made = Batches(
+    made = TrieBatches(
         first_node=np.zeros(count + 1, np.int64),
         first_segment=np.zeros(count + 1, np.int64),
         first_target=np.zeros(count + 1, np.int64),
@@ -164,24 +229,7 @@ def make_batches(
         failures=np.zeros(target_room),
         target=np.empty(len(items), np.int64),
     )
-    compiled(_gather)(
-        trie.parent,
-        trie.delta_t,
-        trie.rating,
-        trie.segment_start,
-        trie.node,
-        trie.pair,
-        np.ascontiguousarray(trials.delta_t),
-        trials.y,
-        weights,
-        items,
-        first_item,
-        mark,
-        segments,
-        np.empty(nodes, np.int32),
-        np.full(trie.pairs, -1, np.int64),
-        *made,
-    )
+    compiled(_cut_out)(*tables, packed(made))
     return made
 
 
@@ -197,131 +245,106 @@ def _slot(a: Any, b: Any, c: Any, mask: Any) -> int:
 
 
 def _build_trie(
-    history_start: IntArray,
-    history_end: IntArray,
-    bits: IntArray,  # of history_delta_t
-    history_delta_t: FloatArray,
-    history_rating: IntArray,
-    trial_bits: IntArray,  # of the trials' delta_t
-    same_day_below: float,
-    # room to work in; arrays made in here would cost a second of compiling
-    card_end: IntArray,  # (m + 1,) zeros
-    table: Int32Array,  # (size,) of -1; size is a power of two
-    parent: Int32Array,
-    row: IntArray,  # a row that reaches the node
-    level: Int32Array,
-    node_of_row: Int32Array,
-    segment: IntArray,
-    # results
-    segment_start: IntArray,  # zeros
-    free: IntArray,
-    number: Int32Array,
-    new_parent: Int32Array,
-    delta_t: FloatArray,
-    rating: FloatArray,
-    node_of_trial: Int32Array,
-    pair: Int32Array,
-    first: IntArray,  # a trial with this pair
+    histories_table: IntArray, workspace_table: IntArray, trie_table: IntArray
 ) -> tuple[int, int, int]:
-    """Fills the results; returns the numbers of nodes, levels and pairs."""
-    n, m = len(history_start), len(history_rating)
-    mask = len(table) - 1
-    for k in range(n):
-        start = history_start[k]
-        if history_end[k] > card_end[start]:
-            card_end[start] = history_end[k]
+    """Fills the trie's arrays; returns the numbers of nodes, levels and pairs."""
+    histories = unpacked(histories_table, _Histories)
+    work = unpacked(workspace_table, _Workspace)
+    trie = unpacked(trie_table, Trie)
+    end, bits, rating = histories.end, histories.bits, histories.rating
+    card_end, mask, slots = work.card_end, work.mask, work.slots
+    parent, row, level = work.parent, work.row, work.level
+    number, segment, free = work.number, work.segment, work.free
+    segment_start = trie.segment_start
+    for k in range(histories.trials):
+        start = histories.start[k]
+        if end[k] > card_end[start]:
+            card_end[start] = end[k]
 
     # Nodes in order of appearance: parents come before their children.
     nodes = 0
     levels = 0
-    for start in range(m):
-        before = -1
+    for start in range(histories.rows):
+        before: Any = -1
         for k in range(start, card_end[start]):
-            at = _slot(np.int64(before), bits[k], history_rating[k], mask)
+            at = _slot(before, bits[k], rating[k], mask)
             while True:
-                found = table[at]
+                found: Any = np.int64(slots[at])
                 if found < 0:
-                    table[at] = nodes
+                    slots[at] = nodes
                     parent[nodes] = before
                     row[nodes] = k
                     level[nodes] = k - start
-                    levels = max(levels, k - start + 1)
+                    if k - start >= levels:
+                        levels = k - start + 1
                     found = nodes
                     nodes += 1
                     break
                 same = row[found]
-                if (
-                    parent[found] == before
-                    and bits[same] == bits[k]
-                    and history_rating[same] == history_rating[k]
-                ):
+                if parent[found] == before and bits[same] == bits[k] and rating[same] == rating[k]:
                     break
                 at = (at + 1) & mask
-            node_of_row[k] = found
+            work.node_of_row[k] = found
             before = found
 
     # Number them by level, then by kind (counting sort, stable).
     for node in range(nodes):
         k = row[node]
-        kind = 1
+        kind = SUCCESS
         if level[node] == 0:
-            kind = 0
-        elif history_delta_t[k] < same_day_below:
-            kind = 3
-        elif history_rating[k] == 1:
-            kind = 2
-        segment[node] = 4 * level[node] + kind
+            kind = FIRST
+        elif histories.delta_t[k] < histories.same_day_below:
+            kind = SAME_DAY
+        elif rating[k] == 1:
+            kind = FAILURE
+        segment[node] = KINDS * level[node] + kind
         segment_start[segment[node] + 1] += 1
-    for s in range(4 * levels):
+    for s in range(KINDS * levels):
         segment_start[s + 1] += segment_start[s]
         free[s] = segment_start[s]
     for node in range(nodes):
         to = free[segment[node]]
         free[segment[node]] += 1
         number[node] = to
-        new_parent[to] = number[parent[node]] if parent[node] >= 0 else -1
-        delta_t[to] = history_delta_t[row[node]]
-        rating[to] = history_rating[row[node]]
+        trie.parent[to] = number[parent[node]] if parent[node] >= 0 else -1
+        trie.delta_t[to] = histories.delta_t[row[node]]
+        trie.rating[to] = rating[row[node]]
 
-    for at in range(len(table)):
-        table[at] = -1
+    for at in range(mask + 1):
+        slots[at] = -1
     pairs = 0
-    for k in range(n):
-        node = number[node_of_row[history_end[k] - 1]]
-        node_of_trial[k] = node
-        at = _slot(np.int64(node), trial_bits[k], np.int64(7), mask)
+    for k in range(histories.trials):
+        node = number[work.node_of_row[end[k] - 1]]
+        trie.node[k] = node
+        at = _slot(node, histories.trial_bits[k], 7, mask)
         while True:
-            found = table[at]
+            found = np.int64(slots[at])
             if found < 0:
-                table[at] = pairs
-                first[pairs] = k
+                slots[at] = pairs
+                work.trial_of_pair[pairs] = k
                 found = pairs
                 pairs += 1
                 break
-            if node_of_trial[first[found]] == node and trial_bits[first[found]] == trial_bits[k]:
+            same = work.trial_of_pair[found]
+            if trie.node[same] == node and histories.trial_bits[same] == histories.trial_bits[k]:
                 break
             at = (at + 1) & mask
-        pair[k] = found
+        trie.pair[k] = found
     return nodes, levels, pairs
 
 
-def _measure(
-    parent: Int32Array,
-    segment_start: IntArray,
-    node_of: Int32Array,
-    items: IntArray,
-    first_item: IntArray,
-    mark: Int32Array,  # (N,) zeros
-    segments: IntArray,  # (b,) result: how many of the trie's segments a batch reaches
-) -> tuple[int, int]:
+def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
     """Room for the nodes and the segments of all batches, padding included."""
+    trie = unpacked(trie_table, Trie)
+    choice = unpacked(choice_table, _Choice)
+    parent, mark = trie.parent, choice.mark
     node_room = 0
     segment_room = 0
-    for b in range(len(segments)):
+    for b in range(choice.batches):
         count = 0
         deepest = -1
-        for k in range(first_item[b], first_item[b + 1]):
-            node = node_of[items[k]]
+        for k in range(choice.first_item[b], choice.first_item[b + 1]):
+            node = trie.node[choice.items[k]]
             if node > deepest:
                 deepest = node
             while node >= 0 and mark[node] != b + 1:
@@ -329,90 +352,64 @@ def _measure(
                 count += 1
                 node = parent[node]
         last = 0
-        while last < len(segment_start) - 1 and segment_start[last] <= deepest:
+        while last < KINDS * choice.levels and trie.segment_start[last] <= deepest:
             last += 1
-        segments[b] = last
+        choice.segments[b] = last
         segments_here = last if last < count else count
-        node_room += count + 7 * segments_here  # LANES - 1
+        node_room += count + (LANES - 1) * segments_here
         segment_room += segments_here
     return node_room, segment_room
 
 
-def _gather(
-    parent: Int32Array,
-    delta_t: FloatArray,
-    rating: FloatArray,
-    segment_start: IntArray,
-    node_of: Int32Array,
-    pair_of: Int32Array,
-    trial_delta_t: FloatArray,
-    y: FloatArray,
-    weights: FloatArray,
-    items: IntArray,
-    first_item: IntArray,
-    mark: Int32Array,  # as _measure leaves it
-    segments: IntArray,
-    local: Int32Array,  # (N,) a node's number in the batch
-    pair_mark: IntArray,  # (pairs,) of -1; the pair's target in the batch
-    # results, see Batches
-    first_node: IntArray,
-    first_segment: IntArray,
-    first_target: IntArray,
-    kind: Int32Array,
-    start: IntArray,
-    end: IntArray,
-    out_parent: Int32Array,
-    out_delta_t: FloatArray,
-    out_rating: FloatArray,
-    target_node: Int32Array,
-    target_delta_t: FloatArray,
-    passes: FloatArray,
-    failures: FloatArray,
-    target: IntArray,
-) -> None:
-    lanes = 8
-    batches = len(segments)
+def _cut_out(trie_table: IntArray, choice_table: IntArray, batches_table: IntArray) -> None:
+    """Fills the batches, for which there is room; marks are as `_measure` leaves them."""
+    trie = unpacked(trie_table, Trie)
+    choice = unpacked(choice_table, _Choice)
+    made = unpacked(batches_table, TrieBatches)
+    parent, node_of = trie.parent, trie.node
+    items, first_item = choice.items, choice.first_item
+    mark, local, target_of_pair = choice.mark, choice.local, choice.target_of_pair
     nodes = 0
     segment = 0
     targets = 0
-    for b in range(batches):
-        stamp = batches + b + 1
+    for b in range(choice.batches):
+        stamp = choice.batches + b + 1
         for k in range(first_item[b], first_item[b + 1]):
             node = node_of[items[k]]
             while node >= 0 and mark[node] != stamp:
                 mark[node] = stamp
                 node = parent[node]
         base = nodes
-        for s in range(segments[b]):
+        for s in range(choice.segments[b]):
             begin = nodes
-            for node in range(segment_start[s], segment_start[s + 1]):
+            for node in range(trie.segment_start[s], trie.segment_start[s + 1]):
                 if mark[node] == stamp:
                     local[node] = nodes - base
                     if parent[node] >= 0:
-                        out_parent[nodes] = local[parent[node]]
-                    out_delta_t[nodes] = delta_t[node]
-                    out_rating[nodes] = rating[node]
+                        made.parent[nodes] = local[parent[node]]
+                    made.delta_t[nodes] = trie.delta_t[node]
+                    made.rating[nodes] = trie.rating[node]
                     nodes += 1
             if nodes > begin:
-                nodes = begin + (nodes - begin + lanes - 1) // lanes * lanes
-                kind[segment] = s % 4
-                start[segment] = begin
-                end[segment] = nodes
+                nodes = begin + (nodes - begin + LANES - 1) // LANES * LANES
+                made.kind[segment] = s % KINDS
+                made.start[segment] = begin
+                made.end[segment] = nodes
                 segment += 1
         first_target_here = targets
         for k in range(first_item[b], first_item[b + 1]):
             item = items[k]
-            place = pair_mark[pair_of[item]]
+            place = target_of_pair[trie.pair[item]]
             if place < first_target_here:
                 place = targets
-                pair_mark[pair_of[item]] = place
-                target_node[place] = local[node_of[item]]
-                target_delta_t[place] = trial_delta_t[item]
+                target_of_pair[trie.pair[item]] = place
+                made.target_node[place] = local[node_of[item]]
+                made.target_delta_t[place] = choice.delta_t[item]
                 targets += 1
-            target[k] = place
-            passes[place] += weights[item] * y[item]
-            failures[place] += weights[item] * (1.0 - y[item])
-        targets = first_target_here + (targets - first_target_here + lanes - 1) // lanes * lanes
-        first_node[b + 1] = nodes
-        first_segment[b + 1] = segment
-        first_target[b + 1] = targets
+            made.target[k] = place
+            made.passes[place] += choice.weights[item] * choice.y[item]
+            made.failures[place] += choice.weights[item] * (1.0 - choice.y[item])
+        targets = first_target_here + (targets - first_target_here + LANES - 1) // LANES * LANES
+        made.first_node[b + 1] = nodes
+        made.first_segment[b + 1] = segment
+        made.first_target[b + 1] = targets

@@ -28,7 +28,7 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError
 from srs_eval.fitting import networks
 from srs_eval.fitting.networks import Network, Tensors
-from srs_eval.fitting.recurrent import Descent
+from srs_eval.fitting.records import packed
 from srs_eval.models import gru, gru_p, lstm, nn17, transformer
 from srs_eval.pretraining import population
 from srs_eval.protocol import Protocol, Trials, prepare_trials
@@ -207,15 +207,15 @@ def _recurrent(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
-    from srs_eval.fitting.cells import Adam, sweep
+    from srs_eval.fitting.cells import Adam, network_pass
     from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.trie import make_batches
+    from srs_eval.fitting.trie import trie_batches
 
     network = recipe.network
     assert network is not None
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = make_batches(networks._trie(network, train), train, parts)
+    batches = trie_batches(networks._trie(network, train), train, parts)
     x = networks._inputs(network, batches)
     w = networks.random_start(network, Context(user=1_000 * settings.seed + start))
     adam = Adam(
@@ -231,7 +231,7 @@ def _recurrent(
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
         shape = networks._shape(network)
-        compiled(sweep)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
+        compiled(network_pass)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
@@ -246,12 +246,12 @@ def _nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     from srs_eval.fitting import recurrent
-    from srs_eval.fitting.trie import history_trie, make_batches
+    from srs_eval.fitting.trie import history_trie, trie_batches
 
     model, constants = nn17._model(train)
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = make_batches(history_trie(train, same_day=False), train, parts)
+    batches = trie_batches(history_trie(train, same_day=False), train, parts)
     # As torch begins: within 1/sqrt(inputs).
     w = np.array([*model.default, *constants])
     place = 11
@@ -261,25 +261,21 @@ def _nn17(
         w[place : place + size] = random.uniform(-1, 1, size) / math.sqrt(inputs)
         place += size
     p = len(model.default)
-    zeros = np.zeros(p)
-    descent = Descent(
-        lower=np.array(model.lower),
-        upper=np.array(model.upper),
-        start=w[:p].copy(),
-        pull=zeros,
-        free=np.ones(p),
-        mean=zeros.copy(),
-        square=zeros.copy(),
-        share=np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
+    descent = recurrent.new_descent(
+        w[:p].copy(),
+        np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
         rate=recipe.rate,
         steps=len(parts) * (settings.epochs or recipe.epochs),
+        lower=np.array(model.lower, np.float64),
+        upper=np.array(model.upper, np.float64),
     )
     scratch = recurrent._scratch(model, (batches,))
     judged = _trained_on(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        recurrent._sweep_of(model)(visits, number * len(parts), w, batches, descent, scratch)
+        tables = packed(batches), packed(descent), packed(scratch)
+        recurrent._kernel_of(model)(visits, number * len(parts), w, *tables)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():

@@ -1,6 +1,6 @@
 """The template of a recurrent model's kernel: forward, loss, gradient, Adam.
 
-`sweep` is compiled once per model with the model's steps in place of the names below
+`recurrent_pass` is compiled once per model with the model's steps in place of the names below
 (`compile.specialised`). This module imports numba; import it inside functions only.
 """
 
@@ -10,8 +10,10 @@ import math
 from typing import Any
 
 from srs_eval.fitting import simd
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.recurrent import Descent, Scratch
+from srs_eval.fitting.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
 
-LANES = simd.LANES
 # numba's intrinsics have no signatures that a type checker could follow.
 as_tuple: Any = simd.as_tuple
 broadcast: Any = simd.broadcast
@@ -21,9 +23,11 @@ load_state: Any = simd.load_state
 log: Any = simd.log
 rows_of: Any = simd.rows_of
 scatter_add: Any = simd.scatter_add
+set_zero: Any = simd.set_zero
 store: Any = simd.store
 store_state: Any = simd.store_state
 total: Any = simd.total
+unpacked: Any = simd.unpacked
 where: Any = simd.where
 
 STATES = 0
@@ -42,139 +46,139 @@ recall: Any = None
 recall_adjoint: Any = None
 
 
-def sweep(order: Any, done: int, weights: Any, batches: Any, descent: Any, scratch: Any) -> float:
+def recurrent_pass(
+    order: Any, done: int, weights: Any, batches_table: Any, descent_table: Any, scratch_table: Any
+) -> float:
     """Visits the batches in `order`; returns the sum of their losses.
 
     done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
-    batch makes one more, which changes `weights` and the state of `descent`.
+    batch makes one more, which changes `weights` and the state of the descent.
     """
-    # Arrays out of their tuples once: every look into a tuple counts references.
-    first_node, first_segment, first_target = (
-        batches.first_node,
-        batches.first_segment,
-        batches.first_target,
-    )
+    batches = unpacked(batches_table, TrieBatches)
+    descent = unpacked(descent_table, Descent)
+    scratch = unpacked(scratch_table, Scratch)
+    # Pointers out of their tuples once: within the loops a name is quicker compiled.
     kinds, starts, ends = batches.kind, batches.start, batches.end
     parent, delta_t, ratings = batches.parent, batches.delta_t, batches.rating
     target_node, target_delta_t = batches.target_node, batches.target_delta_t
-    all_passes, all_failures = batches.passes, batches.failures
-    lower, upper, start, pull = descent.lower, descent.upper, descent.start, descent.pull
-    free, means, squares, share = descent.free, descent.mean, descent.square, descent.share
-    state, bar, w_bar, recalls = scratch.state, scratch.bar, scratch.w_bar, scratch.recall
-    beta_mean, beta_square = descent.betas
-    not_below, idle, passed_by = descent.not_below, descent.idle, descent.passed_by
-    sums = rows_of(w_bar)
+    state, bar, room = scratch.state, scratch.bar, scratch.room
+    means, squares = descent.mean, descent.square
+    sums = rows_of(scratch.w_bar)
     loss = broadcast(0.0)
     for b in order:
         w = as_tuple(weights, VALUES)
-        base = first_node[b]
-        segments = first_segment[b], first_segment[b + 1]
-        for segment in range(segments[0], segments[1]):
+        base = batches.first_node[b]
+        first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
+        for segment in range(first_segment, end_segment):
             kind = kinds[segment]
             begin, end = starts[segment], ends[segment]
-            if kind == 0:
+            if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    store_state(state, i - base, first(load(ratings, i), w))
+                    store_state(state, room, i - base, first(load(ratings, i), w))
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
-                if kind == 3:
+                if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, STATES)
+                        old = gather_state(state, room, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        store_state(state, i - base, same_day(old, dt, rating, w))
+                        store_state(state, room, i - base, same_day(old, dt, rating, w))
                     continue
-            if kind == 1:
+            if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, room, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, i - base, success(old, dt, rating, w))
+                    store_state(state, room, i - base, success(old, dt, rating, w))
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, room, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, i - base, failure(old, dt, rating, w))
+                    store_state(state, room, i - base, failure(old, dt, rating, w))
 
         if done >= 0:
-            for k in range(STATES):
-                bar[k, : first_node[b + 1] - base] = 0.0
-            w_bar[:] = 0.0
-        for i in range(first_target[b], first_target[b + 1], LANES):
-            now = gather_state(state, target_node, i, STATES)
+            set_zero(bar, room, batches.first_node[b + 1] - base, STATES)
+            for k in range(VALUES):
+                sums[k] = broadcast(0.0)
+        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
+            now = gather_state(state, room, target_node, i, STATES)
             dt = load(target_delta_t, i)
             r = recall(dt, now, w)
-            passes, failures = load(all_passes, i), load(all_failures, i)
+            passes, failures = load(batches.passes, i), load(batches.failures, i)
             if done < 0:
                 # torch holds each logarithm at -100 or above
                 log_r, log_f = log(r), log(1.0 - r)
                 log_r = where(log_r < -100.0, -100.0, log_r)
                 log_f = where(log_f < -100.0, -100.0, log_f)
                 loss -= passes * log_r + failures * log_f
-                store(recalls, i, r)
+                store(scratch.recall, i, r)
             else:
                 # and its gradient divides by 1e-12 or more
                 both = r * (1.0 - r)
                 both = where(both < 1e-12, 1e-12, both)
                 r_bar = (passes * (r - 1.0) + failures * r) / both
                 old_bar = recall_adjoint(dt, now, w, r_bar, sums)
-                scatter_add(bar, target_node, i, old_bar)
+                scatter_add(bar, room, target_node, i, old_bar)
         if done < 0:
             continue
 
-        for segment in range(segments[1] - 1, segments[0] - 1, -1):
+        for segment in range(end_segment - 1, first_segment - 1, -1):
             kind = kinds[segment]
             begin, end = starts[segment], ends[segment]
-            if kind == 0:
+            if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    first_adjoint(load(ratings, i), w, load_state(bar, i - base, STATES), sums)
+                    first_adjoint(
+                        load(ratings, i), w, load_state(bar, room, i - base, STATES), sums
+                    )
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
-                if kind == 3:
+                if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, parent, i, STATES)
+                        old = gather_state(state, room, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        new_bar = load_state(bar, i - base, STATES)
+                        new_bar = load_state(bar, room, i - base, STATES)
                         old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums)
-                        scatter_add(bar, parent, i, old_bar)
+                        scatter_add(bar, room, parent, i, old_bar)
                     continue
-            if kind == 1:
+            if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, room, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, STATES)
+                    new_bar = load_state(bar, room, i - base, STATES)
                     old_bar = success_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, parent, i, old_bar)
+                    scatter_add(bar, room, parent, i, old_bar)
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, parent, i, STATES)
+                    old = gather_state(state, room, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, i - base, STATES)
+                    new_bar = load_state(bar, room, i - base, STATES)
                     old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, parent, i, old_bar)
+                    scatter_add(bar, room, parent, i, old_bar)
 
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
         rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
         done += 1
+        beta_mean, beta_square = descent.beta_mean, descent.beta_square
         steps = done
         bias_mean = 1.0 - beta_mean**steps
         bias_square = math.sqrt(1.0 - beta_square**steps)
         for k in range(PARAMETERS):
-            if len(idle):
-                if idle[b, k]:
-                    passed_by[k] += 1
+            if descent.any_idle:
+                if descent.idle[b * PARAMETERS + k]:
+                    descent.passed_by[k] += 1
                     continue
-                if done - passed_by[k] != steps:
-                    steps = done - passed_by[k]
+                if done - descent.passed_by[k] != steps:
+                    steps = done - descent.passed_by[k]
                     bias_mean = 1.0 - beta_mean**steps
                     bias_square = math.sqrt(1.0 - beta_square**steps)
             gradient = total(sums[k])
-            gradient += 2.0 * pull[k] * (weights[k] - start[k]) * share[b]
-            gradient *= free[k]
+            gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
+            gradient *= descent.free[k]
             mean = beta_mean * means[k] + (1.0 - beta_mean) * gradient
             square = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
             means[k] = mean
             squares[k] = square
             step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
-            weights[k] = min(max(weights[k] - step, lower[k]), upper[k])
-        for k in range(len(not_below)):
-            weights[not_below[k, 0]] = max(weights[not_below[k, 0]], weights[not_below[k, 1]])
+            weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
+        for k in range(0, 2 * descent.pairs, 2):
+            raised, least = descent.not_below[k], descent.not_below[k + 1]
+            weights[raised] = max(weights[raised], weights[least])
     return total(loss)
