@@ -61,7 +61,7 @@ def recurrent_pass(
     kinds, starts, ends = batches.kind, batches.start, batches.end
     parent, delta_t, ratings = batches.parent, batches.delta_t, batches.rating
     target_node, target_delta_t = batches.target_node, batches.target_delta_t
-    state, bar, room = scratch.state, scratch.bar, scratch.room
+    state, bar = (scratch.state, scratch.room), (scratch.bar, scratch.room)
     means, squares = descent.mean, descent.square
     sums = rows_of(scratch.w_bar)
     loss = broadcast(0.0)
@@ -74,32 +74,32 @@ def recurrent_pass(
             begin, end = starts[segment], ends[segment]
             if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    store_state(state, room, i - base, first(load(ratings, i), w))
+                    store_state(state, i - base, first(load(ratings, i), w))
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, room, parent, i, STATES)
+                        old = gather_state(state, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        store_state(state, room, i - base, same_day(old, dt, rating, w))
+                        store_state(state, i - base, same_day(old, dt, rating, w))
                     continue
             if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, room, parent, i, STATES)
+                    old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, room, i - base, success(old, dt, rating, w))
+                    store_state(state, i - base, success(old, dt, rating, w))
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, room, parent, i, STATES)
+                    old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, room, i - base, failure(old, dt, rating, w))
+                    store_state(state, i - base, failure(old, dt, rating, w))
 
         if done >= 0:
-            set_zero(bar, room, batches.first_node[b + 1] - base, STATES)
+            set_zero(bar, batches.first_node[b + 1] - base, STATES)
             for k in range(VALUES):
                 sums[k] = broadcast(0.0)
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            now = gather_state(state, room, target_node, i, STATES)
+            now = gather_state(state, target_node, i, STATES)
             dt = load(target_delta_t, i)
             r = recall(dt, now, w)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
@@ -116,7 +116,7 @@ def recurrent_pass(
                 both = where(both < 1e-12, 1e-12, both)
                 r_bar = (passes * (r - 1.0) + failures * r) / both
                 old_bar = recall_adjoint(dt, now, w, r_bar, sums)
-                scatter_add(bar, room, target_node, i, old_bar)
+                scatter_add(bar, target_node, i, old_bar)
         if done < 0:
             continue
 
@@ -125,33 +125,31 @@ def recurrent_pass(
             begin, end = starts[segment], ends[segment]
             if kind == FIRST:
                 for i in range(begin, end, LANES):
-                    first_adjoint(
-                        load(ratings, i), w, load_state(bar, room, i - base, STATES), sums
-                    )
+                    first_adjoint(load(ratings, i), w, load_state(bar, i - base, STATES), sums)
                 continue
             if HAS_SAME_DAY:  # noqa: SIM102 - decided before compilation
                 if kind == SAME_DAY:
                     for i in range(begin, end, LANES):
-                        old = gather_state(state, room, parent, i, STATES)
+                        old = gather_state(state, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        new_bar = load_state(bar, room, i - base, STATES)
+                        new_bar = load_state(bar, i - base, STATES)
                         old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums)
-                        scatter_add(bar, room, parent, i, old_bar)
+                        scatter_add(bar, parent, i, old_bar)
                     continue
             if kind == SUCCESS:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, room, parent, i, STATES)
+                    old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, room, i - base, STATES)
+                    new_bar = load_state(bar, i - base, STATES)
                     old_bar = success_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, room, parent, i, old_bar)
+                    scatter_add(bar, parent, i, old_bar)
             else:
                 for i in range(begin, end, LANES):
-                    old = gather_state(state, room, parent, i, STATES)
+                    old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    new_bar = load_state(bar, room, i - base, STATES)
+                    new_bar = load_state(bar, i - base, STATES)
                     old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums)
-                    scatter_add(bar, room, parent, i, old_bar)
+                    scatter_add(bar, parent, i, old_bar)
 
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
         rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0

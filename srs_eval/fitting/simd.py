@@ -89,8 +89,6 @@ def as_vector(builder: Any, value: Any) -> Any:
     )
 
 
-_FLOATS = types.CPointer(types.float64)
-_INTEGERS_32 = types.CPointer(types.int32)
 _OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
 
 
@@ -229,8 +227,13 @@ def store(typing_context, array, index, value):
     return types.none(array, types.intp, vector), codegen
 
 
-def _planes(builder: Any, data: Any, columns: Any, count: int) -> list[Any]:
-    """Pointers to the first `count` rows of a matrix with so many columns."""
+def _planes(context: Any, builder: Any, kind: Any, value: Any, count: int) -> list[Any]:
+    """Pointers to the first rows of a C-contiguous matrix: an array, or address and columns."""
+    if isinstance(kind, types.BaseTuple):
+        data, columns = builder.extract_value(value, 0), builder.extract_value(value, 1)
+    else:
+        data = _data(context, builder, kind, value)
+        columns = builder.extract_value(array_field(context, builder, kind, value, "shape"), 1)
     return [builder.gep(data, [builder.mul(columns, columns.type(k))]) for k in range(count)]
 
 
@@ -245,36 +248,36 @@ def _state_type(count: Any) -> Any:
 
 
 @intrinsic
-def load_state(typing_context, states, columns, index, count):
+def load_state(typing_context, states, index, count):
     """The vectors states[k, index : index + LANES] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(builder, args[0], args[1], result.count)
-        values = [_load(builder, plane, args[2]) for plane in planes]
+        planes = _planes(context, builder, sig.args[0], args[0], result.count)
+        values = [_load(builder, plane, args[1]) for plane in planes]
         return context.make_tuple(builder, result, values)
 
-    return result(_FLOATS, types.intp, types.intp, count), codegen
+    return result(states, types.intp, count), codegen
 
 
 @intrinsic
-def store_state(typing_context, states, columns, index, state):
+def store_state(typing_context, states, index, state):
     """states[k, index : index + LANES] = state[k] for all k."""
     if not isinstance(state, types.UniTuple) or state.dtype != vector:
         raise TypingError("a step returns a tuple of vectors")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(builder, args[0], args[1], state.count)
+        planes = _planes(context, builder, sig.args[0], args[0], state.count)
         for k, plane in enumerate(planes):
-            _store(builder, builder.extract_value(args[3], k), plane, args[2])
+            _store(builder, builder.extract_value(args[2], k), plane, args[1])
         return context.get_dummy_value()
 
-    return types.none(_FLOATS, types.intp, types.intp, state), codegen
+    return types.none(states, types.intp, state), codegen
 
 
-def _lane_indices(builder: Any, numbers: Any, index: Any) -> list[Any]:
+def _lane_indices(context: Any, builder: Any, kind: Any, value: Any, index: Any) -> list[Any]:
     """The LANES 32-bit elements from index on, as 64-bit integers."""
-    at = builder.gep(numbers, [index])
+    at = builder.gep(_data(context, builder, kind, value), [index])
     return [
         builder.zext(builder.load(builder.gep(at, [_INDEX(lane)])), ir.IntType(64))
         for lane in range(LANES)
@@ -282,13 +285,13 @@ def _lane_indices(builder: Any, numbers: Any, index: Any) -> list[Any]:
 
 
 @intrinsic
-def gather_state(typing_context, states, columns, where, index, count):
+def gather_state(typing_context, states, where, index, count):
     """The vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(builder, args[0], args[1], result.count)
-        places = _lane_indices(builder, args[2], args[3])
+        planes = _planes(context, builder, sig.args[0], args[0], result.count)
+        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         values = []
         for plane in planes:
             value = ir.Constant(VECTOR, ir.Undefined)
@@ -298,39 +301,39 @@ def gather_state(typing_context, states, columns, where, index, count):
             values.append(value)
         return context.make_tuple(builder, result, values)
 
-    return result(_FLOATS, types.intp, _INTEGERS_32, types.intp, count), codegen
+    return result(states, where, types.intp, count), codegen
 
 
 @intrinsic
-def scatter_add(typing_context, states, columns, where, index, state):
+def scatter_add(typing_context, states, where, index, state):
     """states[k, where[index + lane]] += state[k][lane], lane after lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(builder, args[0], args[1], state.count)
-        places = _lane_indices(builder, args[2], args[3])
+        planes = _planes(context, builder, sig.args[0], args[0], state.count)
+        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         for k, plane in enumerate(planes):
-            value = builder.extract_value(args[4], k)
+            value = builder.extract_value(args[3], k)
             for lane, place in enumerate(places):
                 at = builder.gep(plane, [place])
                 one = builder.extract_element(value, _INDEX(lane))
                 builder.store(builder.fadd(builder.load(at), one), at)
         return context.get_dummy_value()
 
-    return types.none(_FLOATS, types.intp, _INTEGERS_32, types.intp, state), codegen
+    return types.none(states, where, types.intp, state), codegen
 
 
 @intrinsic
-def set_zero(typing_context, states, columns, width, count):
+def set_zero(typing_context, states, width, count):
     """states[k, :width] = 0 for k < count (a literal)."""
     rows_count = _count(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = builder.mul(args[2], args[2].type(8))
-        for plane in _planes(builder, args[0], args[1], rows_count):
+        size = builder.mul(args[1], args[1].type(8))
+        for plane in _planes(context, builder, sig.args[0], args[0], rows_count):
             cgutils.memset(builder, plane, size, 0)
         return context.get_dummy_value()
 
-    return types.none(_FLOATS, types.intp, types.intp, count), codegen
+    return types.none(states, types.intp, count), codegen
 
 
 @intrinsic

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.compile import compiled, specialised
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, minimum, where
+from srs_eval.fitting.elementwise import LANES, clamp, clamp_bar, exp, log, minimum, where
 from srs_eval.fitting.lbfgs import minimise
-from srs_eval.fitting.trie import LANES, history_trie, make_batches
+from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -246,7 +246,7 @@ def all_rows(
 ) -> tuple[AllRows, IntArray]:
     """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
     trie = history_trie(trials, same_day=False)
-    batch = make_batches(trie, trials, [rows], weights)
+    batch = trie_batches(trie, trials, [rows], weights)
     nodes = int(batch.first_node[1])
     parent, rating = batch.parent[:nodes], batch.rating[:nodes]
     repeated = compiled(repeats)(parent, rating, int(batch.end[0]))
