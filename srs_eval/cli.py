@@ -370,7 +370,7 @@ def compare(
         str,
         typer.Option(
             help="Which to answer.",
-            metavar="parameters|split|often|health|hard|retention|all",
+            metavar="parameters|split|often|health|hard|noise|retention|all",
             rich_help_panel=RUN_PANEL,
         ),
     ] = "all",

@@ -272,6 +272,7 @@ QUESTION_TITLES = {
     "often": "How often should I optimize?",
     "health": "Is FSRS right for me?",
     "hard": "Am I misusing Hard?",
+    "noise": "Which numbers are noise?",
     "retention": "Do I remember as much as I asked for?",
     "day": "How much is your day?",
     "today": "How are you doing?",

@@ -21,7 +21,17 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError
 from srs_eval.fitting.recurrent import loss_and_gradient
 from srs_eval.models import fsrs6
-from srs_eval.presets import QUESTIONS, compare, hard, health, often, parameters, pooling, split
+from srs_eval.presets import (
+    QUESTIONS,
+    compare,
+    hard,
+    health,
+    noise,
+    often,
+    parameters,
+    pooling,
+    split,
+)
 from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import (
     as_anki_runs,
@@ -182,6 +192,27 @@ def test_stored_defaults_are_the_candidate_defaults(learner: Learner) -> None:
     assert np.array_equal(learner.predict(NOW), learner.predict("defaults"))
 
 
+def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewLog) -> None:
+    never = replace(
+        log,
+        presets={
+            key: replace(preset, fsrs_parameters={}, modified_s=None)
+            for key, preset in log.presets.items()
+        },
+    )
+    learner = Learner.of(never)
+    index = learner.trials.test_index
+    since = [learner.since_optimized(group) for group in (100, 101)]
+    assert all(each is not None for each in since)
+    assert set(np.concatenate([each for each in since if each is not None])) == set(index)
+    answer = compare(never, questions=["parameters"])[0]
+    assert "held out" in answer.sentences[0]
+    rows = {row["candidate"]: row for row in answer.tables[0].records()}
+    assert rows["now"]["log loss"] == rows["defaults"]["log loss"]
+    often_answer = compare(never, questions=["often"])[0]
+    assert "never been optimized" in " ".join(often_answer.sentences)
+
+
 def test_rivals_are_renewed_from_the_past_only(learner: Learner) -> None:
     index = learner.since_optimized(101)
     assert index is not None
@@ -291,7 +322,7 @@ class _Days:
         (3_000, {"optimized": -0.01, "defaults": -0.02}, "use the defaults", "default"),
         (3_000, {"optimized": 0.0, "defaults": 0.03}, "keep", "Keep them"),
         (3_000, {"optimized": 0.01, POOLED: 0.0005}, "keep", "Keep them"),
-        (900, {"optimized": -0.05, "defaults": 0.03}, "can't tell", "1,000 reviews"),
+        (900, {"optimized": -0.05, "defaults": 0.03}, "can't tell", "1,000 such reviews"),
     ],
 )
 def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, words: str) -> None:
@@ -537,6 +568,29 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     (answer,) = compare(none.log, questions=["hard"])
     assert answer.conclusion == "seldom"
     assert answer.tables[0].records()[2]["Hard"] == "0.0 %"
+
+
+# Noise
+
+
+def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> None:
+    index = np.flatnonzero(learner.trials.partition == 100)
+    fits = noise.by_days(learner, index)
+    assert fits.shape == (noise.DRAWS, 21)
+    assert np.array_equal(fits, noise.by_days(learner, index))
+    lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
+    assert ((fits >= lower) & (fits <= upper)).all()
+    assert (fits.std(axis=0) > 0).sum() >= 15
+    answers = compare(log, questions=["noise"])
+    for answer in answers:
+        if not answer.tables:
+            assert answer.conclusion == "can't tell"
+            continue
+        rows = answer.tables[0].records()
+        noisy = [row for row in rows if row["over days"] > 0.5 * row["learners"]]
+        assert answer.conclusion == f"{len(noisy)} of 21"
+        assert all(row["parameter"] in answer.sentences[0] for row in noisy)
+    assert any(answer.tables for answer in answers)
 
 
 # Retention

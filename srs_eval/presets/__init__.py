@@ -13,6 +13,7 @@ from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
 from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
+from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.often import how_often
 from srs_eval.presets.parameters import are_my_parameters_good
 from srs_eval.presets.predictions import losses_of, read_predictions
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.reviews import ReviewLog
 
-QUESTIONS = ("parameters", "split", "often", "health", "hard", "retention")
+QUESTIONS = ("parameters", "split", "often", "health", "hard", "noise", "retention")
 
 
 def compare(
@@ -67,6 +68,8 @@ def compare(
         answers += is_fsrs_right_for_me(learner, groups, equivalence)
     if "hard" in wanted:
         answers += am_i_misusing_hard(learner, groups, equivalence)
+    if "noise" in wanted:
+        answers += which_numbers_are_noise(learner, groups, equivalence)
     if "retention" in wanted:
         answers += do_i_remember_enough(learner, groups, equivalence)
     return answers

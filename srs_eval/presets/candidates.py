@@ -78,9 +78,13 @@ class Learner:
     def since_optimized(self, group: int) -> IntArray | None:
         """Positions of a preset's reviews that its parameters cannot have been fitted to.
 
+        Without any stored these are all held-out reviews, for the defaults are fitted to none.
         None where the source does not tell the age of the parameters.
         """
         preset = self.log.presets.get(group)
+        if preset is not None and not preset.parameters_in_force:
+            index = self.trials.test_index
+            return index[self.trials.partition[index] == group]
         since = None if preset is None else younger_than_s(self.log, preset)
         if since is None or self.log.entries is None:
             return None

@@ -162,10 +162,10 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
     sentences: list[str] = []
     conclusion, chosen = "can't tell", None
     if since is not None:
-        conclusion, chosen, sentences = _judged_since(since, now)
-        tables.append(
-            since.table(f"{name}: the {len(since.index):,} reviews since the last change")
-        )
+        which = "since they were last changed" if stored else "held out"
+        conclusion, chosen, sentences = _judged_since(since, now, which)
+        which = "since the last change" if stored else "held out"
+        tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
         positions = np.flatnonzero(learner.trials.partition == group)
         flattering = learner.interval(
@@ -173,8 +173,12 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
         )
         sentences = [
             f"Can't tell yet: {_why_not_judged(learner, group)}",
-            f"{now} have log loss {flattering.estimate:.4f} on all {len(positions):,} reviews, "
-            "which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews.",
+            f"{now} have log loss {flattering.estimate:.4f} on all {len(positions):,} reviews"
+            + (
+                ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
+                if stored
+                else "."
+            ),
         ]
     if elsewhere is not None:
         tables.append(
@@ -187,11 +191,13 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
     return Answer("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters)
 
 
-def _judged_since(since: Compared, now: str) -> tuple[str, str | None, list[str]]:
-    """Conclusion, the candidate to take instead, and the sentences."""
+def _judged_since(
+    since: Compared, now: str, which: str = "since they were last changed"
+) -> tuple[str, str | None, list[str]]:
+    """Conclusion, the candidate to take instead, and the sentences; `which` reviews in words."""
     better = [name for name, says in since.says.items() if says == "better"]
     count, days = len(since.index), since.log_loss[NOW].days
-    basis = f"on the {count:,} reviews of {days} days since they were last changed"
+    basis = f"on the {count:,} reviews of {days} days {which}"
     if better:
         chosen = best((name, since.difference[name]) for name in better)
         gain = since.difference[chosen]
@@ -218,9 +224,7 @@ def _judged_since(since: Compared, now: str) -> tuple[str, str | None, list[str]
     more = more_reviews(difference)
     sentences = [sentence]
     if count < FEWEST_REVIEWS or days < FEWEST_DAYS:
-        sentences.append(
-            f"A verdict needs {FEWEST_REVIEWS:,} reviews on {FEWEST_DAYS} days since then."
-        )
+        sentences.append(f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days.")
     elif more is not None:
         sentences.append(f"At most about {more:,} more reviews like these would tell.")
     return "can't tell", None, sentences
@@ -241,6 +245,12 @@ def _why_not_judged(learner: Learner, group: int) -> str:
     if since is None:
         return "the file does not say when the parameters were last changed."
     days = len(np.unique(learner.trials.day[since]))
+    preset = learner.log.presets.get(group)
+    if preset is not None and not preset.parameters_in_force:
+        return (
+            f"only {len(since):,} reviews on {days} days can be held out; "
+            f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
+        )
     return (
         f"only {len(since):,} reviews on {days} days are younger than the preset's last change; "
         f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
