@@ -233,34 +233,17 @@ def _resampled_auc(result: Result, day: IntArray, weights: FloatArray) -> FloatA
 def _p_value(estimate: float, error: float, freedom: int) -> float:
     if error == 0:
         return 1.0 if estimate == 0 else 0.0
-    return _two_sided(abs(estimate) / error, freedom)
+    from scipy.special import stdtr
 
-
-def _two_sided(t: float, freedom: int) -> float:
-    """P(|T| > t) for whole degrees of freedom.
-
-    Abramowitz & Stegun (1964), Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-    """
-    angle = math.atan2(t, math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2
-    terms = np.arange(1 + odd, freedom - 2 + odd, 2)  # numerators of the factors
-    factors = np.concatenate([[1.0], terms / (terms + 1) * cosine**2])
-    total = sine * float(np.cumprod(factors).sum()) if freedom > 1 else 0.0
-    within = 2 / math.pi * (angle + total * cosine) if odd else total
-    return min(max(1 - within, 0.0), 1.0)
+    return 2 * float(stdtr(freedom, -abs(estimate) / error))
 
 
 @cache
 def _t_quantile(freedom: int) -> float:
     """What |T| exceeds in 5 % of all cases."""
-    low, high = 1.9, 13.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if _two_sided(middle, freedom) > 1 - CONFIDENCE else (low, middle)
-        )
-    return high
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 # Verdicts

@@ -106,10 +106,13 @@ def test_students_t_is_scipys() -> None:
     from scipy.stats import t
 
     for freedom in (1, 2, 3, 4, 8, 9, 30, 999, 4_000):
-        assert comparison._t_quantile(freedom) == pytest.approx(t.ppf(0.975, freedom), abs=1e-7)
-        for value in (0.0, 0.3, 1.0, 2.5, 7.0):
-            expected = 2 * t.sf(value, freedom)
-            assert comparison._two_sided(value, freedom) == pytest.approx(expected, abs=1e-12)
+        assert comparison._t_quantile(freedom) == pytest.approx(t.ppf(0.975, freedom), abs=1e-12)
+        for value in (0.0, 0.3, 1.0, -2.5, 7.0, 40.0):
+            interval = Interval(value, math.inf, errors=((1.0, freedom),))
+            expected = 2 * t.sf(abs(value), freedom)
+            assert interval.p_value == pytest.approx(expected, rel=1e-12, abs=0)
+    assert Interval(0.0, 0.0, errors=((0.0, 5),)).p_value == 1
+    assert Interval(0.1, 0.0, errors=((0.0, 5),)).p_value == 0
 
 
 def _judged(seed: int, days: int = 60, count: int = 1_500) -> Result:
