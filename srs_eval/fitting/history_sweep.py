@@ -1,6 +1,6 @@
 """The template of a linear predictor's kernel: loss, gradient and Adam, eight rows at once.
 
-`sweep` is compiled once per model with its `recall_and_slope` (`compile.specialised`).
+`visit_batches` is compiled once per model with its `recall_and_slope` (`compile.specialised`).
 This module imports numba; import it inside functions only.
 """
 
@@ -26,7 +26,7 @@ PARAMETERS = 0
 recall_and_slope: Any = None
 
 
-def sweep(
+def visit_batches(
     order: Any, done: int, w: Any, batches: Any, mean: Any, square: Any, rate: float, steps: int
 ) -> float:
     """Visits the batches in `order`; returns the sum of their losses before each step.

@@ -20,17 +20,17 @@ from srs_eval.fitting.compile import specialised
 from srs_eval.fitting.history_training import SEED
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
+from srs_eval.fitting.trie import LANES
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 EPOCHS = 5
 RATE = 0.04
-LANES = 8
 
 Recall = Callable[[Any, Any], tuple[Any, Any]]
 
 
-class Batches(NamedTuple):
+class RowBatches(NamedTuple):
     """Rows batch by batch, each filled up to whole vectors with rows of weight 0 (m rows)."""
 
     x: FloatArray  # (k, m)
@@ -38,13 +38,13 @@ class Batches(NamedTuple):
     y: FloatArray  # (m,)
     weight: FloatArray  # (m,)
     first: IntArray  # (batches + 1,) where each begins
-    recall: FloatArray  # (m,) of the last sweep
+    recall: FloatArray  # (m,) of the last visit
     w_bar: FloatArray  # (k, LANES)
 
 
-def make_batches(
+def row_batches(
     x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, size: int
-) -> Batches:
+) -> RowBatches:
     """Batches of `size` of the rows x (n, k) in their order."""
     n, k = x.shape
     counts = np.full(max(-(-n // size), 1), size)
@@ -62,17 +62,17 @@ def make_batches(
     columns = np.zeros((k, first[-1]))
     columns[:, place] = x.T
     empty = np.zeros(first[-1])
-    return Batches(
+    return RowBatches(
         columns, spread(t), spread(y), spread(weight), first, empty, np.zeros((k, LANES))
     )
 
 
 @cache
 def _kernel(name: str, model: Recall, parameters: int) -> Any:
-    from srs_eval.fitting.history_sweep import sweep
+    from srs_eval.fitting.history_sweep import visit_batches
 
     return specialised(
-        sweep, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
+        visit_batches, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
     )
 
 
@@ -86,10 +86,10 @@ def loss_and_gradient(
     w: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
-    batches = make_batches(x, t, y, weight, len(y))
+    batches = row_batches(x, t, y, weight, len(y))
     none = np.zeros(len(w))
-    sweep = _kernel(name, model, len(w))
-    loss = sweep(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), RATE, 1)
+    visit = _kernel(name, model, len(w))
+    loss = visit(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), RATE, 1)
     return float(loss), batches.w_bar.sum(axis=1)
 
 
@@ -114,25 +114,25 @@ def fit(
     order = quicksort_order(np.zeros(len(train), np.int64))
     rows = train[order]
     size = trials.protocol.batch_size
-    batches = make_batches(
+    batches = row_batches(
         features[rows], trials.delta_t[rows], trials.y[rows], weights[order], size
     )
     n_batches = math.ceil(len(rows) / size)
     w = np.array(start, np.float64)
     mean, square = np.zeros_like(w), np.zeros_like(w)
-    sweep = _kernel(name, model, len(w))
+    visit = _kernel(name, model, len(w))
     steps = EPOCHS * n_batches
     every = np.arange(n_batches)
     orders = permutations(n_batches, SEED)
     best, best_loss = w.copy(), np.inf
     for epoch in range(EPOCHS + 1):
-        loss = sweep(every, -1, w, batches, mean, square, RATE, steps)
+        loss = visit(every, -1, w, batches, mean, square, RATE, steps)
         if loss < best_loss:
             best, best_loss = w.copy(), loss
         context.tick(epoch / EPOCHS)
         if epoch < EPOCHS:
             visited = np.asarray(next(orders), np.int64)
-            sweep(visited, epoch * n_batches, w, batches, mean, square, RATE, steps)
+            visit(visited, epoch * n_batches, w, batches, mean, square, RATE, steps)
     result: list[float] = best.tolist()
     return result
 
@@ -147,7 +147,7 @@ def predict(
 ) -> FloatArray:
     """Probabilities of recall of the trials `index` (shape of index)."""
     n = len(index)
-    batches = make_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
+    batches = row_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
     at = np.array(w, np.float64)
     none = np.zeros(len(at))
     _kernel(name, model, len(at))(
