@@ -12,14 +12,12 @@ from typing import Any
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
+from srs_eval.models._fsrs import LOG_09, S_MAX, least_stability
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, l
-
-LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
-S_MAX = 36500.0
 
 
 def forgetting_curve(t: Value, s: Value) -> Value:
@@ -151,11 +149,6 @@ RECURRENT = RecurrentModel(
     constants=1,
     tie_order="quicksort",
 )
-
-
-def least_stability(trials: Trials) -> float:
-    """In days; smaller where intervals are fractions of a day. The same up to FSRS-5."""
-    return 1e-6 if trials.protocol.secs else 0.01
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:

@@ -12,12 +12,8 @@ from typing import Any
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
-from srs_eval.models.fsrs1 import (
-    S_MAX,
-    forgetting_curve,
-    forgetting_curve_adjoint,
-    least_stability,
-)
+from srs_eval.models._fsrs import S_MAX, least_stability
+from srs_eval.models.fsrs1 import forgetting_curve, forgetting_curve_adjoint
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 

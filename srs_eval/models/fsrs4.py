@@ -9,14 +9,22 @@ best epoch is chosen on all reviews.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
-from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
+from srs_eval.fitting.elementwise import clamp, clamp_bar
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
-from srs_eval.models.fsrs1 import S_MAX, least_stability
+from srs_eval.models._fsrs import (
+    S_MAX,
+    fit_s0,
+    init_s,
+    init_s_adjoint,
+    least_stability,
+    stability_after_failure,
+    stability_after_failure_adjoint,
+    stability_after_success,
+    stability_after_success_adjoint,
+)
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -41,17 +49,6 @@ def recall(t: Value, state: State, w: Any) -> Value:
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
     return forgetting_curve_adjoint(t, state[0], r_bar), 0.0 * r_bar
-
-
-def init_s(rating: Value, w: Any) -> Value:
-    return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
-
-
-def init_s_adjoint(rating: Value, bar: Value, w_bar: Any) -> None:
-    w_bar[0] += where(rating == 1.0, bar, 0.0)
-    w_bar[1] += where(rating == 2.0, bar, 0.0)
-    w_bar[2] += where(rating == 3.0, bar, 0.0)
-    w_bar[3] += where(rating == 4.0, bar, 0.0)
 
 
 def init_d(rating: Value, w: Any) -> Value:
@@ -88,67 +85,6 @@ def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> V
     return d_bar
 
 
-def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Any) -> Value:
-    """The same from v4 on."""
-    hard_penalty = where(rating == 2.0, w[15], 1.0)
-    easy_bonus = where(rating == 4.0, w[16], 1.0)
-    return s * (
-        1.0
-        + exp(w[8])
-        * (11.0 - d)
-        * power(s, -w[9])
-        * (exp((1.0 - r) * w[10]) - 1.0)
-        * hard_penalty
-        * easy_bonus
-    )
-
-
-def stability_after_success_adjoint(
-    s: Value, d: Value, r: Value, rating: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value, Value]:
-    """Gradients with respect to s, d and r, apart from each other."""
-    gain = exp((1.0 - r) * w[10])
-    plain = exp(w[8]) * power(s, -w[9])
-    modifier = where(rating == 2.0, w[15], where(rating == 4.0, w[16], 1.0))
-    slope = plain * (11.0 - d) * modifier
-    growth = slope * (gain - 1.0)  # new_s = s (1 + growth)
-    growth_bar = bar * s
-    unmodified_bar = plain * (11.0 - d) * (gain - 1.0) * growth_bar
-    w_bar[8] += growth * growth_bar
-    w_bar[9] += -log(s) * growth * growth_bar
-    w_bar[10] += slope * gain * (1.0 - r) * growth_bar
-    w_bar[15] += where(rating == 2.0, unmodified_bar, 0.0)
-    w_bar[16] += where(rating == 4.0, unmodified_bar, 0.0)
-    return (
-        bar * (1.0 + growth - w[9] * growth),
-        -plain * modifier * (gain - 1.0) * growth_bar,
-        -w[10] * slope * gain * growth_bar,
-    )
-
-
-def stability_after_failure(s: Value, d: Value, r: Value, w: Any) -> Value:
-    """The same from v4 on, but later versions set it a limit."""
-    return w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
-
-
-def stability_after_failure_adjoint(
-    s: Value, d: Value, r: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value, Value]:
-    """Gradients with respect to s, d and r, apart from each other."""
-    grown = power(s + 1.0, w[13])
-    factor = power(d, -w[12]) * exp((1.0 - r) * w[14])
-    new_s = w[11] * factor * (grown - 1.0)
-    w_bar[11] += factor * (grown - 1.0) * bar
-    w_bar[12] += -log(d) * new_s * bar
-    w_bar[13] += w[11] * factor * grown * log(s + 1.0) * bar
-    w_bar[14] += (1.0 - r) * new_s * bar
-    return (
-        w[11] * factor * w[13] * grown / (s + 1.0) * bar,
-        -w[12] * new_s / d * bar,
-        -w[14] * new_s * bar,
-    )
-
-
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
@@ -182,25 +118,6 @@ def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
 def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
     """What v4 and v4.5 train on: the initial stabilities have had the second reviews."""
     return rows[trials.i[rows] > 2]
-
-
-def fit_s0(
-    trials: Trials, train: IntArray, default: Sequence[float], decay: float
-) -> tuple[float, ...]:
-    """The default parameters of v4, v4.5 or v5 with S0 fitted.
-
-    R(t) = (1 + factor t/S)^-decay. Fractions of a day are fitted as they are, whole days
-    with a review of average recall added to each interval and a pull to the default.
-    """
-    secs = trials.protocol.secs
-    settings = InitialStability(
-        default=(default[0], default[1], default[2], default[3]),
-        decay=decay,
-        minimum=least_stability(trials),
-        smoothing=0.0 if secs else 1.0,
-        pull=0.0 if secs else 1 / 16,
-    )
-    return (*fit_initial_stability(trials, train, settings), *default[4:])
 
 
 # fmt: off

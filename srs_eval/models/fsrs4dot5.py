@@ -12,19 +12,22 @@ from typing import Any
 from srs_eval.fitting.elementwise import clamp, clamp_bar, minimum, power, share_of_first
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import Context, Model
-from srs_eval.models.fsrs1 import S_MAX, least_stability
+from srs_eval.models._fsrs import (
+    S_MAX,
+    fit_s0,
+    least_stability,
+    stability_after_failure,
+    stability_after_failure_adjoint,
+    stability_after_success,
+    stability_after_success_adjoint,
+)
 from srs_eval.models.fsrs4 import (
     NO_BOUND,
     after_second_review,
     first,
     first_adjoint,
-    fit_s0,
     next_d,
     next_d_adjoint,
-    stability_after_failure,
-    stability_after_failure_adjoint,
-    stability_after_success,
-    stability_after_success_adjoint,
 )
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray

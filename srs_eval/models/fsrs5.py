@@ -28,29 +28,28 @@ from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_o
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models.fsrs1 import S_MAX, least_stability
-from srs_eval.models.fsrs4 import fit_s0 as fit_s0_of
-from srs_eval.models.fsrs4 import (
+from srs_eval.models._fsrs import (
+    S_MAX,
+    init_d,
+    init_d_adjoint,
     init_s,
     init_s_adjoint,
+    least_stability,
+    longest_after_failure,
+    longest_after_failure_adjoint,
+    next_d,
+    next_d_adjoint,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
     stability_after_success_adjoint,
 )
+from srs_eval.models._fsrs import fit_s0 as fit_s0_of
 from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     forgetting_curve_adjoint,
     recall,
     recall_adjoint,
-)
-from srs_eval.models.fsrs6 import (
-    init_d,
-    init_d_adjoint,
-    longest_after_failure,
-    longest_after_failure_adjoint,
-    next_d,
-    next_d_adjoint,
 )
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray

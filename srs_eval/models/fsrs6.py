@@ -23,10 +23,17 @@ from srs_eval.fitting.elementwise import (
 from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models.fsrs1 import S_MAX
-from srs_eval.models.fsrs4 import (
+from srs_eval.models._fsrs import (
+    LOG_09,
+    S_MAX,
+    init_d,
+    init_d_adjoint,
     init_s,
     init_s_adjoint,
+    longest_after_failure,
+    longest_after_failure_adjoint,
+    next_d,
+    next_d_adjoint,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
@@ -37,8 +44,6 @@ from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
-
-LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
 
 
 def forgetting_curve(t: Value, s: Value, w: Any) -> Value:
@@ -67,15 +72,6 @@ def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> 
     return forgetting_curve_adjoint(t, state[0], w, r_bar, w_bar), 0.0 * r_bar
 
 
-def init_d(rating: Value, w: Any) -> Value:
-    return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
-
-
-def init_d_adjoint(rating: Value, w: Any, bar: Value, w_bar: Any) -> None:
-    w_bar[4] += bar
-    w_bar[5] += -exp(w[5] * (rating - 1.0)) * (rating - 1.0) * bar
-
-
 def first(rating: Value, w: Any) -> State:
     """S0 and D0."""
     return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
@@ -84,29 +80,6 @@ def first(rating: Value, w: Any) -> State:
 def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
     init_s_adjoint(rating, bar[0], w_bar)  # w[0] ... w[3] never leave the clamp
     init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1]), w_bar)
-
-
-def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
-    """Linear damping towards 10, reversion to the difficulty of a first Easy."""
-    damped = d - w[6] * (rating - 3.0) * (10.0 - d) / 9.0
-    return w[7] * (w[4] - exp(3.0 * w[5]) + 1.0) + (1.0 - w[7]) * damped
-
-
-def next_d(d: Value, rating: Value, w: Any) -> Value:
-    return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
-
-
-def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to d."""
-    bar = clamp_bar(raw_next_d(d, rating, w), 1.0, 10.0, bar)
-    easiest = exp(3.0 * w[5])
-    damping = (rating - 3.0) * (10.0 - d) / 9.0
-    w_bar[4] += w[7] * bar
-    w_bar[5] += -3.0 * w[7] * easiest * bar
-    w_bar[7] += (w[4] - easiest + 1.0 - (d - w[6] * damping)) * bar
-    damped_bar = (1.0 - w[7]) * bar
-    w_bar[6] += -damping * damped_bar
-    return damped_bar * (1.0 + w[6] * (rating - 3.0) / 9.0)
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -123,19 +96,6 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
     s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
     return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
-
-
-def longest_after_failure(s: Value, w: Any) -> Value:
-    """What w[17] and w[18] make of S; a failure leaves no more than that."""
-    return s / exp(w[17] * w[18])
-
-
-def longest_after_failure_adjoint(s: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to s."""
-    drop = exp(w[17] * w[18])
-    w_bar[17] += -w[18] * (s / drop) * bar
-    w_bar[18] += -w[17] * (s / drop) * bar
-    return bar / drop
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:

@@ -22,7 +22,9 @@ import numpy as np
 from srs_eval.fitting.compile import specialised
 from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models.fsrs4 import (
+from srs_eval.models._fsrs import (
+    init_d,
+    next_d,
     stability_after_failure,
     stability_after_success,
     stability_after_success_adjoint,
@@ -33,9 +35,7 @@ from srs_eval.models.fsrs6 import (
     fit_s0,
     forgetting_curve,
     forgetting_curve_adjoint,
-    init_d,
     lower_bounds,
-    next_d,
     predict,
     short_term_increase,
 )

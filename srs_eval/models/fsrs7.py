@@ -38,13 +38,13 @@ from srs_eval.fitting.elementwise import (
 )
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models._fsrs import S_MAX
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, q, d
 
-S_MAX = 36500.0
 SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
