@@ -100,7 +100,7 @@ class RunProgress:
         from srs_eval.engine import Failed, Finished, Prepared, Progress, Skipped, Started
 
         if isinstance(event, Prepared) and not self.live:
-            words = f"{event.reviews:,} reviews, {event.judged:,} judged; "
+            words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
             say(f"{words}{counted(len(event.configurations), 'configuration')}")
         if self._progress is None:
             return

@@ -360,7 +360,7 @@ def _assemble(
     n = len(position)
     if n < MINIMUM_TRIALS:
         raise NotEnoughData(
-            f"{n} usable reviews, at least {MINIMUM_TRIALS} are needed"
+            f"{n} usable {'review' if n == 1 else 'reviews'}, at least {MINIMUM_TRIALS} are needed"
             if n
             else "no usable reviews"
         )

@@ -85,16 +85,25 @@ class Group:
         if best is None:
             return ""
         name = best.configuration.words
-        if best.standing == "below the floor":
-            return f"None predicts better than the average; {name} comes nearest to it."
         others: dict[str, list[str]] = {}
         for line in self.lines:
             if line.standing is not None and line is not best:
                 others.setdefault(line.standing, []).append(line.configuration.words)
+        if best.standing == "below the floor":
+            return f"None predicts better than the average; {name} comes nearest to it."
         if not others:
             return _alone(best)
-        sure = "can't tell yet" not in others
-        parts = [f"{name} predicts best" if sure else f"{name} has the lowest log loss"]
+        if best.to_floor is not None and round(best.to_floor.estimate, 6) >= 0:
+            parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
+        elif "can't tell yet" in others:
+            parts = [f"{name} has the lowest log loss"]
+        else:
+            parts = [f"{name} predicts best"]
+        said = None if best.to_floor is None else verdict(best.to_floor)
+        if said == "as good":
+            parts.append("no better and no worse than the average")
+        elif said == "can't tell yet":
+            parts.append("can't tell yet whether it differs from the average")
         for standing, words in (
             ("as good", "as good"),
             ("can't tell yet", "can't tell yet whether worse"),
@@ -199,8 +208,8 @@ def _group(
             # Nothing is better than the best; only a tie could be called so.
             standing = "best" if said is None else "as good" if said == "better" else said
         share = None
-        if floor is not None and place is not None and _loss(floor) > 0:
-            share = _loss(result) / _loss(floor) - 1
+        if floor is not None and place is not None:
+            share = _share(_loss(result), _loss(floor))
         lines.append(
             Ranked(
                 configuration=configuration,
@@ -252,6 +261,11 @@ def _difference(result: Result, other: Result) -> Interval:
 
 def _loss(result: Result) -> float:
     return result.metrics.log_loss
+
+
+def _share(loss: float, floor: float) -> float | None:
+    """Of the floor's log loss; None where that is 0, as where every review was passed."""
+    return loss / floor - 1 if round(floor, 6) > 0 else None
 
 
 def _title(reviews: str, rows: str, learns: bool) -> str:
@@ -357,8 +371,8 @@ def mean_ranking(
             ):
                 mean = by_name[configuration.name]
                 share = None
-                if floor and place is not None:
-                    share = mean.metrics["LogLoss"] / floor - 1
+                if floor is not None and place is not None:
+                    share = _share(mean.metrics["LogLoss"], floor)
                 lines.append(replace(mean, place=place, against_floor=share))
             reviews = sum(shared.values())
             groups.append(MeanGroup(rows_in_words, learns, len(shared), reviews, tuple(lines)))

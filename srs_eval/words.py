@@ -53,6 +53,8 @@ def against_floor(share: float | None) -> str:
     if round(abs(100 * share), 1) == 0:
         arrow = "="
     text = f"{abs(100 * share):.1f}" if abs(share) < 0.9995 else f"{abs(100 * share):.0f}"
+    if abs(share) >= 9.995:
+        text = ">999"
     return f"{arrow}{text:>5} %"
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
+from srs_eval import words
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.cli import main
 from srs_eval.configurations import Configuration, resolve
@@ -184,10 +185,55 @@ def test_standings_and_the_answer_in_words() -> None:
             [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900)],
             "HLR has the lowest log loss; can't tell yet whether worse: SM2.",
         ),
+        (
+            [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.8, 900)],
+            "None has a lower log loss than the average; HLR comes nearest to it; "
+            "can't tell yet whether it differs from the average; "
+            "can't tell yet whether worse: SM2.",
+        ),
+        (
+            [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900), constant("AVG", 0.7, 900)],
+            "HLR has the lowest log loss; can't tell yet whether it differs from the average; "
+            "can't tell yet whether worse: SM2.",
+        ),
+        (
+            [constant("HLR", 0.8), constant("SM2", 0.5), constant("AVG", 0.801)],
+            "HLR predicts best; no better and no worse than the average; "
+            "worse than the average: SM2.",
+        ),
     ],
 )
 def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
     assert ranking(pairs)[0].answer == answer
+
+
+def test_models_that_learn_are_held_against_the_floor_beside_the_schedulers() -> None:
+    """The average has no line among them, yet may have the lowest log loss."""
+    pairs = [
+        constant("MOVING-AVG", 0.7, 900),
+        constant("RMSE-BINS-EXPLOIT", 0.5, 900),
+        constant("HLR", 0.8, 900),
+        constant("AVG", 0.8, 900),
+    ]
+    learners = ranking(pairs)[1]
+    assert learners.learns
+    assert learners.answer.startswith("None has a lower log loss than the average; moving")
+
+
+def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
+    """Where all was passed the average's log loss is the clip's 2e-16, not quite 0."""
+    count = 1_200
+    passed = []
+    for name, p in (("AVG", 1.0), ("HLR", 0.98)):
+        configuration, result = constant(name, p, count)
+        y = np.ones(count)
+        made = replace(result, y=y, metrics=summary(y, result.p, result.bin))
+        passed.append((configuration, made))
+    assert 0 < passed[0][1].metrics.log_loss < 1e-12
+    assert [line.against_floor for line in ranking(passed)[0].lines] == [None, None]
+    results = {each.name: {7: result.to_upstream()} for each, result in passed}
+    (group,) = mean_ranking([each for each, _ in passed], results)
+    assert [line.against_floor for line in group.lines] == [None, None]
 
 
 def test_the_floor_stands_once_and_joins_learners_that_are_alone() -> None:
@@ -405,3 +451,11 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
         if len({group.reviews for group in means}) > 1:
             apart.append(user)
     assert apart == [111]  # SM2 is judged on 445 of its 665 reviews
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(None, "–"), (-0.136, "▼ 13.6 %"), (3.44, "▲  344 %"), (1e15, "▲ >999 %"), (0.0, "=  0.0 %")],
+)
+def test_a_share_of_the_average_is_eight_columns_at_most(share: float | None, shown: str) -> None:
+    assert words.against_floor(share) == shown

@@ -137,7 +137,8 @@ def check_database_length(start: bytes, size: int, name: str) -> None:
     if size % header.page_size or (header.length is not None and size != header.length):
         raise InputError(
             f"{name} is damaged ({size:,} bytes where its header promises "
-            f"{header.length or 'whole pages'}); copy it again or restore a backup in Anki."
+            f"{f'{header.length:,}' if header.length else 'whole pages'}); "
+            "copy it again or restore a backup in Anki."
         )
 
 
