@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.engine import Event
+    from srs_eval.reviews import ReviewLog
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
@@ -398,12 +399,17 @@ def compare(
     _check_targets(source, json)
     wanted = QUESTIONS if question == "all" else (one_of("--question", question, QUESTIONS),)
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = source.load()
+    log = _with_presets(path, source)
     if deck:
         log = only_deck(log, *deck)
     if preset:
         log = only_preset(log, *preset)
-    answers = ask(log, questions=wanted, parameters=lines, predictions=predictions)
+    try:
+        answers = ask(log, questions=wanted, parameters=lines, predictions=predictions)
+    except NotEnoughData as error:
+        raise NotEnoughData(
+            f"{error} among those that Anki's optimizer takes (`srs-eval inspect` tells which)"
+        ) from None
     if json is not None:
         from srs_eval.export import to_json
 
@@ -579,6 +585,19 @@ def _run(
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if outcome.failed else FINE
+
+
+def _with_presets(path: Path, source: Source) -> ReviewLog:
+    """A file in which presets are known, and all entries of which Anki chooses its rows."""
+    wanted = "give a collection, a package or a research export"
+    if (path / "revlogs").is_dir():
+        raise InputError(f"{path} is a data set, whose rows Anki did not choose: {wanted}.")
+    log = source.load()
+    if log.rows is not None:
+        raise InputError(f"{path} has rows that Anki did not choose: {wanted}.")
+    if not log.knows_decks:
+        raise InputError(f"{path} says nothing of decks and presets: {wanted}.")
+    return log
 
 
 def _refuse_rows_of_anki(flags: Flags) -> None:

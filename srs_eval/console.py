@@ -308,6 +308,7 @@ def print_answers(answers: Sequence[Answer], console: Console, closing: str = AN
     for answer in answers:
         for table in answer.tables:
             console.print()
+            console.print(Text(table.title, "bold"), width=width)
             console.print(_answer_table(table), width=width)
     console.print(f"\n{closing}", width=width, style="dim")
 
@@ -319,9 +320,7 @@ def _answer_table(table: AnswerTable) -> RenderableType:
 
     made = Table(
         box=box.SIMPLE_HEAD,
-        title=Text(table.title),
-        title_justify="left",
-        title_style="bold",
+        show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )

@@ -44,7 +44,7 @@ from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.reviews import REVIEW, Deck, Entries, Preset, ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.selection import only_deck, only_preset
-from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.simulation import simulate_learner, write_collection, write_dataset
 from tests.conftest import shared_or_skip
 
 FIXTURES = "anki/fixtures"
@@ -758,3 +758,30 @@ def test_what_cannot_be_compared_is_told(options: list[str], says: str, collecti
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "reviews.csv"
+    lines = [f"{card},{1_600_000_000_000 + card},3" for card in range(20)]
+    table.write_text("\n".join(["card_id,review_time,review_rating", *lines]))
+    write_dataset({1: simulate_learner(1, 200), 2: simulate_learner(2, 200)}, tmp_path / "users")
+    for path, says in (
+        (table, "says nothing of decks and presets"),
+        (tmp_path / "users", "is a data set"),
+        (tmp_path / "users" / "revlogs" / "user_id=1", "rows that Anki did not choose"),
+    ):
+        done = program("compare", path)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert "give a collection" in done.stderr
+        assert "--user" not in done.stderr
+
+
+def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
+    done = program("compare", collection, "--question", "health", "--json", "-")
+    titles = [
+        table["title"] for each in json.loads(done.stdout)["answers"] for table in each["tables"]
+    ]
+    assert titles
+    shown = program("compare", collection, "--question", "health").stdout.splitlines()
+    assert all(title in shown for title in titles)
