@@ -13,6 +13,8 @@ float or int. A pointer has neither length nor shape; a kernel that needs them h
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import typing
 from functools import cache
 from typing import Any
@@ -24,8 +26,10 @@ from srs_eval.reviews import FloatArray, IntArray
 
 Int32Array = NDArray[np.int32]
 
-_ARRAYS: dict[Any, str] = {FloatArray: "float64", IntArray: "int64", Int32Array: "int32"}
-_NUMBERS: dict[Any, str] = {float: "float64", int: "int64"}
+_DOUBLE, _BITS = struct.Struct("d"), struct.Struct("q")
+_FLOAT, _INT, _INT32 = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32)
+_ARRAYS: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
+_NUMBERS: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
 
 
 def packed(fields: tuple[Any, ...]) -> IntArray:
@@ -33,17 +37,23 @@ def packed(fields: tuple[Any, ...]) -> IntArray:
 
     Raises TypeError where an array is not what its annotation says, or not contiguous.
     """
-    table = np.empty(len(fields), np.int64)
-    for k, (value, (name, is_array, dtype)) in enumerate(
-        zip(fields, schema(type(fields)), strict=True)
-    ):
+    slots = []
+    for value, (name, is_array, dtype) in zip(fields, schema(type(fields)), strict=True):
         if is_array:
             if value.dtype != dtype or not value.flags.c_contiguous:
                 raise TypeError(f"{name} must be a contiguous array of {dtype}")
-            table[k] = value.ctypes.data
+            slots.append(_address(value))
+        elif dtype is _FLOAT:
+            slots.append(_BITS.unpack(_DOUBLE.pack(value))[0])
         else:
-            table[k : k + 1].view(dtype)[0] = value
-    return table
+            slots.append(value)
+    return np.array(slots, np.int64)
+
+
+def _address(array: Any) -> int:
+    if not array.size or not array.flags.writeable:
+        return int(array.ctypes.data)
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time
 
 
 def unpacked(table: IntArray, record: type) -> Any:
@@ -52,7 +62,7 @@ def unpacked(table: IntArray, record: type) -> Any:
 
 
 @cache
-def schema(record: type) -> tuple[tuple[str, bool, str], ...]:
+def schema(record: type) -> tuple[tuple[str, bool, np.dtype[Any]], ...]:
     """Name, whether it is an array, and dtype of each field."""
     hints = typing.get_type_hints(record)
     return tuple(

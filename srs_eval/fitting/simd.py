@@ -340,7 +340,7 @@ def set_zero(typing_context, states, width, count):
 def unpacked(typing_context, table, record):
     """The NamedTuple `record` of pointers and numbers in a table, see `records`."""
     kinds = [
-        types.CPointer(getattr(types, dtype)) if is_array else getattr(types, dtype)
+        types.CPointer(getattr(types, dtype.name)) if is_array else getattr(types, dtype.name)
         for _, is_array, dtype in schema(record.instance_class)
     ]
     result = types.NamedTuple(kinds, record.instance_class)
