@@ -311,7 +311,13 @@ def batch(
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
-    results = {each.name: read_results(out, each.name) for each in configurations}
+    asked = set(chosen)  # the folder may hold others, too
+    results = {
+        each.name: {
+            user: line for user, line in read_results(out, each.name).items() if user in asked
+        }
+        for each in configurations
+    }
     for group in mean_ranking(configurations, results):
         console.print(batch_table(group, console.width))
     return SOME_FAILED if failed else FINE

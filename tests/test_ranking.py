@@ -459,3 +459,14 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
 )
 def test_a_share_of_the_average_is_eight_columns_at_most(share: float | None, shown: str) -> None:
     assert words.against_floor(share) == shown
+
+
+def test_a_batch_tells_of_the_users_that_were_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset({k: simulate_learner(k, 300) for k in (1, 2)}, tmp_path / "data")
+    batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    batch += ["--models", "AVG", "--jobs", "1"]
+    for users, words_of_it in ((["--users", "1-2"], "2 users"), (["--users", "2"], "1 user")):
+        assert main([*batch, *users]) == 0
+        assert f"Means over {words_of_it}\n" in capsys.readouterr().out
