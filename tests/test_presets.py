@@ -333,6 +333,20 @@ def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, wor
     assert (chosen is None) == (conclusion in ("keep", "can't tell"))
 
 
+def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
+    """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
+    one = only_preset(log, "Preset 0")
+    preset = one.presets[100]
+    never = replace(one, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
+    answers = compare(never, questions=["parameters"])
+    assert [answer.subject for answer in answers] == ["Preset 0"]
+    for table in answers[0].tables:
+        names = {row["candidate"] for row in table.records()}
+        assert {"optimized", "optimized, recency", "defaults"} <= names
+        assert names.isdisjoint({"one for all presets", POOLED})
+    assert "all presets" not in " ".join(answers[0].sentences)
+
+
 def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> None:
     unknown = replace(
         log,

@@ -33,6 +33,7 @@ CONFIGURATIONS: Mapping[str, str] = {
     "average": "AVG",
 }
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
+ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 

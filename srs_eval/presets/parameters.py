@@ -22,7 +22,7 @@ from srs_eval.comparison import (
 )
 from srs_eval.errors import NotEnoughData
 from srs_eval.presets.answers import Answer, Cell, Table, best, signed
-from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.candidates import ACROSS_PRESETS, CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -94,7 +94,10 @@ def held_out(
     By preset, None for all. `given` are others' losses for these reviews (k,).
     """
     index = learner.trials.test_index
-    losses = {**{name: learner.held_out_losses(name) for name in HELD_OUT}, **given}
+    losses = {
+        **{name: learner.held_out_losses(name) for name in _possible(HELD_OUT, learner)},
+        **given,
+    }
     found: dict[int | None, Compared] = {}
     for group in (None, *learner.groups):
         mine = learner.trials.partition[index] == group if group is not None else slice(None)
@@ -110,6 +113,12 @@ def held_out(
     return found
 
 
+def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
+    """Without what needs several presets, where there is one: no candidates of their own there."""
+    single = len(learner.groups) == 1
+    return [name for name in candidates if not (single and name in ACROSS_PRESETS)]
+
+
 def since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
     """The present parameters and their rivals on the reviews since; None for too few of them."""
     index = learner.since_optimized(group)
@@ -119,7 +128,7 @@ def since_optimized(learner: Learner, group: int, equivalence: float) -> Compare
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
-    for name in RIVALS:
+    for name in _possible(RIVALS, learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
         except NotEnoughData:
