@@ -237,6 +237,24 @@ def test_figures_of_compare_are_the_engines(log: ReviewLog, learner: Learner) ->
     assert answers == compare(log, questions=["parameters"])
 
 
+def test_groups_without_a_preset_of_their_own_are_told_apart(log: ReviewLog) -> None:
+    """Of a preset that is gone, and of decks that are gone; two presets may share a name."""
+    gone = {key: each for key, each in log.presets.items() if key != 101}
+    first = int(log.cards.deck_id[0])
+    decks = {**log.decks, first: replace(log.decks[first], preset_id=None)}
+    names = Learner.of(replace(log, presets=gone, decks=decks)).groups
+    assert names == {-1: "no preset", 100: "Preset 0", 101: "preset 101"}
+    twins = {key: replace(each, name="Twin") for key, each in log.presets.items()}
+    assert Learner.of(replace(log, presets=twins)).groups == {100: "Twin (100)", 101: "Twin (101)"}
+
+
+def test_groups_of_a_collection_with_gaps_have_names_of_their_own() -> None:
+    fixture = srs_eval.load(shared_or_skip(FIXTURES) / "quirks.anki2")
+    names = list(Learner.of(fixture).groups.values())
+    assert len(names) == 3
+    assert len(set(names)) == 3
+
+
 # Pooling
 
 

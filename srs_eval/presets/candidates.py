@@ -20,7 +20,7 @@ from srs_eval.models import all_models, fsrs6
 from srs_eval.presets.pooling import TAUS, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
@@ -62,10 +62,14 @@ class Learner:
         return {int(known[k]): self.name_of(int(known[k])) for k in order}
 
     def name_of(self, group: int) -> str:
-        preset = self.log.presets.get(group)
-        if preset is None:
+        """No two groups have the same name: where Anki's names leave that open, the id tells."""
+        if group == MISSING:
             return "no preset"
-        return preset.name or f"preset {preset.id}"
+        preset = self.log.presets.get(group)
+        if preset is None or not preset.name:
+            return f"preset {group}"
+        names = [each.name for each in self.log.presets.values()]
+        return f"{preset.name} ({group})" if names.count(preset.name) > 1 else preset.name
 
     @cached_property
     def time_s(self) -> FloatArray:
