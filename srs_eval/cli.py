@@ -594,15 +594,13 @@ def _run(
 
 
 def _with_presets(path: Path, source: Source) -> ReviewLog:
-    """A file in which presets are known, and all entries of which Anki chooses its rows."""
-    wanted = "give a collection, a package or a research export"
+    """A file in which presets are known, told before it is narrowed to some of them."""
+    from srs_eval.presets.candidates import SOURCES, refuse_without_presets
+
     if (path / "revlogs").is_dir():
-        raise InputError(f"{path} is a data set, whose rows Anki did not choose: {wanted}.")
+        raise InputError(f"{path} is a data set, whose rows Anki did not choose: {SOURCES}.")
     log = source.load()
-    if log.rows is not None:
-        raise InputError(f"{path} has rows that Anki did not choose: {wanted}.")
-    if not log.knows_decks:
-        raise InputError(f"{path} says nothing of decks and presets: {wanted}.")
+    refuse_without_presets(log)
     return log
 
 

@@ -807,6 +807,12 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
         assert says in done.stderr
         assert "give a collection" in done.stderr
         assert "--user" not in done.stderr
+    for path, user, says in (
+        (table, None, "says nothing of decks and presets"),
+        (tmp_path / "users", 1, "rows that Anki did not choose"),
+    ):
+        with pytest.raises(InputError, match=f"{says}: give a collection"):
+            srs_eval.compare(srs_eval.load(path, user=user), "parameters")
 
 
 def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:

@@ -10,7 +10,7 @@ from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.errors import InputError
 from srs_eval.presets.answers import Answer, Table
-from srs_eval.presets.candidates import Learner
+from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
 from srs_eval.presets.noise import which_numbers_are_noise
@@ -42,8 +42,10 @@ def compare(
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
     by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
     (`srs_eval.presets.predictions`). Differences in log loss within `equivalence` count as
-    none. Raises NotEnoughData for too few reviews and InputError for an unknown question.
+    none. Raises NotEnoughData for too few reviews and InputError for an unknown question and for
+    a log without presets or with rows that Anki's rule did not choose.
     """
+    refuse_without_presets(log)
     wanted = list(questions)
     for question in wanted:
         if question not in QUESTIONS:

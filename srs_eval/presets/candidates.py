@@ -16,6 +16,7 @@ from srs_eval.comparison import Interval, log_losses, mean_interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
+from srs_eval.errors import InputError
 from srs_eval.models import all_models, fsrs6
 from srs_eval.presets.pooling import TAUS, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
@@ -34,7 +35,19 @@ CONFIGURATIONS: Mapping[str, str] = {
 }
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
+SOURCES = "give a collection, a package or a research export"
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
+
+
+def refuse_without_presets(log: ReviewLog) -> None:
+    """Raises InputError where presets are not known, or it was not Anki's rule that chose rows."""
+    lacking = ""
+    if log.entries is None:
+        lacking = "has rows that Anki did not choose"
+    elif not log.knows_decks:
+        lacking = "says nothing of decks and presets"
+    if lacking:
+        raise InputError(f"{log.receipt.path} {lacking}: {SOURCES}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +88,7 @@ class Learner:
     def time_s(self) -> FloatArray:
         """Unix time of each review (n,)."""
         selection = self.session.selection(self.trials.protocol)
-        if self.log.entries is None:
-            return np.full(len(self.trials), np.nan)
+        assert self.log.entries is not None  # else `refuse_without_presets`
         entry = selection.entry_index[self.trials.review_th - 1]
         return self.log.entries.time_ms[entry] / 1000
 
@@ -91,7 +103,7 @@ class Learner:
             index = self.trials.test_index
             return index[self.trials.partition[index] == group]
         since = None if preset is None else younger_than_s(self.log, preset)
-        if since is None or self.log.entries is None:
+        if since is None:
             return None
         return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
 

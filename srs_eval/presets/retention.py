@@ -75,8 +75,6 @@ def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bo
     """All reviews of a preset, young and mature ones, and those of each of the last months."""
     mature = learner.trials.elapsed_days >= MATURE_DAYS
     parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
-    if np.isnan(learner.time_s).any():
-        return parts
     months = np.array([_month(at) for at in learner.time_s])
     return parts | {
         month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-MONTHS:]
