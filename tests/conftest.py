@@ -8,6 +8,7 @@ and the simulated learners still exercise the whole way. Where they are present,
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,11 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba" / s
 _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
+
+# A shell without job control starts what runs in the background with Ctrl-C ignored, and programs
+# that the tests start would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def shared_or_skip(*parts: str) -> Path:
