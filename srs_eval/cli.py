@@ -607,7 +607,7 @@ def _with_presets(path: Path, source: Source) -> ReviewLog:
 def _refuse_rows_of_anki(flags: Flags) -> None:
     if flags.protocol.rows != "benchmark":
         raise InputError(
-            f"Rows that are chosen already are the benchmark's: "
+            f"The rows of data sets and tables are chosen already, as the benchmark does: "
             f"leave --rows {flags.protocol.rows} out."
         )
 
