@@ -326,9 +326,10 @@ def test_names() -> None:
     assert standard.protocol.short
     assert standard.protocol.secs
     assert standard.protocol.recency
-    assert standard.table == "secs"
+    assert standard.protocol.judged_rows() == resolve("FSRS-6-secs")[0].protocol.judged_rows()
     equalized = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
-    assert resolve(equalized)[0].table == "days"
+    days = resolve("FSRS-6")[0].protocol.judged_rows()
+    assert resolve(equalized)[0].protocol.judged_rows() == days != standard.protocol.judged_rows()
     assert {standard.name, equalized} <= {each.name for each in resolve("fsrs")}
     assert resolve("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
     assert resolve("FSRS-7-dry-run")[0].parameters == 0

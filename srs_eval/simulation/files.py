@@ -24,6 +24,7 @@ from srs_eval.simulation.learner import (
     FILTERED_DECK,
     FIRST_DAY_S,
     ROLLOVER_HOUR,
+    SM2_SETTINGS,
     UTC_OFFSET_HOURS,
     Learner,
 )
@@ -182,9 +183,7 @@ def _collection(learner: Learner) -> tuple[Any, ...]:
     }  # fmt: skip
     models = {str(model["id"]): model for model in _note_types()}
     decks = {str(deck.id): _deck(deck, modified_ms // 1000) for deck in learner.decks.values()}
-    presets = {
-        str(preset.id): _preset(preset, modified_ms // 1000) for preset in learner.presets.values()
-    }
+    presets = {str(preset.id): _preset(preset) for preset in learner.presets.values()}
     texts = (json.dumps(part) for part in (settings, models, decks, presets, {}))
     return (1, FIRST_DAY_S, modified_ms, CREATED_MS, 11, 0, 0, 0, *texts)
 
@@ -232,16 +231,18 @@ def _deck(deck: Deck, modified_s: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _preset(preset: Preset, modified_s: int) -> dict[str, Any]:
+def _preset(preset: Preset) -> dict[str, Any]:
     stored = preset.fsrs_parameters
+    graduating, easy, ease, bonus, hard, lapse, factor = preset.sm2_settings or SM2_SETTINGS
     return {
-        "id": preset.id, "name": preset.name, "mod": modified_s, "usn": _UNSYNCED, "dyn": False,
+        "id": preset.id, "name": preset.name, "mod": preset.modified_s or FIRST_DAY_S,
+        "usn": _UNSYNCED, "dyn": False,
         "maxTaken": 60, "autoplay": True, "timer": 0, "replayq": True,
-        "new": {"delays": list(preset.learning_steps), "ints": [1, 4, 0], "initialFactor": 2500,
-                "order": 1, "perDay": 20, "bury": False},
-        "rev": {"perDay": 250, "ease4": 1.3, "ivlFct": 1.0, "hardFactor": 1.2, "bury": False,
+        "new": {"delays": list(preset.learning_steps), "ints": [round(graduating), round(easy), 0],
+                "initialFactor": round(1000 * ease), "order": 1, "perDay": 20, "bury": False},
+        "rev": {"perDay": 250, "ease4": bonus, "ivlFct": factor, "hardFactor": hard, "bury": False,
                 "maxIvl": preset.maximum_interval},
-        "lapse": {"delays": list(preset.relearning_steps), "mult": 0.0, "minInt": 1,
+        "lapse": {"delays": list(preset.relearning_steps), "mult": lapse, "minInt": 1,
                   "leechFails": 8, "leechAction": 0},
         "desiredRetention": preset.desired_retention, "sm2Retention": preset.historical_retention,
         "ignoreRevlogsBeforeDate": preset.ignore_before or "", "weightSearch": "",

@@ -54,6 +54,7 @@ UTC_OFFSET_HOURS = 1
 FIRST_DAY_S = 1_693_796_400  # 4 September 2023, 4:00 at UTC+1
 LEECH_LAPSES = 8
 MAXIMUM_INTERVAL = 36_500
+SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,14 +294,15 @@ def _presets(
     stored = tuple(vary(languages, 0.1).tolist())
     foreign = tuple(vary(np.array(DEFAULT_PARAMETERS), 1.5).tolist())
     presets = (
-        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL),
+        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL,
+               None, SM2_SETTINGS, FIRST_DAY_S),
         Preset(
             LANGUAGES, "Languages", {6: stored}, 0.9, 0.9, None,
-            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL,
+            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL, None, SM2_SETTINGS, FIRST_DAY_S,
         ),
         Preset(
             FACTS, "Facts", {5: _FSRS5_DEFAULTS, 6: foreign}, 0.92, 0.9, None,
-            (1.0, 10.0, 30.0), (10.0, 30.0), 3650,
+            (1.0, 10.0, 30.0), (10.0, 30.0), 3650, None, SM2_SETTINGS, FIRST_DAY_S,
         ),
     )  # fmt: skip
     memory = {1: learner, LANGUAGES: languages, FACTS: facts}
@@ -318,7 +320,7 @@ def character_presets(
     """Decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
-        learning_steps, relearning_steps, MAXIMUM_INTERVAL,
+        learning_steps, relearning_steps, MAXIMUM_INTERVAL, None, SM2_SETTINGS, FIRST_DAY_S,
     )  # fmt: skip
     decks = {
         1: Deck(1, "Default", 1),

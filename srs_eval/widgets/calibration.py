@@ -134,6 +134,7 @@ class CalibrationChart(Vertical):
     async def _mount(self, plot: PlotWidget) -> None:
         await self.mount(plot, before=0)
         self._draw()
+        self.call_after_refresh(self._draw)  # once more, in the room that the layout leaves it
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
@@ -218,6 +219,7 @@ class CalibrationChart(Vertical):
             plot.scatter(
                 graph.predicted[bins], graph.observed[bins], marker=marker, marker_style=style
             )
+        plot.refresh(layout=True)  # else its canvas keeps the size of the layout before
         self.query_one(CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
