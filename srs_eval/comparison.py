@@ -26,6 +26,7 @@ from srs_eval.reviews import FloatArray, IntArray
 EQUIVALENT = 0.002
 """Differences in log loss within this are too small to matter."""
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
+TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
 
 BLOCK_DAYS, FEWEST_BLOCKS = 7, 9
 RESAMPLES = 2_000
@@ -300,7 +301,8 @@ def more_reviews(difference: Interval, *, equivalence: float = EQUIVALENT) -> in
     So many make the standard error 2.8 times smaller than what has to be told apart, which is
     the difference itself or its distance from what is too small to matter, whichever is
     larger; in four cases of five that is enough. None below 1,000 reviews, where the error is
-    not known well enough, and where reviews are not what is missing.
+    not known well enough, where reviews are not what is missing, and where more than 20 times as
+    many as there are would be needed.
     """
     error = difference.standard_error
     if difference.reviews < FEWEST_REVIEWS or math.isnan(error):
@@ -308,7 +310,7 @@ def more_reviews(difference: Interval, *, equivalence: float = EQUIVALENT) -> in
     size = abs(difference.estimate)
     needed = (2.8 * error / max(size, equivalence - size)) ** 2
     more = difference.reviews * (needed - 1)
-    if more < 1:
+    if not 1 <= more <= TOO_MANY_MORE * difference.reviews:
         return None
     unit = 10 ** math.floor(math.log10(more))
     return math.ceil(more / unit) * int(unit)

@@ -281,7 +281,8 @@ QUESTION_TITLES = {
 }
 ANKI_ROWS = (
     "Reviews are those that Anki's optimizer takes (--rows anki); "
-    "a verdict speaks of reviews like these."
+    "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
+    "several are judged together (Holm), nor below 1,000 reviews or 20 days."
 )
 SENTENCE_WIDTH = 80
 

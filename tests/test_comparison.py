@@ -282,8 +282,12 @@ def test_more_candidates_never_make_a_difference_surer(
 def test_how_many_more_reviews_would_tell() -> None:
     # 5,000 ((2.8 * 0.004 / 0.008)^2 - 1) = 4,800
     assert more_reviews(_difference(-0.008, 0.004)) == 5_000
-    # The distance from what matters is the larger: 5,000 ((2.8 * 0.004 / 0.002)^2 - 1) = 151,800
-    assert more_reviews(_difference(0.0, 0.004)) == 200_000
+    # The distance from what matters is the larger: 5,000 ((2.8 * 0.003 / 0.002)^2 - 1) = 83,200
+    assert more_reviews(_difference(0.0, 0.003)) == 90_000
+    # 20 times what there is, about the last that is said
+    assert more_reviews(_difference(0.0, 0.003273)) == 100_000
+    assert more_reviews(_difference(0.0, 0.003274)) is None
+    assert more_reviews(_difference(0.0, 0.05)) is None
     assert more_reviews(_difference(-0.008, 0.004, reviews=900)) is None
     assert more_reviews(_difference(-0.02, 0.004)) is None
     assert more_reviews(Interval(-0.01, math.nan, 5_000, 1)) is None

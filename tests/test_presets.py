@@ -32,6 +32,7 @@ from srs_eval.presets import (
     pooling,
     split,
 )
+from srs_eval.presets.answers import what_is_missing
 from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import (
     as_anki_runs,
@@ -300,6 +301,39 @@ def test_pooling_without_reviews_is_the_defaults(learner: Learner) -> None:
 
 
 # The answer
+
+
+@pytest.mark.parametrize(
+    ("estimate", "error", "reviews", "days", "says"),
+    [
+        (-0.02, 0.004, 900, 300, "A verdict needs 1,000 such reviews on 20 days."),
+        (-0.02, 0.004, 5_000, 19, "A verdict needs 1,000 such reviews on 20 days."),
+        (-0.008, 0.0045, 5_000, 300, "At most about 8,000 more reviews like these would tell."),
+        (0.001, 0.05, 5_000, 300, "won't tell soon: over 20 times as many"),
+        (-0.009, 0.004, 5_000, 300, "5 differences are judged together; at most about 3,000 more"),
+        (-0.012, 0.004, 5_000, 300, "leaves out 0, but not by enough where 5 differences"),
+    ],
+)
+def test_what_is_missing_for_a_verdict(
+    estimate: float, error: float, reviews: int, days: int, says: str
+) -> None:
+    difference = Interval(estimate, 1.97 * error, reviews, days, ((error, 299),))
+    assert says in what_is_missing(difference, 5)
+
+
+@pytest.mark.parametrize("question", ["parameters", "split", "often", "health", "hard"])
+def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) -> None:
+    """Here all have too few reviews."""
+    assert log.entries is not None
+    few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
+    columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
+    short = _with_hard(replace(log, entries=Entries(**columns)), 3)
+    answers = compare(short, questions=[question])
+    assert answers
+    for answer in answers:
+        whole = question == "parameters" and answer.subject == "all presets"  # a list of the others
+        if answer.conclusion == "can't tell" and not whole:
+            assert "need" in " ".join(answer.sentences), answer
 
 
 def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
@@ -623,6 +657,17 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
         assert answer.conclusion == f"{len(noisy)} of 21"
         assert all(row["parameter"] in answer.sentences[0] for row in noisy)
     assert any(answer.tables for answer in answers)
+
+
+def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = np.tile(np.array(fsrs6.DEFAULT), (noise.DRAWS, 1))
+    fits[::2, 3] += 100
+    monkeypatch.setattr(noise, "by_days", lambda learner, index: fits)
+    answer = next(each for each in compare(log, questions=["noise"]) if each.tables)
+    assert answer.conclusion == "1 of 21"
+    assert answer.sentences[0].startswith(
+        "1 of 21 parameters is noise: had days gone otherwise, it"
+    )
 
 
 # Retention

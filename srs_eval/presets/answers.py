@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.comparison import Interval
+from srs_eval.comparison import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    TOO_MANY_MORE,
+    Interval,
+    more_reviews,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -89,6 +95,23 @@ def listed(names: Sequence[str]) -> str:
 def best(estimates: Iterable[tuple[str, Interval]]) -> str:
     """The name with the least estimate, ties by name."""
     return min(estimates, key=lambda each: (each[1].estimate, each[0]))[0]
+
+
+def what_is_missing(difference: Interval, asked: int) -> str:
+    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm)."""
+    if difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+        return f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days."
+    more = more_reviews(difference)
+    hint = "" if more is None else f"at most about {more:,} more reviews like these would tell."
+    if difference.low > 0 or difference.high < 0:
+        why = (
+            "The interval leaves out 0, but not by enough where "
+            f"{asked} differences are judged together"
+        )
+        return f"{why}; {hint}" if hint else f"{why}."
+    if hint:
+        return hint[0].upper() + hint[1:]
+    return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
 
 
 def _known(value: float) -> float | None:

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.comparison import Interval, Verdict, more_reviews, verdicts
+from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.configurations import resolve
 from srs_eval.engine import fit_and_predict
-from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Protocol, prepare_trials
 from srs_eval.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
@@ -54,7 +54,10 @@ def am_i_misusing_hard(learner: Learner, groups: Sequence[int], equivalence: flo
     after = expected_after(learner)
     differences = what_ifs(learner)
     says = verdicts(differences, equivalence=equivalence)
-    sentences = [_sentence(says[AS_AGAIN], differences[AS_AGAIN]), f"Hard is {pressed}."]
+    sentences = [
+        _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
+        f"Hard is {pressed}.",
+    ]
     if HARD in after:
         recalled, expected = after[HARD]
         bias = expected.estimate
@@ -139,7 +142,7 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
     return found
 
 
-def _sentence(says: Verdict, difference: Interval) -> str:
+def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
     figures = (
         f"{signed(difference.estimate)} log loss on {difference.reviews:,} reviews "
         f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
@@ -154,6 +157,6 @@ def _sentence(says: Verdict, difference: Interval) -> str:
             return f"Your Hard means remembered, as FSRS takes it: as Again it makes {figures}."
         case "as good":
             return f"Whether Hard counts as Again makes no difference that matters: {figures}."
-    more = more_reviews(difference)
-    hint = "" if more is None else f" At most about {more:,} more reviews would tell."
-    return f"Whether your Hard behaves like Again can't be told yet: {figures}.{hint}"
+    return f"Whether your Hard behaves like Again can't be told yet: {figures}. " + what_is_missing(
+        difference, asked
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from srs_eval.comparison import log_losses, verdicts
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
 from srs_eval.protocol import (
     Trials,
@@ -119,6 +119,8 @@ def is_fsrs_right_for_me(
                 + f": {signed(difference.estimate)} log loss on {difference.reviews:,} held-out "
                 f"reviews (95 %: {signed(difference.low)} to {signed(difference.high)})."
             )
+            if says[SM2] == "can't tell yet":
+                sentences.append(what_is_missing(difference, len(differences)))
             rows: list[tuple[Cell, ...]] = [
                 (other, each, says[other]) for other, each in differences.items()
             ]

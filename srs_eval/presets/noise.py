@@ -58,10 +58,11 @@ def which_numbers_are_noise(
             for k in range(len(fitted))
         ]
         count = int(noisy.sum())
+        are, they = ("is", "it") if count == 1 else ("are", "they")
         named = ", ".join(f"w{k}" for k in np.flatnonzero(noisy))
         sentence = (
-            f"{count} of 21 parameters are noise: had days gone otherwise, they would move by more "
-            f"than half of what learners differ by ({named})."
+            f"{count} of 21 parameters {are} noise: had days gone otherwise, {they} would move by "
+            f"more than half of what learners differ by ({named})."
             if count
             else "None of the 21 parameters moves by more than half of what learners differ by."
         )

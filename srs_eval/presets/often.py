@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_REVIEWS, Interval, verdicts
-from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
+from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import IntArray
@@ -67,20 +67,29 @@ def staleness(learner: Learner, index: IntArray) -> dict[str, Interval]:
 def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -> Answer:
     cost = staleness(learner, index)
     says = verdicts(cost, equivalence=equivalence)
-    enough = [growth for growth in GROWTHS[1:] if says[_label(growth)] == "as good"]
+    labels = [_label(growth) for growth in GROWTHS[1:]]
+    enough = [label for label in labels if says[label] in ("as good", "better")]
     sentences = []
+    doubling = cost[labels[-1]]
     if enough:
-        conclusion = _label(enough[-1])
+        conclusion = enough[-1]
         sentences.append(
-            f"Optimizing {_label(enough[-1])} of reviews is as good as always "
-            f"({_figures(cost[_label(enough[-1])])} log loss against every +2 %)."
+            f"Optimizing {conclusion} of reviews is {_no_worse(says[conclusion])} always "
+            f"({_figures(cost[conclusion])} log loss against every +2 %)."
+        )
+    elif says[labels[-1]] == "worse":
+        conclusion = "can't tell"
+        sentences.append(
+            "Optimizing at every doubling only is too seldom: it makes "
+            f"{_figures(doubling)} log loss against every +2 %. How often is enough can't be told "
+            "yet."
         )
     else:
         conclusion = "can't tell"
-        doubling = cost[_label(GROWTHS[-1])]
         sentences.append(
             "How often matters can't be told yet: optimizing at every doubling makes "
-            f"{_figures(doubling)} log loss against every +2 %."
+            f"{_figures(doubling)} log loss against every +2 %. "
+            + what_is_missing(doubling, len(cost))
         )
     sentences += _age(learner, group, index, cost)
     at_all = cost[DEFAULTS]
@@ -90,7 +99,8 @@ def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -
             "worse": "optimizing is worth it.",
             "better": "the defaults predict better than any fit here.",
             "as good": "the defaults are as good.",
-            "can't tell yet": "whether optimizing is worth it can't be told yet.",
+            "can't tell yet": "whether optimizing is worth it can't be told yet. "
+            + what_is_missing(at_all, len(cost)),
         }[says[DEFAULTS]]
     )
     rows: list[tuple[Cell, ...]] = [
@@ -120,6 +130,10 @@ def _age(learner: Learner, group: int, index: IntArray, cost: Mapping[str, Inter
         f"Yours are at most {len(old):,} reviews old, with {before:,} before that; "
         f"at that age they cost about {max(costs, 0):.4f} log loss."
     ]
+
+
+def _no_worse(says: Verdict) -> str:
+    return "better than" if says == "better" else "as good as"
 
 
 def _label(growth: float) -> str:

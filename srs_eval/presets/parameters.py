@@ -12,19 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    more_reviews,
-    verdicts,
-)
+from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
-from srs_eval.presets.answers import Answer, Cell, Table, best, signed
+from srs_eval.presets.answers import Answer, Cell, Table, best, signed, what_is_missing
 from srs_eval.presets.candidates import ACROSS_PRESETS, CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.words import counted
 
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
@@ -182,7 +176,8 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
         )
         sentences = [
             f"Can't tell yet: {_why_not_judged(learner, group)}",
-            f"{now} have log loss {flattering.estimate:.4f} on all {len(positions):,} reviews"
+            f"{now} have log loss {flattering.estimate:.4f} on the preset's "
+            + counted(len(positions), "review")
             + (
                 ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
                 if stored
@@ -191,7 +186,9 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
         ]
     if elsewhere is not None:
         tables.append(
-            elsewhere.table(f"{name}: {len(elsewhere.index):,} reviews held out in five folds")
+            elsewhere.table(
+                f"{name}: {counted(len(elsewhere.index), 'review')} held out in five folds"
+            )
         )
     parameters = None
     if chosen is not None and conclusion != "keep":
@@ -230,13 +227,7 @@ def _judged_since(
         f"{signed(difference.estimate)} log loss {basis} "
         f"(95 %: {signed(difference.low)} to {signed(difference.high)})."
     )
-    more = more_reviews(difference)
-    sentences = [sentence]
-    if count < FEWEST_REVIEWS or days < FEWEST_DAYS:
-        sentences.append(f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days.")
-    elif more is not None:
-        sentences.append(f"At most about {more:,} more reviews like these would tell.")
-    return "can't tell", None, sentences
+    return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
 
 
 def _imperative(candidate: str) -> str:

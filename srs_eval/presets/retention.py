@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
-from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
 
@@ -59,6 +59,8 @@ def do_i_remember_enough(
                     conclusion = "more than desired"
             lead = f"{conclusion[0].upper()}{conclusion[1:]}"
             sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
+            if conclusion == "can't tell":
+                sentences.append(what_is_missing(recalled, 1))
         sentences.append(
             f"The parameters in force expected {_percent(float(p[index].mean()))} of these."
         )

@@ -13,19 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.comparison import (
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    Verdict,
-    more_reviews,
-    verdicts,
-)
+from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.models import fsrs6
-from srs_eval.presets.answers import Answer, Cell, Table, listed, signed
+from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, what_is_missing
 from srs_eval.presets.candidates import POOLED, Learner
 
 SHARED, SPLIT = "one for all presets", "optimized"
+CANDIDATES = {"split": SPLIT, "pooled": POOLED}
 MOST_IN_MATRIX = 6  # presets, those with the most reviews
 POPULATION = (
     "Over 9,999 users, presets of their own gained people nothing on average, and decks of "
@@ -55,7 +49,7 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
     rows: list[tuple[Cell, ...]] = []
     overall: dict[str, Interval] = {}
     decisions: dict[str, Decision] = {}
-    for candidate, words in ((SPLIT, "split"), (POOLED, "pooled")):
+    for words, candidate in CANDIDATES.items():
         change = learner.held_out_losses(candidate) - shared
         overall[words] = learner.interval(change, index)
     says = verdicts(overall, equivalence=equivalence)
@@ -182,10 +176,9 @@ def _sentence(decision: Decision, difference: Interval) -> str:
             return f"One set of parameters for all presets is enough: separate ones make {figures}."
         case "split":
             return f"Parameters for each preset predict better: {figures}."
-    more = more_reviews(difference)
-    hint = "" if more is None else f" At most about {more:,} more reviews would tell."
     return (
-        f"Share parameters until splitting proves better, which can't be told yet: {figures}.{hint}"
+        f"Share parameters until splitting proves better, which can't be told yet: {figures}. "
+        + what_is_missing(difference, len(CANDIDATES))
     )
 
 
@@ -199,7 +192,10 @@ def _pooled_sentence(decision: Decision, difference: Interval) -> str:
         "keep shared": "are no better than one set for all by more than matters",
         "can't tell": "can't be told apart yet from one set for all",
     }[decision]
-    return f"Parameters of each preset drawn towards all presets' (pooled) {words}: {figures}."
+    sentence = f"Parameters of each preset drawn towards all presets' (pooled) {words}: {figures}."
+    if decision == "can't tell":
+        return f"{sentence} {what_is_missing(difference, len(CANDIDATES))}"
+    return sentence
 
 
 def _matrix(
