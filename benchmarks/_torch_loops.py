@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from srs_eval.context import Context
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
 from srs_eval.models import logistic_regression as logistic
@@ -355,7 +356,7 @@ LOOPS = {
     "FSRSv4": Loop(
         _fsrs4(1.0, capped=False),
         _reviews,
-        lambda trials, train: fsrs4.fit_s0(trials, train, fsrs4.DEFAULT, decay=1.0),
+        lambda trials, train: fsrs4.fit_s0(trials, train, np.ones(len(train)), Context()),
         list(fsrs4.RECURRENT.lower),
         list(fsrs4.RECURRENT.upper),
         frozen=4,
@@ -364,7 +365,7 @@ LOOPS = {
     "FSRS-4.5": Loop(
         _fsrs4(0.5, capped=True),
         _reviews,
-        lambda trials, train: fsrs4.fit_s0(trials, train, fsrs4dot5.DEFAULT, decay=0.5),
+        lambda trials, train: fsrs4dot5.fit_s0(trials, train, np.ones(len(train)), Context()),
         list(fsrs4dot5.RECURRENT.lower),
         list(fsrs4dot5.RECURRENT.upper),
         decimals=6,

@@ -30,6 +30,7 @@ from srs_eval.models import (
     fsrs5,
     fsrs6_one_step,
 )
+from srs_eval.models._fsrs import least_stability
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
@@ -223,14 +224,14 @@ def test_step_and_adjoint_are_torchs(name: str, kind: str, review: str, seed: in
     state = states(case, rng, n)
     rating = np.full(n, 1.0) if review == "failure" else rng.integers(2, 5, n).astype(float)
     t = np.floor(np.exp(rng.uniform(0, 8, n)))
-    step, adjoint = ours.success, ours.success_adjoint
+    step, adjoint = ours.success
     if review == "failure":
-        step, adjoint = ours.failure, ours.failure_adjoint
+        step, adjoint = ours.failure
     elif review == "same day":
         t = np.zeros(n)
-        if ours.same_day is not None and ours.same_day_adjoint is not None:
+        if ours.same_day is not None:
             rating = rng.integers(1, 5, n).astype(float)
-            step, adjoint = ours.same_day, ours.same_day_adjoint
+            step, adjoint = ours.same_day
     bar = rng.normal(size=(ours.states, n))
 
     leaves = [torch.tensor(x, requires_grad=True) for x in (*state, w)]
@@ -262,12 +263,13 @@ def test_first_review_and_its_adjoint_are_torchs(name: str, kind: str) -> None:
         bar = rng.normal(size=(case.ours.states, 40))
         leaf = torch.tensor(w, requires_grad=True)
         expected = case.first(torch.tensor(rating), leaf)
-        for mine, theirs in zip(case.ours.first(rating, [*w, LEAST]), expected, strict=True):
+        new = case.ours.first.forward(rating, [*w, LEAST])
+        for mine, theirs in zip(new, expected, strict=True):
             np.testing.assert_allclose(mine, theirs.detach(), rtol=1e-14)
         loss = (torch.stack(expected) * torch.tensor(bar)).sum()
         (gradient,) = torch.autograd.grad(loss, [leaf])
         w_bar = np.zeros((len(w) + 1, 40))
-        case.ours.first_adjoint(rating, [*w, LEAST], tuple(bar), w_bar)
+        case.ours.first.adjoint(rating, [*w, LEAST], tuple(bar), w_bar)
         assert_same_gradient(w_bar, gradient)
 
 
@@ -280,11 +282,11 @@ def test_forgetting_curve_and_its_adjoint_are_torchs(name: str) -> None:
     s = torch.tensor(state[0], requires_grad=True)
     expected = case.curve(torch.tensor(t), s)
     np.testing.assert_allclose(
-        case.ours.recall(t, state, []), expected.detach(), rtol=1e-10, atol=1e-300
+        case.ours.recall.forward(t, state, []), expected.detach(), rtol=1e-10, atol=1e-300
     )
     bar = rng.normal(size=100)
     (gradient,) = torch.autograd.grad((expected * torch.tensor(bar)).sum(), [s])
-    s_bar, *others = case.ours.recall_adjoint(t, state, [], bar, None)
+    s_bar, *others = case.ours.recall.adjoint(t, state, [], bar, None)
     np.testing.assert_allclose(s_bar, gradient, rtol=1e-9, atol=1e-14)
     assert len(others) == case.ours.states - 1
     assert not np.any(others)
@@ -302,7 +304,7 @@ def test_a_failure_exactly_at_its_limit_splits_the_gradient_as_torch(name: str) 
     expected = case.step((leaves[0], leaves[1]), torch.tensor(t), torch.tensor(rating), leaves[2])
     gradients = torch.autograd.grad(expected[0].sum(), leaves, allow_unused=True)
     w_bar = np.zeros((len(w) + 1, 1))
-    s_bar, _ = case.ours.failure_adjoint(
+    s_bar, _ = case.ours.failure.adjoint(
         (s, d), t, rating, [*w, LEAST], (np.ones(1), np.zeros(1)), w_bar
     )
     np.testing.assert_allclose(s_bar, gradients[0], rtol=1e-12)
@@ -409,9 +411,9 @@ def test_initial_stabilities_are_fitted_and_then_held(name: str) -> None:
     trials = simulated_trials(1, 2500)
     train = trials.folds[-1].train
     assert model.fit is not None
-    w = model.fit(trials, train, np.ones(len(train)), Context())
-    decay = {"FSRSv4": 1.0, "FSRS-4.5": 0.5}[name]
-    start = fsrs4.fit_s0(trials, train, case.ours.default, decay)
+    ones = np.ones(len(train))
+    w = model.fit(trials, train, ones, Context())
+    start = {"FSRSv4": fsrs4, "FSRS-4.5": fsrs4dot5}[name].fit_s0(trials, train, ones, Context())
     assert w[:4] == [round(value, case.ours.decimals or 0) for value in start[:4]]
     assert w[:4] != list(case.ours.default[:4])
     second = np.flatnonzero(trials.i == 2)
@@ -503,7 +505,7 @@ def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
     result = Session(simulate_learner(2, 900).log()).run(configuration)
     assert np.isfinite(result.metrics.log_loss)
     trials = simulated_trials(2, 900, configuration.protocol)
-    assert fsrs1.least_stability(trials) == 1e-6
+    assert least_stability(trials) == 1e-6
 
 
 def test_defaults_of_4_5_differ_with_fractional_intervals() -> None:

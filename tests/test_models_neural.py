@@ -321,7 +321,7 @@ def test_nn17_fit_is_torchs_where_batches_hold_first_reviews_alone() -> None:
     start = np.random.default_rng(5).normal(0, 0.5, 39)
     start[:4], start[4:8], start[9] = (1.0, 2.5, 4.5, 10.0), 0.5, 0.3
     fitted = fit_recurrent(
-        nn17.IN_DAYS, trials, train, np.ones(len(train)), start.tolist(), Context(), (0.01,)
+        nn17.IN_DAYS, trials, train, np.ones(len(train)), start.tolist(), Context()
     )
     np.testing.assert_allclose(fitted, torch_nn17_fit(trials, order, start), rtol=1e-5, atol=1e-7)
 

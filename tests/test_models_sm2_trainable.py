@@ -27,7 +27,6 @@ from tests.conftest import shared_or_skip
 Tensor = torch.Tensor
 State = tuple[Tensor, ...]
 LEAST = 0.01
-LOG_09 = float(np.log(0.9))
 
 
 def sm2_first(rating: Tensor, w: Tensor) -> State:
@@ -78,7 +77,6 @@ def anki_step(state: State, t: Tensor, rating: Tensor, w: Tensor) -> State:
 class Case:
     module: Any
     recurrent: RecurrentModel
-    constants: tuple[float, ...]
     first: Callable[..., State]
     step: Callable[..., State]
     high: tuple[float, ...]  # how far random parameters go
@@ -88,14 +86,11 @@ CASES = {
     "SM2-trainable": Case(
         sm2_trainable,
         sm2_trainable.recurrent(LEAST),
-        (LEAST, LOG_09),
         sm2_first,
         sm2_step,
         (50, 50, 10, 1, 9, 0.5),
     ),
-    "Anki": Case(
-        anki_sm2, anki_sm2.RECURRENT, (LOG_09,), anki_first, anki_step, (50, 50, 5, 5, 1.3, 1, 2)
-    ),
+    "Anki": Case(anki_sm2, anki_sm2.RECURRENT, anki_first, anki_step, (50, 50, 5, 5, 1.3, 1, 2)),
 }
 KINDS = ("default", "inside", "at bounds")
 both = pytest.mark.parametrize("name", CASES)
@@ -130,10 +125,10 @@ def test_steps_and_adjoints_are_torchs(name: str, kind: str, seed: int) -> None:
     case, rng, n = CASES[name], np.random.default_rng(seed), 210
     w = parameters(case, rng, kind)
     p = len(w)
-    full = [*w, *case.constants]
-    for step, adjoint, low, high in (
-        (case.recurrent.success, case.recurrent.success_adjoint, 2, 5),
-        (case.recurrent.failure, case.recurrent.failure_adjoint, 1, 2),
+    full = [*w, *case.recurrent.constants]
+    for (step, adjoint), low, high in (
+        (case.recurrent.success, 2, 5),
+        (case.recurrent.failure, 1, 2),
     ):
         old = states(name, rng, n)
         rating = rng.integers(low, high, n).astype(float)
@@ -165,17 +160,17 @@ def test_first_review_and_its_adjoint_are_torchs(name: str, kind: str) -> None:
     case, rng = CASES[name], np.random.default_rng(5)
     for _ in range(10):
         w = parameters(case, rng, kind)
-        full = [*w, *case.constants]
+        full = [*w, *case.recurrent.constants]
         rating = rng.integers(1, 5, 40).astype(float)
         bar = rng.normal(size=(case.recurrent.states, 40))
         leaf = torch.tensor(w, requires_grad=True)
         expected = case.first(torch.tensor(rating), leaf)
-        for ours, theirs in zip(case.recurrent.first(rating, full), expected, strict=True):
+        for ours, theirs in zip(case.recurrent.first.forward(rating, full), expected, strict=True):
             np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-14)
         loss = sum((each * torch.tensor(b)).sum() for each, b in zip(expected, bar, strict=True))
         (gradient,) = torch.autograd.grad(loss, [leaf])
         w_bar = np.zeros((len(full), 40))
-        case.recurrent.first_adjoint(rating, full, tuple(bar), w_bar)
+        case.recurrent.first.adjoint(rating, full, tuple(bar), w_bar)
         np.testing.assert_allclose(w_bar.sum(axis=1)[: len(w)], gradient, rtol=1e-10, atol=1e-12)
 
 
@@ -214,7 +209,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     idle = new_descent(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
     scratch = _scratch(case.recurrent, (batch,))
     tables = packed(batch), packed(idle), packed(scratch)
-    full = np.array([*w, *case.constants])
+    full = np.array([*w, *case.recurrent.constants])
     one = np.zeros(1, np.int64)
     loss = _kernel_of(case.recurrent)(one, -1, full, *tables)
     _kernel_of(case.recurrent)(one, 0, full, *tables)

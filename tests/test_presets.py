@@ -262,7 +262,7 @@ def test_groups_of_a_collection_with_gaps_have_names_of_their_own() -> None:
 def test_gradient_of_the_loss(learner: Learner) -> None:
     trials = learner.trials
     index = np.arange(0, len(trials), 3)
-    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index, (0.001,))
+    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index)
     w = np.array(fsrs6.DEFAULT)
     loss, gradient = at(w)
     p = fsrs6.predict(trials, w.tolist(), index, Context())

@@ -372,7 +372,7 @@ def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
     small = replace(trials, protocol=replace(trials.protocol, batch_size=100, max_seq_len=12))
     start = [1.0, 1.5, 2.0, 6.0, *fsrs6.DEFAULT[4:]]
     model = replace(fsrs6.recurrent(0.001), decimals=None)
-    ours = fit_recurrent(model, small, train, weights, start, Context(), constants=(0.001,))
+    ours = fit_recurrent(model, small, train, weights, start, Context())
     expected = torch_fit(small, train, weights, start)
     assert np.abs(expected - start).max() > 0.01
     np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-9)
@@ -381,9 +381,7 @@ def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
 def test_kept_parameters_are_rounded_and_frozen_ones_stay(trials: Trials) -> None:
     train = trials.folds[-1].train
     model = replace(fsrs6.recurrent(0.001), frozen=(17, 18), tie_order="quicksort")
-    w = fit_recurrent(
-        model, trials, train, np.ones(len(train)), fsrs6.DEFAULT, Context(), constants=(0.001,)
-    )
+    w = fit_recurrent(model, trials, train, np.ones(len(train)), fsrs6.DEFAULT, Context())
     assert w == [round(value, 4) for value in w]
     assert w[17:19] == list(fsrs6.DEFAULT[17:19])
     assert w != list(fsrs6.DEFAULT)
@@ -402,7 +400,7 @@ def test_training_rows_can_be_chosen(trials: Trials) -> None:
 
     def fit(model: Any) -> list[float]:
         ones = np.ones(len(train))
-        return fit_recurrent(model, trials, train, ones, fsrs6.DEFAULT, Context(), (0.001,))
+        return fit_recurrent(model, trials, train, ones, fsrs6.DEFAULT, Context())
 
     model = fsrs6.recurrent(0.001)
     assert fit(replace(model, trained_on=later)) != fit(model)

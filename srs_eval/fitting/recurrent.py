@@ -3,7 +3,7 @@
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
 file writes each step once, in the notation of its source, with the adjoint beside
 it, from the operations of `srs_eval.fitting.elementwise`, and describes the rest in
-a `RecurrentModel`; `fit_recurrent` and `predict_recurrent` do everything else.
+a `RecurrentModel`; `Trainable` makes `fit` and `predict` of it.
 
 The signatures, with state and its gradients as tuples of `states` values, `w` the
 parameters followed by the constants, and `w_bar[k] += x` to add to a gradient:
@@ -43,7 +43,12 @@ from srs_eval.reviews import FloatArray, IntArray
 
 SEED = 2023  # of the order of batches
 
-Step = Callable[..., Any]
+
+class Step(NamedTuple):
+    """A function of the model and how the gradient goes back through it."""
+
+    forward: Callable[..., Any]
+    adjoint: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,11 @@ class RecurrentModel:
     lower: tuple[float, ...]  # parameters are held within these after every step
     upper: tuple[float, ...]
     first: Step
-    first_adjoint: Step
     success: Step
-    success_adjoint: Step
     failure: Step
-    failure_adjoint: Step
     recall: Step
-    recall_adjoint: Step
     same_day: Step | None = None  # None: success and failure serve delta_t < 1 too
-    same_day_adjoint: Step | None = None
-    constants: int = 0  # number of values that follow the parameters in w
+    constants: tuple[float, ...] = ()  # values that follow the parameters in w
     deviation: tuple[float, ...] | None = None
     """Standard deviations; the loss has gamma * sum(((w - start) / deviation)^2)."""
     frozen: tuple[int, ...] = ()  # parameters whose gradient is set to 0
@@ -164,7 +164,6 @@ def fit_recurrent(
     weights: FloatArray,
     start: Sequence[float],
     context: Context,
-    constants: Sequence[float] = (),
     epochs: int | None = None,
 ) -> list[float]:
     """Parameters with the least training loss among those after each epoch, or the last ones.
@@ -195,7 +194,7 @@ def fit_recurrent(
     run = _kernel_of(model)
     p = len(model.default)
     first = np.array(start, np.float64)
-    w = np.concatenate([first, np.array(constants, np.float64)])
+    w = _values(model, first)
     pull = np.zeros(p)
     if model.deviation is not None:
         pull = protocol.gamma / np.square(np.array(model.deviation))
@@ -241,10 +240,7 @@ def fit_recurrent(
 
 
 def loss_and_gradient(
-    model: RecurrentModel,
-    trials: Trials,
-    index: IntArray,
-    constants: Sequence[float] = (),
+    model: RecurrentModel, trials: Trials, index: IntArray
 ) -> Callable[[FloatArray], tuple[float, FloatArray]]:
     """Log loss summed over the positions `index`, in nats, and its gradient (p,) at w (p,).
 
@@ -255,10 +251,9 @@ def loss_and_gradient(
     scratch = _scratch(model, (batches,))
     run = _kernel_of(model)
     one = np.zeros(1, np.int64)
-    fixed = np.array(constants, np.float64)
 
     def at(w: FloatArray) -> tuple[float, FloatArray]:
-        values = np.concatenate([w, fixed])
+        values = _values(model, w)
         # A step of length 0, whose running mean is the gradient itself (beta 0).
         still = new_descent(w, np.ones(1), rate=0.0, steps=1, betas=(0.0, 0.999))
         tables = packed(batches), packed(still), packed(scratch)
@@ -274,18 +269,58 @@ def predict_recurrent(
     trials: Trials,
     parameters: Sequence[float],
     index: IntArray,
-    constants: Sequence[float] = (),
 ) -> FloatArray:
     """Probability of recall at the positions `index` (same shape)."""
     if not len(index):
         return np.empty(0)
     trie = history_trie(trials, model.same_day is not None)
     whole = trie_batches(trie, trials, [index])
-    w = np.concatenate([np.array(parameters, np.float64), np.array(constants, np.float64)])
+    w = _values(model, parameters)
     scratch = _scratch(model, (whole,))
     idle = np.zeros(len(Descent._fields), np.int64)
     _kernel_of(model)(np.zeros(1, np.int64), -1, w, packed(whole), idle, packed(scratch))
     return scratch.recall[whole.target]
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """`fit` and `predict` of a recurrent model, as `Model` takes them."""
+
+    model: Callable[[Trials, Context], RecurrentModel]
+    """The same for all trials, or with the bounds and constants that these ask for."""
+    start: Callable[[Trials, IntArray, FloatArray, Context], Sequence[float]] | None = None
+    """Where training begins; its arguments are those of `fit`. None: at the default."""
+    start_will_do: bool = False
+    """Whether it is returned where there is nothing to train on; else NotEnoughData is raised."""
+
+    def fit(
+        self,
+        trials: Trials,
+        train: IntArray,
+        weights: FloatArray,
+        context: Context,
+        epochs: int | None = None,
+    ) -> list[float]:
+        """See `fit_recurrent`."""
+        model = self.model(trials, context)
+        start = self.start(trials, train, weights, context) if self.start else model.default
+        try:
+            return fit_recurrent(model, trials, train, weights, start, context, epochs)
+        except NotEnoughData:
+            if not self.start_will_do:
+                raise
+            return list(start)
+
+    def predict(
+        self, trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
+    ) -> FloatArray:
+        """See `predict_recurrent`."""
+        return predict_recurrent(self.model(trials, context), trials, parameters, index)
+
+
+def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> FloatArray:
+    """w: the parameters followed by the constants."""
+    return np.array([*parameters, *model.constants], np.float64)
 
 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
@@ -303,39 +338,38 @@ def _scratch(model: RecurrentModel, several: Sequence[TrieBatches]) -> Scratch:
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
         room=nodes,
-        w_bar=np.empty((len(model.default) + model.constants, LANES)),
+        w_bar=np.empty((len(model.default) + len(model.constants), LANES)),
         recall=np.empty(targets),
     )
 
 
-@cache
 def _kernel_of(model: RecurrentModel) -> Any:
     """The model's compiled kernel."""
+    names = ("first", "success", "failure", "recall", "same_day")
+    steps = tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
+    return _kernel(model.name, steps, model.states, len(model.default), len(model.constants))
+
+
+@cache
+def _kernel(
+    name: str, steps: tuple[tuple[str, Step], ...], states: int, parameters: int, constants: int
+) -> Any:
+    """The same for all bounds, constants and training set-ups."""
     import re
 
     from srs_eval.fitting.compile import specialised
     from srs_eval.fitting.recurrent_kernel import recurrent_pass
 
-    steps = {
-        "first": model.first,
-        "first_adjoint": model.first_adjoint,
-        "success": model.success,
-        "success_adjoint": model.success_adjoint,
-        "failure": model.failure,
-        "failure_adjoint": model.failure_adjoint,
-        "recall": model.recall,
-        "recall_adjoint": model.recall_adjoint,
-    }
-    if model.same_day is not None and model.same_day_adjoint is not None:
-        steps |= {"same_day": model.same_day, "same_day_adjoint": model.same_day_adjoint}
+    functions = {key: step.forward for key, step in steps}
+    functions |= {f"{key}_adjoint": step.adjoint for key, step in steps}
     return specialised(
         recurrent_pass,
-        re.sub(r"\W", "_", model.name),
-        steps,
+        re.sub(r"\W", "_", name),
+        functions,
         {
-            "STATES": model.states,
-            "PARAMETERS": len(model.default),
-            "VALUES": len(model.default) + model.constants,
-            "HAS_SAME_DAY": int(model.same_day is not None),
+            "STATES": states,
+            "PARAMETERS": parameters,
+            "VALUES": parameters + constants,
+            "HAS_SAME_DAY": int("same_day" in functions),
         },
     )

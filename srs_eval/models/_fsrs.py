@@ -6,13 +6,16 @@ Parameters are w[0], w[1] ... as in every one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
 from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
+from srs_eval.fitting.recurrent import RecurrentModel
+from srs_eval.models import Context
 from srs_eval.protocol import Trials
-from srs_eval.reviews import IntArray
+from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 
@@ -145,23 +148,50 @@ def longest_after_failure_adjoint(s: Value, w: Any, bar: Value, w_bar: Any) -> V
     return bar / drop
 
 
-# Initial stabilities up to FSRS-5
+# Initial stabilities
 
 
-def fit_s0(
-    trials: Trials, train: IntArray, default: Sequence[float], decay: float
-) -> tuple[float, ...]:
-    """The default parameters of v4, v4.5 or v5 with S0 fitted.
+def s0_fit(
+    default: Sequence[float],
+    decay: float,
+    *,
+    least: Callable[[Trials], float] = least_stability,
+    default_secs: Sequence[float] | None = None,
+) -> Callable[[Trials, IntArray, FloatArray, Context], list[float]]:
+    """A `fit` that gives the default parameters with S0 fitted; `default_secs`: see `Model`.
 
     R(t) = (1 + factor t/S)^-decay. Fractions of a day are fitted as they are, whole days
-    with a review of average recall added to each interval and a pull to the default.
+    with a review of average recall added to each interval and a pull to the default. The
+    weights are not used, as upstream.
     """
-    secs = trials.protocol.secs
-    settings = InitialStability(
-        default=(default[0], default[1], default[2], default[3]),
-        decay=decay,
-        minimum=least_stability(trials),
-        smoothing=0.0 if secs else 1.0,
-        pull=0.0 if secs else 1 / 16,
-    )
-    return (*fit_initial_stability(trials, train, settings), *default[4:])
+
+    def fit_s0(
+        trials: Trials, train: IntArray, weights: FloatArray, context: Context
+    ) -> list[float]:
+        del weights, context
+        secs = trials.protocol.secs
+        w = default_secs if secs and default_secs is not None else default
+        settings = InitialStability(
+            default=(w[0], w[1], w[2], w[3]),
+            decay=decay,
+            minimum=least(trials),
+            smoothing=0.0 if secs else 1.0,
+            pull=0.0 if secs else 1 / 16,
+        )
+        return [*fit_initial_stability(trials, train, settings), *w[4:]]
+
+    return fit_s0
+
+
+# Whole models
+
+
+def with_least_stability(
+    model: RecurrentModel,
+) -> Callable[[Trials, Context], RecurrentModel]:
+    """The model with the least stability of given trials as its constant."""
+
+    def of(trials: Trials, context: Context) -> RecurrentModel:
+        return replace(model, constants=(least_stability(trials),))
+
+    return of

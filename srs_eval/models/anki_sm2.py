@@ -18,13 +18,14 @@ Good and Easy are swapped, so that Good gets the easy bonus and Easy does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from srs_eval.fitting.card_steps import before, card_steps
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first, where
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
 from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
 from srs_eval.protocol import Trials
@@ -165,16 +166,15 @@ RECURRENT = RecurrentModel(
     default=DEFAULTS,
     lower=(1, 1, 1.31, 1, 0.5, 0, 0.5),
     upper=(9999, 9999, 5, 5, 1.3, 1, 2),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(log_target(0.9),),
     tie_order="quicksort",
+)
+TRAINABLE = Trainable(
+    lambda trials, context: replace(RECURRENT, constants=(log_target(context.sm2_target),))
 )
 
 
@@ -199,18 +199,12 @@ def default_intervals(trials: Trials) -> FloatArray:
     return anki_intervals(trials, DEFAULTS)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    constants = (log_target(context.sm2_target),)
-    return fit_recurrent(RECURRENT, trials, train, weights, DEFAULTS, context, constants)
-
-
 def predict(
     trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
 ) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
     if tuple(parameters) != DEFAULTS:
-        constants = (log_target(context.sm2_target),)
-        return predict_recurrent(RECURRENT, trials, parameters, index, constants)
+        return TRAINABLE.predict(trials, parameters, index, context)
     # The untrained model shows its figures before anything is compiled.
     after = trials.derived(default_intervals)
     interval = before(trials, after, index)
@@ -233,7 +227,7 @@ MODELS = (
             "open-spaced-repetition/srs-benchmark other.py, class Anki"
         ),
         predict=predict,
-        fit=fit,
+        fit=TRAINABLE.fit,
         default=default,
         aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
         configurations=("Anki", "Anki-dry-run"),

@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
-from srs_eval.models._fsrs import LOG_09, S_MAX, least_stability
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
+from srs_eval.models._fsrs import LOG_09, S_MAX, with_least_stability
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, l
@@ -138,29 +136,14 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=(0.1, 1, 0.01, -1, -1, 0.01, -1),
     upper=(10, 10, 10, -0.01, -0.01, 10, -0.01),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     tie_order="quicksort",
 )
-
-
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    least = least_stability(trials)
-    return fit_recurrent(RECURRENT, trials, train, weights, DEFAULT, context, constants=(least,))
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_stability(trials)
-    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -170,8 +153,8 @@ MODELS = (
         inputs="IL, G",
         parameters=7,
         source="srs-benchmark other.py, class FSRS1",
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv1-default": "FSRSv1-dry-run"},
         seconds_per_10k=0.0075,

@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
-from srs_eval.models._fsrs import S_MAX, least_stability
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
+from srs_eval.models._fsrs import S_MAX, with_least_stability
 from srs_eval.models.fsrs1 import forgetting_curve, forgetting_curve_adjoint
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -138,29 +136,14 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=(0.1, 0.01, 1, -10, -10, 0, 0, -2, -2, 0.01, 0, -2, 0.01, 0.01),
     upper=(10, 10, 10, -0.01, -0.01, 1, 5, -0.01, -0.01, 2, 5, -0.01, 1, 2),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     tie_order="quicksort",
 )
-
-
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    least = least_stability(trials)
-    return fit_recurrent(RECURRENT, trials, train, weights, DEFAULT, context, constants=(least,))
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_stability(trials)
-    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -170,8 +153,8 @@ MODELS = (
         inputs="IL, G",
         parameters=14,
         source="srs-benchmark other.py, class FSRS2",
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv2-default": "FSRSv2-dry-run"},
         seconds_per_10k=0.009,

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
-from srs_eval.models._fsrs import S_MAX, least_stability
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
+from srs_eval.models._fsrs import S_MAX, with_least_stability
 from srs_eval.models.fsrs1 import forgetting_curve, forgetting_curve_adjoint
 from srs_eval.models.fsrs2 import recall, recall_adjoint
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -132,29 +130,14 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=(0.1, 0.1, 1, -5, -5, 0.05, 0, -0.8, 0.01, 0.5, -2, 0.01, 0.01),
     upper=(10, 5, 10, -0.1, -0.1, 0.5, 2, -0.15, 1.5, 5, -0.01, 0.9, 2),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     tie_order="quicksort",
 )
-
-
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    least = least_stability(trials)
-    return fit_recurrent(RECURRENT, trials, train, weights, DEFAULT, context, constants=(least,))
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_stability(trials)
-    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -164,8 +147,8 @@ MODELS = (
         inputs="IL, G",
         parameters=13,
         source="srs-benchmark other.py, class FSRS3",
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv3-default": "FSRSv3-dry-run"},
         seconds_per_10k=0.009,

@@ -12,21 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
-    fit_s0,
     init_s,
     init_s_adjoint,
-    least_stability,
+    s0_fit,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
     stability_after_success_adjoint,
+    with_least_stability,
 )
 from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.reviews import IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -138,33 +138,18 @@ RECURRENT = RecurrentModel(
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
     trained_on=after_second_review,
 )
 # fmt: on
-
-
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    start = fit_s0(trials, train, DEFAULT, decay=1.0)
-    least = least_stability(trials)
-    return fit_recurrent(RECURRENT, trials, train, weights, start, context, constants=(least,))
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_stability(trials)
-    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+fit_s0 = s0_fit(DEFAULT, decay=1.0)
+TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
@@ -174,8 +159,8 @@ MODELS = (
         inputs="IL, G",
         parameters=17,
         source="srs-benchmark other.py, class FSRS4",
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv4-default": "FSRSv4-dry-run"},
         seconds_per_10k=0.0085,

@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, minimum, power, share_of_first
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
-    fit_s0,
-    least_stability,
+    s0_fit,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
     stability_after_success_adjoint,
+    with_least_stability,
 )
 from srs_eval.models.fsrs4 import (
     NO_BOUND,
@@ -29,8 +29,6 @@ from srs_eval.models.fsrs4 import (
     next_d,
     next_d_adjoint,
 )
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -110,35 +108,19 @@ RECURRENT = RecurrentModel(
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     frozen=(0, 1, 2, 3),
     decimals=6,
     tie_order="quicksort",
     trained_on=after_second_review,
 )
 # fmt: on
-
-
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    default = DEFAULT_SECS if trials.protocol.secs else DEFAULT
-    least = least_stability(trials)
-    start = fit_s0(trials, train, default, decay=0.5)
-    return fit_recurrent(RECURRENT, trials, train, weights, start, context, constants=(least,))
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_stability(trials)
-    return predict_recurrent(RECURRENT, trials, parameters, index, constants=(least,))
+fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=DEFAULT_SECS)
+TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
@@ -148,8 +130,8 @@ MODELS = (
         inputs="IL, G",
         parameters=17,
         source="srs-benchmark other.py, class FSRS4dot5",
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(DEFAULT_SECS),
         aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},

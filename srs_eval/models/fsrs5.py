@@ -25,7 +25,12 @@ import numpy as np
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.fitting.recurrent import (
+    RecurrentModel,
+    Step,
+    fit_recurrent,
+    predict_recurrent,
+)
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
@@ -39,12 +44,12 @@ from srs_eval.models._fsrs import (
     longest_after_failure_adjoint,
     next_d,
     next_d_adjoint,
+    s0_fit,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
     stability_after_success_adjoint,
 )
-from srs_eval.models._fsrs import fit_s0 as fit_s0_of
 from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     forgetting_curve_adjoint,
@@ -155,17 +160,12 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=lower_bounds(0.01),
     upper=UPPER,
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    same_day=same_day,
-    same_day_adjoint=same_day_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    same_day=Step(same_day, same_day_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     deviation=DEVIATION,
     tie_order="quicksort",
 )
@@ -173,7 +173,8 @@ RECURRENT = RecurrentModel(
 
 def recurrent(trials: Trials) -> RecurrentModel:
     frozen = (0, 1, 2, 3, 17, 18) if trials.protocol.disable_short_term else ()
-    return replace(RECURRENT, lower=lower_bounds(least_stability(trials)), frozen=frozen)
+    least = least_stability(trials)
+    return replace(RECURRENT, lower=lower_bounds(least), constants=(least,), frozen=frozen)
 
 
 def as_padded(trials: Trials, first_row: int) -> Trials:
@@ -206,26 +207,17 @@ def without_short_term(parameters: list[float]) -> list[float]:
 
 
 def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The default parameters with S0 fitted. It does not use the weights, as upstream."""
-    del weights, context
-    start = list(fit_s0_of(trials, train, DEFAULT, decay=0.5))
+    """The default parameters with S0 fitted."""
+    start = s0_fit(DEFAULT, decay=0.5)(trials, train, weights, context)
     return without_short_term(start) if trials.protocol.disable_short_term else start
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 19 parameters. Where all histories are too long to train on: S0 only."""
     start = fit_s0(trials, train, weights, context)
-    least = least_stability(trials)
+    padded = as_padded(trials, shortest(trials, train))
     try:
-        return fit_recurrent(
-            recurrent(trials),
-            as_padded(trials, shortest(trials, train)),
-            train,
-            weights,
-            start,
-            context,
-            constants=(least,),
-        )
+        return fit_recurrent(recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
         return start
 
@@ -238,13 +230,8 @@ def predict(
         parameters = without_short_term(parameters)
     if not len(index):
         return np.empty(0)
-    return predict_recurrent(
-        recurrent(trials),
-        as_padded(trials, int(index[0])),
-        parameters,
-        index,
-        constants=(least_stability(trials),),
-    )
+    padded = as_padded(trials, int(index[0]))
+    return predict_recurrent(recurrent(trials), padded, parameters, index)
 
 
 MODELS = (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.elementwise import (
     clamp,
     clamp_bar,
@@ -20,9 +19,8 @@ from srs_eval.fitting.elementwise import (
     share_of_first,
     where,
 )
-from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
@@ -34,13 +32,13 @@ from srs_eval.models._fsrs import (
     longest_after_failure_adjoint,
     next_d,
     next_d_adjoint,
+    s0_fit,
     stability_after_failure,
     stability_after_failure_adjoint,
     stability_after_success,
     stability_after_success_adjoint,
 )
 from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -188,62 +186,21 @@ def recurrent(least: float) -> RecurrentModel:
         default=DEFAULT,
         lower=lower_bounds(least),
         upper=UPPER,
-        first=first,
-        first_adjoint=first_adjoint,
-        success=success,
-        success_adjoint=success_adjoint,
-        failure=failure,
-        failure_adjoint=failure_adjoint,
-        same_day=same_day,
-        same_day_adjoint=same_day_adjoint,
-        recall=recall,
-        recall_adjoint=recall_adjoint,
-        constants=1,
+        first=Step(first, first_adjoint),
+        success=Step(success, success_adjoint),
+        failure=Step(failure, failure_adjoint),
+        same_day=Step(same_day, same_day_adjoint),
+        recall=Step(recall, recall_adjoint),
+        constants=(least,),
         deviation=DEVIATION,
     )
 
 
-def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The default parameters with S0 fitted. It does not use the weights, as upstream."""
-    del weights, context
-    secs = trials.protocol.secs
-    settings = InitialStability(
-        default=DEFAULT[:4],
-        decay=DEFAULT[20],
-        minimum=least_stability(trials),
-        smoothing=0.0 if secs else 1.0,
-        pull=0.0 if secs else 1 / 16,
-    )
-    return [*fit_initial_stability(trials, train, settings), *DEFAULT[4:]]
-
-
-def fit(
-    trials: Trials,
-    train: IntArray,
-    weights: FloatArray,
-    context: Context,
-    epochs: int | None = None,
-) -> list[float]:
-    """The 21 parameters. Where all histories are too long to train on: S0 only.
-
-    `epochs` are the model's unless given.
-    """
-    start = fit_s0(trials, train, weights, context)
-    least = least_stability(trials)
-    try:
-        return fit_recurrent(
-            recurrent(least), trials, train, weights, start, context, (least,), epochs
-        )
-    except NotEnoughData:
-        return start
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    del context
-    least = least_stability(trials)
-    return predict_recurrent(recurrent(least), trials, parameters, index, constants=(least,))
+fit_s0 = s0_fit(DEFAULT, DEFAULT[20], least=least_stability)
+TRAINABLE = Trainable(
+    lambda trials, context: recurrent(least_stability(trials)), fit_s0, start_will_do=True
+)
+fit, predict = TRAINABLE.fit, TRAINABLE.predict
 
 
 MODELS = (

@@ -36,7 +36,7 @@ from srs_eval.fitting.elementwise import (
     share_of_first,
     where,
 )
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
 from srs_eval.protocol import Trials
@@ -388,15 +388,11 @@ def recurrent(secs: bool) -> RecurrentModel:
         lower=LOWER,
         upper=UPPER,
         not_below=((1, 0), (2, 1), (3, 2), (26, 25)),
-        first=first,
-        first_adjoint=first_adjoint,
-        success=success,
-        success_adjoint=success_adjoint,
-        failure=failure,
-        failure_adjoint=failure_adjoint,
-        recall=recall,
-        recall_adjoint=recall_adjoint,
-        constants=1,
+        first=Step(first, first_adjoint),
+        success=Step(success, success_adjoint),
+        failure=Step(failure, failure_adjoint),
+        recall=Step(recall, recall_adjoint),
+        constants=(0.0001 if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(PENALTY) for deviation in DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
@@ -406,9 +402,8 @@ def recurrent(secs: bool) -> RecurrentModel:
     )
 
 
-def least_stability(trials: Trials) -> float:
-    """In days; smaller where intervals are fractions of a day."""
-    return 0.0001 if trials.protocol.secs else 0.01
+TRAINABLE = Trainable(lambda trials, context: recurrent(trials.protocol.secs))
+predict = TRAINABLE.predict
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -420,17 +415,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    model = recurrent(trials.protocol.secs)
-    constants = (least_stability(trials),)
-    return fit_recurrent(model, trials, train, weights, DEFAULT, context, constants)
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    del context
-    model = recurrent(trials.protocol.secs)
-    return predict_recurrent(model, trials, parameters, index, (least_stability(trials),))
+    return TRAINABLE.fit(trials, train, weights, context)
 
 
 MODELS = (

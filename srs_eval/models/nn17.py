@@ -37,7 +37,12 @@ from srs_eval.fitting.networks import (
     require_finite,
     weight_names,
 )
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.fitting.recurrent import (
+    RecurrentModel,
+    Step,
+    fit_recurrent,
+    predict_recurrent,
+)
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -317,15 +322,11 @@ IN_DAYS = RecurrentModel(
     default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
-    first=first,
-    first_adjoint=first_adjoint,
-    success=success,
-    success_adjoint=success_adjoint,
-    failure=failure,
-    failure_adjoint=failure_adjoint,
-    recall=recall,
-    recall_adjoint=recall_adjoint,
-    constants=1,
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    failure=Step(failure, failure_adjoint),
+    recall=Step(recall, recall_adjoint),
+    constants=(0.01,),
     later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
     learning_rate=4e-2,
     epochs=5,
@@ -333,7 +334,7 @@ IN_DAYS = RecurrentModel(
     tie_order="quicksort",
     keep="last",
 )
-IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:])
+IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:], constants=(1e-6,))
 
 
 def _start(trials: Trials, context: Context) -> list[float]:
@@ -344,16 +345,13 @@ def _start(trials: Trials, context: Context) -> list[float]:
     return flat(tensors).tolist()
 
 
-def _model(trials: Trials) -> tuple[RecurrentModel, tuple[float, ...]]:
-    """The model and its constant, the least stability."""
-    model = IN_SECONDS if trials.protocol.secs else IN_DAYS
-    return model, model.lower[:1]
+def model_of(trials: Trials) -> RecurrentModel:
+    return IN_SECONDS if trials.protocol.secs else IN_DAYS
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = _start(trials, context)
-    model, constants = _model(trials)
-    fitted = fit_recurrent(model, trials, train, weights, start, context, constants)
+    fitted = fit_recurrent(model_of(trials), trials, train, weights, start, context)
     require_finite(np.array(fitted))
     return fitted
 
@@ -361,8 +359,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     w = parameters if len(parameters) else _start(trials, context)
-    model, constants = _model(trials)
-    return predict_recurrent(model, trials, w, index, constants)
+    return predict_recurrent(model_of(trials), trials, w, index)
 
 
 MODELS = (

@@ -17,11 +17,10 @@ import math
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, where
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.models import Context, Model
+from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.models import Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
 from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # interval, ef, reps
@@ -101,22 +100,19 @@ def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
 DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
 
 
-def recurrent(least: float) -> RecurrentModel:
+def recurrent(least: float, target: float = 0.9) -> RecurrentModel:
+    """`least` interval in days, `target` the retention it aims at."""
     return RecurrentModel(
         name="SM2_trainable",
         states=3,
         default=DEFAULT,
         lower=(least, least, 1.3, 0, 5, -math.inf),
         upper=(MAXIMUM_INTERVAL, MAXIMUM_INTERVAL, 10, math.inf, math.inf, math.inf),
-        first=first,
-        first_adjoint=first_adjoint,
-        success=success,
-        success_adjoint=success_adjoint,
-        failure=failure,
-        failure_adjoint=failure_adjoint,
-        recall=recall,
-        recall_adjoint=recall_adjoint,
-        constants=2,
+        first=Step(first, first_adjoint),
+        success=Step(success, success_adjoint),
+        failure=Step(failure, failure_adjoint),
+        recall=Step(recall, recall_adjoint),
+        constants=(least, log_target(target)),
         tie_order="quicksort",
     )
 
@@ -126,19 +122,7 @@ def least_interval(trials: Trials) -> float:
     return 1e-6 if trials.protocol.secs else 0.01
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    least = least_interval(trials)
-    constants = (least, log_target(context.sm2_target))
-    return fit_recurrent(recurrent(least), trials, train, weights, DEFAULT, context, constants)
-
-
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    least = least_interval(trials)
-    constants = (least, log_target(context.sm2_target))
-    return predict_recurrent(recurrent(least), trials, parameters, index, constants)
-
+TRAINABLE = Trainable(lambda trials, context: recurrent(least_interval(trials), context.sm2_target))
 
 MODELS = (
     Model(
@@ -150,8 +134,8 @@ MODELS = (
             "P. A. Wozniak, SuperMemo 2 (1990); "
             "open-spaced-repetition/srs-benchmark other.py, class SM2"
         ),
-        predict=predict,
-        fit=fit,
+        predict=TRAINABLE.predict,
+        fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         seconds_per_10k=0.008,
         note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",

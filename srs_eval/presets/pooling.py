@@ -67,7 +67,7 @@ def _fit(
     trials: Trials, index: IntArray, centre: FloatArray, tau: float
 ) -> tuple[FloatArray, float]:
     """Where the penalised loss is least, as x, and the logarithm of the evidence."""
-    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index, (0.001,))
+    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index)
 
     def in_prior_units(z: FloatArray) -> tuple[float, FloatArray]:
         x = centre + tau * _DEVIATION * z

@@ -248,12 +248,12 @@ def _nn17(
     from srs_eval.fitting import recurrent
     from srs_eval.fitting.trie import history_trie, trie_batches
 
-    model, constants = nn17._model(train)
+    model = nn17.model_of(train)
     random = np.random.default_rng([settings.seed, start])
     parts = card_batches(train, _trained_on(train), BATCH, random)
     batches = trie_batches(history_trie(train, same_day=False), train, parts)
     # As torch begins: within 1/sqrt(inputs).
-    w = np.array([*model.default, *constants])
+    w = np.array([*model.default, *model.constants])
     place = 11
     for name, shape in list(nn17.SHAPES.items())[3:]:
         size = math.prod(shape)
@@ -280,7 +280,7 @@ def _nn17(
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), judged, constants)
+        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), judged)
         return _loss(validation.y[judged], found)
 
     return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
