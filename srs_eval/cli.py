@@ -471,7 +471,8 @@ def models(
     json: JsonOption = None,
 ) -> int:
     """List every model, or tell what there is to know about one."""
-    from srs_eval.console import console_for
+    from srs_eval.configurations import GROUPS
+    from srs_eval.console import console_for, say
     from srs_eval.export import models_document, to_json
     from srs_eval.tables import model_stories, models_table
 
@@ -483,6 +484,11 @@ def models(
         listed = document["models"]
         shown = model_stories(listed) if names else models_table(listed, console.width)
         console.print(shown)
+        if not names:
+            say(
+                f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
+                "SM2 and SM-2 are one model, sm2 is the group."
+            )
     return FINE
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from srs_eval import __version__
 from srs_eval.cli import main
+from srs_eval.configurations import GROUPS, resolve
 from srs_eval.options import normalised
 from srs_eval.simulation import simulate_learner, write_collection, write_dataset
 
@@ -401,7 +402,11 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert all((repository / each["file"]).is_file() for each in listed.values())
     assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
     assert main(["models"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr()
+    assert f"groups too: {', '.join(GROUPS)}" in shown.err
+    assert "sm2 is the group" in shown.err
+    assert len(resolve("SM2")) == len(resolve("sm-2")) == 1 < len(resolve("sm2"))
+    lines = shown.out.splitlines()
     assert max(map(len, lines)) <= 80
     named = [line.split()[0] for line in lines[2:]]
     assert named == list(dict.fromkeys(each["model"] for each in listed.values()))
