@@ -111,6 +111,8 @@ def test_parameter_lines_are_read_as_they_are_written() -> None:
     line = parameter_line(fsrs6.DEFAULT)
     assert parsed_parameters(line) == [float(value) for value in line.split(", ")]
     assert parsed_parameters(f"[{line.replace(', ', ' ')}]") == parsed_parameters(line)
+    folded = line.replace(", ", ",   \n  ")  # as a terminal's fold is copied
+    assert parsed_parameters(folded) == parsed_parameters(line)
     for text in ("", "0.2; 1.3", "one, two"):
         with pytest.raises(InputError):
             parsed_parameters(text)
