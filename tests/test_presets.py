@@ -258,6 +258,15 @@ def test_groups_of_a_collection_with_gaps_have_names_of_their_own() -> None:
     assert len(set(names)) == 3
 
 
+def test_a_review_or_two_are_spoken_of_as_such() -> None:
+    fixture = srs_eval.load(shared_or_skip(FIXTURES) / "quirks.anki2")
+    said = " ".join(sentence for each in compare(fixture) for sentence in each.sentences)
+    assert "1 review " in said
+    for wrong in (" 1 reviews", " 1 held-out reviews", " 1 days", "nan", "101."):
+        assert wrong not in said
+    assert "one day has no interval" in said
+
+
 # Pooling
 
 

@@ -85,6 +85,18 @@ def signed(value: float, places: int = 4) -> str:
     return f"{value:+.{places}f}".replace("-", "−")
 
 
+def span(interval: Interval) -> str:
+    """ "(95 %: −0.0021 to +0.0008)"."""
+    return spanned(signed(interval.low), signed(interval.high), interval)
+
+
+def spanned(low: str, high: str, interval: Interval) -> str:
+    """The bounds of an interval in words of one's own, if it has any."""
+    if math.isnan(interval.half_width):
+        return "(one day has no interval)"
+    return f"(95 %: {low} to {high})"
+
+
 def listed(names: Sequence[str]) -> str:
     """ "A", "A and B", "A, B and C"."""
     if len(names) < 2:

@@ -15,10 +15,11 @@ import numpy as np
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.configurations import resolve
 from srs_eval.engine import fit_and_predict
-from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, signed, span, spanned, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Protocol, prepare_trials
 from srs_eval.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
+from srs_eval.words import counted
 
 BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 AGAIN, HARD = 1, 2
@@ -64,7 +65,8 @@ def am_i_misusing_hard(learner: Learner, groups: Sequence[int], equivalence: flo
         sentences.append(
             f"At the review after Hard you recall {recalled:.1%}, ".replace("%", " %")
             + f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
-            + f"(95 %: {signed(100 * -expected.high, 1)} to {signed(100 * -expected.low, 1)})."
+            + spanned(signed(100 * -expected.high, 1), signed(100 * -expected.low, 1), expected)
+            + "."
         )
     answered = tuple(
         (BUTTONS[button], each.reviews, recalled, each)
@@ -144,8 +146,8 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
 
 def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
     figures = (
-        f"{signed(difference.estimate)} log loss on {difference.reviews:,} reviews "
-        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
+        f"{signed(difference.estimate)} log loss on {counted(difference.reviews, 'review')} "
+        f"{span(difference)}"
     )
     match says:
         case "better":

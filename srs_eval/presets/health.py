@@ -15,7 +15,7 @@ import numpy as np
 from srs_eval.comparison import log_losses, verdicts
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
 from srs_eval.protocol import (
     Trials,
@@ -24,6 +24,7 @@ from srs_eval.protocol import (
     time_series_folds,
 )
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.words import counted
 
 VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
@@ -116,8 +117,8 @@ def is_fsrs_right_for_me(
                     "can't tell yet": "Whether FSRS predicts better than the older scheduler "
                     "can't be told yet",
                 }[says[SM2]]
-                + f": {signed(difference.estimate)} log loss on {difference.reviews:,} held-out "
-                f"reviews (95 %: {signed(difference.low)} to {signed(difference.high)})."
+                + f": {signed(difference.estimate)} log loss on "
+                f"{counted(difference.reviews, 'held-out review')} {span(difference)}."
             )
             if says[SM2] == "can't tell yet":
                 sentences.append(what_is_missing(difference, len(differences)))

@@ -12,6 +12,7 @@ from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import recency_weights
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.words import counted
 
 DRAWS = 20
 NOISE = 0.5
@@ -31,7 +32,7 @@ def which_numbers_are_noise(
         days = len(np.unique(learner.trials.day[index]))
         if len(index) < FEWEST_REVIEWS or days < FEWEST_DAYS:
             sentence = (
-                f"Can't tell yet: {len(index):,} reviews on {days} days; "
+                f"Can't tell yet: {counted(len(index), 'review')} on {counted(days, 'day')}; "
                 f"{FEWEST_REVIEWS:,} on {FEWEST_DAYS} are needed."
             )
             answers.append(Answer("noise", name, "can't tell", (sentence,)))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
-from srs_eval.presets.answers import Answer, Cell, Table, signed, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import IntArray
+from srs_eval.words import counted
 
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
@@ -28,7 +29,8 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> li
         name = learner.name_of(group)
         if judged < FEWEST_REVIEWS:
             sentence = (
-                f"Can't tell yet: {judged:,} reviews can be judged, {FEWEST_REVIEWS:,} are needed."
+                f"Can't tell yet: {counted(judged, 'review')} can be judged, "
+                f"{FEWEST_REVIEWS:,} are needed."
             )
             answers.append(Answer("often", name, "can't tell", (sentence,)))
         else:
@@ -141,7 +143,4 @@ def _label(growth: float) -> str:
 
 
 def _figures(difference: Interval) -> str:
-    return (
-        f"{signed(difference.estimate)} "
-        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
-    )
+    return f"{signed(difference.estimate)} {span(difference)}"

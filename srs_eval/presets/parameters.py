@@ -14,7 +14,7 @@ import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
-from srs_eval.presets.answers import Answer, Cell, Table, best, signed, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
 from srs_eval.presets.candidates import ACROSS_PRESETS, CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
@@ -213,7 +213,7 @@ def _judged_since(
             [
                 f"{_imperative(chosen)}: {now[0].lower()}{now[1:]} lose "
                 f"{-gain.estimate:.4f} log loss to “{chosen}” {basis} "
-                f"(95 %: {signed(gain.low)} to {signed(gain.high)})."
+                f"{span(gain)}."
             ],
         )
     settled = {name: since.says[name] for name in RIVALS if name in since.says}
@@ -225,7 +225,7 @@ def _judged_since(
     sentence = (
         f"Can't tell yet: “{nearest}” differs from the parameters in force by "
         f"{signed(difference.estimate)} log loss {basis} "
-        f"(95 %: {signed(difference.low)} to {signed(difference.high)})."
+        f"{span(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
 
@@ -248,11 +248,12 @@ def _why_not_judged(learner: Learner, group: int) -> str:
     preset = learner.log.presets.get(group)
     if preset is not None and not preset.parameters_in_force:
         return (
-            f"only {len(since):,} reviews on {days} days can be held out; "
+            f"only {counted(len(since), 'review')} on {counted(days, 'day')} can be held out; "
             f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
         )
     return (
-        f"only {len(since):,} reviews on {days} days are younger than the preset's last change; "
+        f"only {counted(len(since), 'review')} on {counted(days, 'day')} came after the preset's "
+        "last change; "
         f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
     )
 

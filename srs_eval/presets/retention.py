@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
-from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, spanned, what_is_missing
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
+from srs_eval.words import counted
 
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest
@@ -44,8 +45,8 @@ def do_i_remember_enough(
         index = np.flatnonzero(mine)
         recalled = learner.interval(trials.y[index], index)
         figures = (
-            f"{_percent(recalled.estimate)} recalled on {len(index):,} reviews "
-            f"(95 %: {_percent(recalled.low)} to {_percent(recalled.high)})"
+            f"{_percent(recalled.estimate)} recalled on {counted(len(index), 'review')} "
+            + spanned(_percent(max(recalled.low, 0.0)), _percent(min(recalled.high, 1.0)), recalled)
         )
         conclusion = "can't tell"
         if desired is None:

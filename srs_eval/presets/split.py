@@ -15,8 +15,9 @@ import numpy as np
 
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.models import fsrs6
-from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span, what_is_missing
 from srs_eval.presets.candidates import POOLED, Learner
+from srs_eval.words import counted
 
 SHARED, SPLIT = "one for all presets", "optimized"
 CANDIDATES = {"split": SPLIT, "pooled": POOLED}
@@ -168,8 +169,8 @@ def proposed_groups(
 
 def _sentence(decision: Decision, difference: Interval) -> str:
     figures = (
-        f"{signed(difference.estimate)} log loss on {difference.reviews:,} held-out reviews "
-        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
+        f"{signed(difference.estimate)} log loss on "
+        f"{counted(difference.reviews, 'held-out review')} {span(difference)}"
     )
     match decision:
         case "keep shared":
@@ -183,10 +184,7 @@ def _sentence(decision: Decision, difference: Interval) -> str:
 
 
 def _pooled_sentence(decision: Decision, difference: Interval) -> str:
-    figures = (
-        f"{signed(difference.estimate)} "
-        f"(95 %: {signed(difference.low)} to {signed(difference.high)})"
-    )
+    figures = f"{signed(difference.estimate)} {span(difference)}"
     words = {
         "split": "predict better than one set for all",
         "keep shared": "are no better than one set for all by more than matters",
