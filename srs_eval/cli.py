@@ -537,8 +537,9 @@ def _run(
     from srs_eval import engine
     from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
     from srs_eval.export import Outcome, run_csv, run_document, to_json
+    from srs_eval.plural import counted
     from srs_eval.ranking import with_floors
-    from srs_eval.words import clock, counted
+    from srs_eval.words import clock
 
     configurations = flags.resolve(models)
     _check_targets(source, json, csv)

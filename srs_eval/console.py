@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from srs_eval.words import clock, counted
+from srs_eval.plural import counted
+from srs_eval.words import clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from srs_eval import words
+from srs_eval.plural import counted
 from srs_eval.ranking import Group, MeanGroup
 
 WIDE = 110  # columns from which file names and more differences are shown
@@ -82,7 +83,7 @@ def batch_table(group: MeanGroup, width: int) -> RenderableType:
         ]
         shown = cells[: len(table.columns)]
         table.add_row(*map(Text, shown), style="dim" if line.place is None else None)
-    users = words.counted(group.users, "user")
+    users = counted(group.users, "user")
     if group.users < group.most_users:
         users += f" of {group.most_users:,}: those that all have, judged on the same reviews"
     return Lines(Text(group.title, "bold"), Text(f"Means over {users}"), table, "")

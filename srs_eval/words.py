@@ -132,11 +132,6 @@ def metric(metrics: Metrics, field: str, style: str) -> str:
     return f"{value:.{max(int(style), 3)}f}"
 
 
-def counted(number: int, thing: str) -> str:
-    """ "1 user", "1,000 users"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
 def clock(seconds: float) -> str:
     """Minutes and seconds, "1:50"; hours before them where there are any."""
     whole = max(0, round(seconds))

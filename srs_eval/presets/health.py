@@ -15,6 +15,7 @@ import numpy as np
 from srs_eval.comparison import log_losses, verdicts
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
+from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
 from srs_eval.protocol import (
@@ -24,7 +25,6 @@ from srs_eval.protocol import (
     time_series_folds,
 )
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.words import counted
 
 VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53

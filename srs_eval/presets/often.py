@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
+from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import IntArray
-from srs_eval.words import counted
 
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""

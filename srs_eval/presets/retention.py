@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
+from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, spanned, what_is_missing
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
-from srs_eval.words import counted
 
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest

@@ -15,9 +15,9 @@ import numpy as np
 
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.models import fsrs6
+from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span, what_is_missing
 from srs_eval.presets.candidates import POOLED, Learner
-from srs_eval.words import counted
 
 SHARED, SPLIT = "one for all presets", "optimized"
 CANDIDATES = {"split": SPLIT, "pooled": POOLED}
