@@ -179,7 +179,7 @@ class Traced:
             return NotImplemented
         condition, a, b = inputs
         x, y = self.emitter.value(a), self.emitter.value(b)
-        if condition.value.type == simd.BITS:
+        if condition.value.type == simd.BITS or simd.VECTOR in (x.type, y.type):
             x, y = self.emitter.vector(x), self.emitter.vector(y)
         return Traced(self.emitter, self.emitter.once(_select, condition.value, x, y))
 

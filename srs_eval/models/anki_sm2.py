@@ -45,7 +45,7 @@ def recall(t: Value, state: State, w: Any) -> Value:
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
     interval = state[0]
     r = exp(w[7] * t / interval)
-    return -w[7] * t / (interval * interval) * r * r_bar, 0.0 * r_bar
+    return -w[7] * t / (interval * interval) * r * r_bar, 0.0
 
 
 def softened(interval: Value) -> Value:
@@ -61,9 +61,7 @@ def softened_adjoint(interval: Value, bar: Value) -> Value:
 
 
 def ease_change(rating: Value) -> Value:
-    return where(
-        rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0 * rating))
-    )
+    return where(rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0)))
 
 
 def next_ease(ease: Value, rating: Value) -> Value:
@@ -83,7 +81,7 @@ def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
     interval_bar = softened_adjoint(where(rating < 4.0, w[0], w[1]), bar[0])
     w_bar[0] += where(rating < 4.0, interval_bar, 0.0)
     w_bar[1] += where(rating < 4.0, 0.0, interval_bar)
-    w_bar[2] += clamp_bar(w[2] + 0.0 * rating, 1.3, 5.5, bar[1])
+    w_bar[2] += clamp_bar(w[2], 1.3, 5.5, bar[1])
 
 
 def early(state: State, t: Value, rating: Value, w: Any) -> Value:

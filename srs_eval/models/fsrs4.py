@@ -48,7 +48,7 @@ def recall(t: Value, state: State, w: Any) -> Value:
 
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0 * r_bar
+    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0
 
 
 def init_d(rating: Value, w: Any) -> Value:

@@ -67,7 +67,7 @@ def recall(t: Value, state: State, w: Any) -> Value:
 
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], w, r_bar, w_bar), 0.0 * r_bar
+    return forgetting_curve_adjoint(t, state[0], w, r_bar, w_bar), 0.0
 
 
 def first(rating: Value, w: Any) -> State:

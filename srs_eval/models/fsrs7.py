@@ -133,7 +133,7 @@ def recall(t: Value, state: State, w: Any) -> Value:
 
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return recalls_adjoint(t, state, w, r_bar, 0.0 * r_bar, w_bar)
+    return recalls_adjoint(t, state, w, r_bar, 0.0, w_bar)
 
 
 def init_d(rating: Value, w: Any) -> Value:

@@ -232,7 +232,7 @@ def increase_adjoint(d: Value, sr: Value, rw: Value, w: Any, bar: Value, w_bar: 
 def first(rating: Value, w: Any) -> State:
     s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
-    return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0 * rating)
+    return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
 def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
@@ -285,7 +285,7 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     sr_bar = clamp_bar(fitting, w[39], S_MAX, sr_bar + s_bar * factor)
     rw_bar = rw_bar + rw_more - sr_bar * fitting / (log_rw * rw)
     old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar, w_bar)
-    return old_s_bar, d_bar + d_more, 0.0 * old_s_bar
+    return old_s_bar, d_bar + d_more, 0.0
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -300,7 +300,7 @@ def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     rw_bar = post_lapse_adjoint(rw, state[2], w, s_bar, w_bar)
     d_bar, rw_more = next_d_adjoint(state[1], rw, rating, w, bar[1], w_bar)
     old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar + rw_more, w_bar)
-    return old_s_bar, d_bar + d_more, 0.0 * old_s_bar
+    return old_s_bar, d_bar + d_more, 0.0
 
 
 def recall(t: Value, state: State, w: Any) -> Value:
@@ -311,7 +311,7 @@ def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> 
     s = state[0]
     r = theory(t, s)
     d_bar, s_bar, theory_bar = real_recall_adjoint(state[1], s, r, w, r_bar, w_bar)
-    return s_bar - theory_bar * r * LOG_09 * t / (s * s), d_bar, 0.0 * d_bar
+    return s_bar - theory_bar * r * LOG_09 * t / (s * s), d_bar, 0.0
 
 
 _FREE = (-math.inf,) * 28, (math.inf,) * 28

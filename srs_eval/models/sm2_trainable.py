@@ -33,7 +33,7 @@ def recall(t: Value, state: State, w: Any) -> Value:
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
     interval = state[0]
     r = exp(w[7] * t / interval)
-    return -w[7] * t / (interval * interval) * r * r_bar, 0.0 * r_bar, 0.0 * r_bar
+    return -w[7] * t / (interval * interval) * r * r_bar, 0.0, 0.0
 
 
 def raw_next_ef(ef: Value, rating: Value, w: Any) -> Value:
@@ -57,14 +57,12 @@ def next_ef_adjoint(ef: Value, rating: Value, w: Any, bar: Value, w_bar: Any) ->
 
 
 def first(rating: Value, w: Any) -> State:
-    none = 0.0 * rating
-    return clamp(w[0] + none, w[6], MAXIMUM_INTERVAL), next_ef(w[2] + none, rating, w), 1.0 + none
+    return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(w[2], rating, w), 1.0
 
 
 def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    none = 0.0 * rating
-    w_bar[0] += clamp_bar(w[0] + none, w[6], MAXIMUM_INTERVAL, bar[0])
-    w_bar[2] += next_ef_adjoint(w[2] + none, rating, w, bar[1], w_bar)
+    w_bar[0] += clamp_bar(w[0], w[6], MAXIMUM_INTERVAL, bar[0])
+    w_bar[2] += next_ef_adjoint(w[2], rating, w, bar[1], w_bar)
 
 
 def interval_after_success(state: State, w: Any) -> Value:
@@ -87,14 +85,12 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
-    none = 0.0 * rating
-    return clamp(w[0] + none, w[6], MAXIMUM_INTERVAL), next_ef(state[1], rating, w), 1.0 + none
+    return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(state[1], rating, w), 1.0
 
 
 def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    none = 0.0 * rating
-    w_bar[0] += clamp_bar(w[0] + none, w[6], MAXIMUM_INTERVAL, bar[0])
-    return none, next_ef_adjoint(state[1], rating, w, bar[1], w_bar), none
+    w_bar[0] += clamp_bar(w[0], w[6], MAXIMUM_INTERVAL, bar[0])
+    return 0.0, next_ef_adjoint(state[1], rating, w, bar[1], w_bar), 0.0
 
 
 DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
