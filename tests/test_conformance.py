@@ -22,7 +22,7 @@ from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import all_models, fsrs6, fsrs_rs
+from srs_eval.models import all_models
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog
@@ -209,15 +209,6 @@ def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None
 def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
     log = with_ratings(lambda ratings: np.full_like(ratings, rating))
     check_probabilities(run(model, log).p)
-
-
-def test_the_package_and_we_predict_alike_with_the_same_parameters() -> None:
-    """FSRS-rs predicts without compiling; FSRS-6's kernel is the other way to the same figures."""
-    trials = Session(learner()).trials(CONFIGURATIONS["FSRS-rs"].protocol)
-    index = trials.test_index[::-1]
-    w = [*fsrs6.DEFAULT[:-1], 0.3]
-    ours = fsrs_rs.predict(trials, w, index, CONTEXT)
-    np.testing.assert_allclose(ours, fsrs6.predict(trials, w, index, CONTEXT), rtol=1e-12)
 
 
 # Who compiles

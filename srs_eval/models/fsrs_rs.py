@@ -1,12 +1,9 @@
 """FSRS-rs: FSRS-6 as Anki's own optimizer trains it, through the package fsrs-rs-python.
 
 `FSRS(parameters=[]).benchmark(items)` of version 0.9 with the outlier filter off, as
-srs-benchmark's script.py calls it (`--rust`); parameters are rounded to 4 decimals and the
-prediction is that of FSRS-6 with the fitted decay. Source of the package: open-spaced-
-repetition/fsrs-rs, src/training.rs.
-
-The package is compiled code, and prediction takes a review of all cards at a time, so that
-nothing is compiled here.
+srs-benchmark's script.py calls it (`--rust`); parameters are rounded to 4 decimals. Only the
+fit is the package's: the prediction is FSRS-6's with these parameters. Source of the package:
+open-spaced-repetition/fsrs-rs, src/training.rs.
 
 It is not like for like with FSRS-6 here: it always weights by recency (item k of n counts
 0.25 + 0.75 (k/n)^3), and it keeps the parameters of the last epoch, not of the best one.
@@ -21,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.card_steps import before, card_steps
 from srs_eval.models import Context, Model, fsrs6
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -79,32 +75,6 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     return [round(w, 4) for w in fitted]
 
 
-def predict(
-    trials: Trials, parameters: list[float], index: IntArray, context: Context
-) -> FloatArray:
-    """FSRS-6's recall with these parameters."""
-    del context
-    w = [*parameters, fsrs6.least_stability(trials)]
-    after = np.empty((2, len(trials.history_rating)))  # stability and difficulty
-    state = np.empty((2, 0))
-    for step, rows in enumerate(card_steps(trials)):
-        rating, interval = trials.history_rating[rows].astype(float), trials.history_delta_t[rows]
-        if step == 0:
-            state = np.array(fsrs6.first(rating, w))
-        else:
-            old = (state[0, : len(rows)], state[1, : len(rows)])
-            state = np.where(
-                rating > 1,
-                fsrs6.success(old, interval, rating, w),
-                fsrs6.failure(old, interval, rating, w),
-            )
-            state = np.where(interval < 1, fsrs6.same_day(old, interval, rating, w), state)
-        after[:, rows] = state
-    now = (before(trials, after[0], index), before(trials, after[1], index))
-    p: FloatArray = fsrs6.recall(trials.delta_t[index], now, w)
-    return p
-
-
 MODELS = (
     Model(
         name="FSRS-rs",
@@ -113,11 +83,10 @@ MODELS = (
         parameters=21,
         source="fsrs-rs-python 0.9, FSRS.benchmark; open-spaced-repetition/fsrs-rs src/training.rs",
         fit=fit,
-        predict=predict,
+        predict=fsrs6.predict,
         default=lambda context: list(fsrs6.DEFAULT),
         always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
-        compiles="never",
         seconds_per_10k=0.06,
         note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
     ),
