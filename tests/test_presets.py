@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.comparison import Interval, verdict
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
+from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
 from srs_eval.fitting.recurrent import loss_and_gradient
 from srs_eval.models import fsrs6
 from srs_eval.presets import (
     QUESTIONS,
+    answering,
     compare,
     hard,
     health,
@@ -431,6 +432,31 @@ def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
         compare(log, parameters={"mine": (1.0,) * 18})
     with pytest.raises(InputError, match="no question"):
         compare(log, questions=["color"])
+
+
+def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> None:
+    """What a learner asks first comes first; what is closed or cancelled computes no further."""
+    asked = ("retention", "parameters", "often")  # in any order
+    answers = answering(log, questions=asked)
+    first = next(answers)
+    assert (first.question, first.subject) == ("parameters", "Preset 0")
+    answers.close()
+    assert compare(log, questions=asked)[0] == first
+    order = [each.question for each in compare(log, questions=asked)]
+    assert order == sorted(order, key=QUESTIONS.index)
+
+    ticks = 0
+
+    def tick(fraction: float) -> None:
+        nonlocal ticks
+        ticks += 1
+        if ticks > 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        next(answering(log, questions=asked, context=Context(tick=tick)))
+    with pytest.raises(InputError, match="no question"):
+        answering(log, questions=["color"])  # before anything is asked of it
 
 
 def test_interface_for_notebooks(log: ReviewLog) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,18 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.reviews import ReviewLog
 
-QUESTIONS = ("parameters", "split", "often", "health", "hard", "noise", "retention")
+OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
+    "split": split_or_merge,
+    "often": how_often,
+    "health": is_fsrs_right_for_me,
+    "hard": am_i_misusing_hard,
+    "noise": which_numbers_are_noise,
+    "retention": do_i_remember_enough,
+}
+QUESTIONS = ("parameters", *OTHERS)
 
 
-def compare(
+def answering(
     log: ReviewLog,
     *,
     questions: Iterable[str] = QUESTIONS,
@@ -36,45 +44,45 @@ def compare(
     predictions: Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> list[Answer]:
+) -> Iterator[Answer]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
+
+    Each answer comes as soon as it is known: question by question in the order of QUESTIONS,
+    preset by preset, those with the most reviews first. Closing the iterator ends the work
+    between two answers; `context.tick` is called more often and may raise Cancelled.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
     by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
     (`srs_eval.presets.predictions`). Differences in log loss within `equivalence` count as
-    none. Raises NotEnoughData for too few reviews and InputError for an unknown question and for
-    a log without presets or with rows that Anki's rule did not choose.
+    none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
+    an unknown question and for a log without presets or with rows that Anki's rule did not
+    choose.
     """
     refuse_without_presets(log)
-    wanted = list(questions)
-    for question in wanted:
-        if question not in QUESTIONS:
-            raise InputError(
-                f'There is no question "{question}": choose among {", ".join(QUESTIONS)}.'
-            )
+    wanted = set(questions)
+    for question in sorted(wanted.difference(QUESTIONS)):
+        raise InputError(f'There is no question "{question}": choose among {", ".join(QUESTIONS)}.')
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     learner = Learner.of(log, context)
-    groups = list(learner.groups)
     given = {
         model: losses_of(learner, model, found)
         for model, found in (read_predictions(predictions) if predictions else {}).items()
     }
-    answers: list[Answer] = []
-    if "parameters" in wanted:
-        answers += are_my_parameters_good(learner, groups, lines, given, equivalence)
-    if "split" in wanted:
-        answers += split_or_merge(learner, groups, equivalence)
-    if "often" in wanted:
-        answers += how_often(learner, groups, equivalence)
-    if "health" in wanted:
-        answers += is_fsrs_right_for_me(learner, groups, equivalence)
-    if "hard" in wanted:
-        answers += am_i_misusing_hard(learner, groups, equivalence)
-    if "noise" in wanted:
-        answers += which_numbers_are_noise(learner, groups, equivalence)
-    if "retention" in wanted:
-        answers += do_i_remember_enough(learner, groups, equivalence)
-    return answers
+
+    def answers() -> Iterator[Answer]:
+        groups = list(learner.groups)
+        if "parameters" in wanted:
+            yield from are_my_parameters_good(learner, groups, lines, given, equivalence)
+        for question, answered in OTHERS.items():
+            if question in wanted:
+                yield from answered(learner, groups, equivalence)
+
+    return answers()
+
+
+def compare(log: ReviewLog, **options: Any) -> list[Answer]:
+    """All that `answering` has to say; the options and what it raises are its."""
+    return list(answering(log, **options))
 
 
 def document(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -87,4 +95,4 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-__all__ = ("QUESTIONS", "Answer", "Table", "compare", "document")
+__all__ = ("QUESTIONS", "Answer", "Table", "answering", "compare", "document")

@@ -7,7 +7,7 @@ histories. What is judged stays the same: Hard is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +33,9 @@ AS_AGAIN, TWO_BUTTONS = "Hard counts as Again", "two buttons"
 SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
-def am_i_misusing_hard(learner: Learner, groups: Sequence[int], equivalence: float) -> list[Answer]:
+def am_i_misusing_hard(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> Iterator[Answer]:
     """One answer over all presets, for buttons are a habit of the person."""
     del groups
     rows = learner.session.rows(learner.trials.protocol)
@@ -51,7 +53,8 @@ def am_i_misusing_hard(learner: Learner, groups: Sequence[int], equivalence: flo
     buttons = Table("Buttons by state", ("state", "answers", *BUTTONS.values()), tuple(shares))
     if in_reviews < SELDOM:
         sentence = f"Hard is {pressed}: too few to matter."
-        return [Answer("hard", "all presets", "seldom", (sentence,), (buttons,))]
+        yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
+        return
     after = expected_after(learner)
     differences = what_ifs(learner)
     says = verdicts(differences, equivalence=equivalence)
@@ -73,27 +76,25 @@ def am_i_misusing_hard(learner: Learner, groups: Sequence[int], equivalence: flo
         for button, (recalled, each) in after.items()
     )
     conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
-    return [
-        Answer(
-            "hard",
-            "all presets",
-            conclusion,
-            tuple(sentences),
-            (
-                buttons,
-                Table(
-                    "The review after each button: recalled, and expected minus recalled",
-                    ("last button", "reviews", "recalled", "minus recalled"),
-                    answered,
-                ),
-                Table(
-                    "What if buttons of the past had meant otherwise",
-                    ("what if", "minus as it is", "verdict"),
-                    tuple((name, each, says[name]) for name, each in differences.items()),
-                ),
+    yield Answer(
+        "hard",
+        "all presets",
+        conclusion,
+        tuple(sentences),
+        (
+            buttons,
+            Table(
+                "The review after each button: recalled, and expected minus recalled",
+                ("last button", "reviews", "recalled", "minus recalled"),
+                answered,
             ),
-        )
-    ]
+            Table(
+                "What if buttons of the past had meant otherwise",
+                ("what if", "minus as it is", "verdict"),
+                tuple((name, each, says[name]) for name, each in differences.items()),
+            ),
+        ),
+    )
 
 
 def what_ifs(learner: Learner) -> dict[str, Interval]:

@@ -7,7 +7,7 @@ what is usual for that recall and number of reviews; one of the two has to be lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +89,11 @@ def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
 
 def is_fsrs_right_for_me(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> list[Answer]:
+) -> Iterator[Answer]:
     """One answer for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     fsrs = learner.held_out_losses("optimized")
-    answers = []
     for group in groups:
         name = learner.name_of(group)
         mine = partition == group
@@ -132,8 +131,7 @@ def is_fsrs_right_for_me(
         sentences.append(_health_sentence(found))
         if found is not None:
             tables.append(_health_table(name, found))
-        answers.append(Answer("health", name, conclusion, tuple(sentences), tuple(tables)))
-    return answers
+        yield Answer("health", name, conclusion, tuple(sentences), tuple(tables))
 
 
 def _without_outliers(trials: Trials, train: IntArray) -> IntArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,11 +21,10 @@ NOISE = 0.5
 
 def which_numbers_are_noise(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> list[Answer]:
+) -> Iterator[Answer]:
     """One answer for each preset."""
     del equivalence
     folds = [learner.fitted_for(fold) for fold in learner.trials.folds]
-    answers = []
     for group in groups:
         name = learner.name_of(group)
         index = np.flatnonzero(learner.trials.partition == group)
@@ -35,7 +34,7 @@ def which_numbers_are_noise(
                 f"Can't tell yet: {counted(len(index), 'review')} on {counted(days, 'day')}; "
                 f"{FEWEST_REVIEWS:,} on {FEWEST_DAYS} are needed."
             )
-            answers.append(Answer("noise", name, "can't tell", (sentence,)))
+            yield Answer("noise", name, "can't tell", (sentence,))
             continue
         fitted = np.array(
             fsrs6.fit(learner.trials, index, recency_weights(len(index)), learner.context)
@@ -69,12 +68,8 @@ def which_numbers_are_noise(
         )
         columns = ("parameter", "fitted", "over days", "over folds", "learners", "")
         title = f"{name}: parameters and their standard deviations"
-        answers.append(
-            Answer(
-                "noise", name, f"{count} of 21", (sentence,), (Table(title, columns, tuple(rows)),)
-            )
-        )
-    return answers
+        table = Table(title, columns, tuple(rows))
+        yield Answer("noise", name, f"{count} of 21", (sentence,), (table,))
 
 
 def by_days(learner: Learner, index: IntArray) -> FloatArray:

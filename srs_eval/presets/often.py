@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,9 +20,8 @@ START = 6  # the first fit has a sixth of the reviews, as the first of five fold
 CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
 
 
-def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> list[Answer]:
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
     """One answer for each preset with enough reviews."""
-    answers = []
     for group in groups:
         index = np.flatnonzero(learner.trials.partition == group)
         judged = len(index) - len(index) // START
@@ -32,10 +31,9 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> li
                 f"Can't tell yet: {counted(judged, 'review')} can be judged, "
                 f"{FEWEST_REVIEWS:,} are needed."
             )
-            answers.append(Answer("often", name, "can't tell", (sentence,)))
+            yield Answer("often", name, "can't tell", (sentence,))
         else:
-            answers.append(_answer(learner, group, index, equivalence))
-    return answers
+            yield _answer(learner, group, index, equivalence)
 
 
 def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:

@@ -7,7 +7,7 @@ blocks of these, as somebody would who optimizes now and then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,8 +136,8 @@ def are_my_parameters_good(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     equivalence: float,
-) -> list[Answer]:
-    """One answer for each preset, then one over all.
+) -> Iterator[Answer]:
+    """One answer for each preset, as it is known, then one over all.
 
     `lines` are parameters of one's own, by name; `given` losses of others' predictions.
     """
@@ -147,10 +147,12 @@ def are_my_parameters_good(
         for name, values in lines.items()
     }
     everything = held_out(learner, {**own, **given}, equivalence)
-    answers = [_answer(learner, group, everything.get(group), equivalence) for group in groups]
+    answers = []
+    for group in groups:
+        answers.append(_answer(learner, group, everything.get(group), equivalence))
+        yield answers[-1]
     if len(groups) > 1:
-        answers.append(_all_presets(learner, answers, everything[None]))
-    return answers
+        yield _all_presets(learner, answers, everything[None])
 
 
 def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalence: float) -> Answer:

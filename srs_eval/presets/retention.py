@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,13 +23,12 @@ FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
 
 def do_i_remember_enough(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> list[Answer]:
+) -> Iterator[Answer]:
     """One answer for each preset, over all its reviews of later days."""
     del equivalence
     trials = learner.trials
     everything = np.arange(len(trials))
     p = learner.predict(NOW, [Fold(everything[:0], everything)])
-    answers = []
     for group in groups:
         preset = learner.log.presets.get(group)
         desired = None if preset is None else preset.desired_retention
@@ -68,10 +67,7 @@ def do_i_remember_enough(
         title = f"{learner.name_of(group)}: retention"
         columns = ("reviews of", "reviews", "recalled", "expected", "desired")
         table = Table(title, columns, tuple(rows))
-        answers.append(
-            Answer("retention", learner.name_of(group), conclusion, tuple(sentences), (table,))
-        )
-    return answers
+        yield Answer("retention", learner.name_of(group), conclusion, tuple(sentences), (table,))
 
 
 def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ parameters themselves lie, which says little (many parameters hardly matter).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -39,11 +39,12 @@ def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
     return "split" if says == "better" else "can't tell"
 
 
-def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> list[Answer]:
+def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
     """One answer over all presets."""
     if len(groups) < 2:
         name = learner.name_of(groups[0])
-        return [Answer("split", name, "one preset", ("There is one preset with reviews only.",))]
+        yield Answer("split", name, "one preset", ("There is one preset with reviews only.",))
+        return
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     shared = learner.held_out_losses(SHARED)
@@ -88,22 +89,20 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
         f"{'; '.join(together)}."
     )
     sentences.append(POPULATION)
-    return [
-        Answer(
-            "split",
-            "all presets",
-            decisions["split"],
-            tuple(sentences),
-            (
-                Table(
-                    "Parameters of their own against one set for all",
-                    ("reviews of", "parameters", "reviews", "minus shared", "decision"),
-                    tuple(rows),
-                ),
-                _matrix(learner, differences, equivalence),
+    yield Answer(
+        "split",
+        "all presets",
+        decisions["split"],
+        tuple(sentences),
+        (
+            Table(
+                "Parameters of their own against one set for all",
+                ("reviews of", "parameters", "reviews", "minus shared", "decision"),
+                tuple(rows),
             ),
-        )
-    ]
+            _matrix(learner, differences, equivalence),
+        ),
+    )
 
 
 def parameters_on_reviews(
