@@ -52,7 +52,7 @@ endef
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(call install-torch,$(BIN))
 	@echo "Installing srs-eval and what it needs into $(VENV): about 1.7 GB, a few minutes"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[networks]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -22,6 +22,7 @@ from srs_eval import cache, metrics
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.extras import require
 from srs_eval.fitting.compile import kernels_there, mark_kernels
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
@@ -128,9 +129,11 @@ class Session:
     ) -> Result:
         """Fit and judge one configuration.
 
-        Raises NotEnoughData, Cancelled (from `context.tick`), or whatever a model raises.
+        Raises NotEnoughData, NotInstalled, Cancelled (from `context.tick`), or whatever a model
+        raises.
         """
         context = context or Context()
+        require(configuration.model.needs, configuration.model.name)
         trials = self.trials(configuration.protocol)
         key = ""
         if use_cache:

@@ -15,6 +15,7 @@ from srs_eval import __version__
 from srs_eval.comparison import Interval
 from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
+from srs_eval.extras import missing
 from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
@@ -217,6 +218,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
                 ),
                 "source": each.model.source,
                 "file": source_file(each.model),
+                "needs": missing(each.model.needs),
                 "seconds_per_10k": each.expected_seconds_per_10k,
                 "version": each.model.version,
                 "note": each.model.note,

@@ -104,7 +104,9 @@ def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableT
             first["inputs"],
             f"{first['parameters']:,}",
             f"{first['seconds_per_10k']:g}",
-            ", ".join(each["words"].removeprefix(f"{name} ") for each in others),
+            f"needs {first['needs'].partition(':')[0]} (see models {name})"
+            if first["needs"]
+            else ", ".join(each["words"].removeprefix(f"{name} ") for each in others),
         )
         for name, (first, *others) in _by_model(listed).items()
     ]
@@ -126,6 +128,7 @@ def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
         first = configurations[0]
         inputs = [INPUTS[each] for each in first["inputs"].split(", ") if each in INPUTS]
         facts = {
+            "needs": first["needs"],
             "family": first["family"],
             "inputs": ", ".join(inputs) or "none",
             "parameters": f"{first['parameters']:,}",

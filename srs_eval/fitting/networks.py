@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.extras import require
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
@@ -114,12 +115,13 @@ def _read(path: Path, changed_ns: int, size: int) -> Tensors:
 
             found: Mapping[str, Any] = load_file(path)
         else:
+            require("torch", path.name)
             import torch
 
             state = torch.load(path, map_location="cpu", weights_only=True)
             found = {name: tensor.numpy() for name, tensor in state.items()}
         return {name: np.asarray(tensor, np.float32) for name, tensor in found.items()}
-    except ImportError:
+    except (ImportError, NotInstalled):
         raise
     except Exception as error:  # the libraries raise whatever they like
         raise InputError(

@@ -78,6 +78,8 @@ class Model:
     flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
     compiles: Literal["always", "to train", "never"] = "always"
     """When kernels have to be compiled, if they are not on disk yet."""
+    needs: str = ""
+    """A module of `srs_eval.extras.EXTRAS` that it cannot do without, "" for none."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1

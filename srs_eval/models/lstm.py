@@ -420,6 +420,7 @@ MODELS = (
         aliases={UPSTREAM_NAME.replace("-secs", "-secs-duration"): UPSTREAM_NAME},
         flags=_FLAGS,
         compiles="never",
+        needs="torch",
         seconds_per_10k=8.0,
         note="As published: the answer time is normalised with the interval's mean and "
         "deviation, by mistake; LSTM-fixed mends it.",
@@ -435,6 +436,7 @@ MODELS = (
         standard=UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         flags=_FLAGS,
         compiles="never",
+        needs="torch",
         seconds_per_10k=8.0,
         note="LSTM with the answer time normalised as it should be; no published figures.",
     ),

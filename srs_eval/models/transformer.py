@@ -186,6 +186,7 @@ MODELS = (
         predict=predict,
         flags=ANY_FLAG,
         compiles="to train",
+        needs="torch",
         seconds_per_10k=3.0,
         note="Two numbers wide and blind to the order of reviews, with padding that is not "
         "masked: it does badly for these reasons, not because transformers must.",

@@ -1,0 +1,76 @@
+"""The wheel, installed where PyTorch is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from srs_eval import __version__
+from srs_eval.simulation import simulate_learner, write_collection
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    command += ["--no-build-isolation", "--wheel-dir", str(out), str(REPOSITORY)]
+    subprocess.run(command, check=True, timeout=120)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and everything that is installed here, but no torch."""
+    home = tmp_path_factory.mktemp("without-torch") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    paths = sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})
+    site = Path(paths["purelib"])
+    for source in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for entry in Path(source).iterdir():
+            ours = entry.name.startswith(("srs_eval", "_editable_impl_srs_eval", "__editable__"))
+            if not ours and entry.name.partition("-")[0] != "torch":
+                (site / entry.name).symlink_to(entry)
+    zipfile.ZipFile(wheel).extractall(site)
+    return Path(paths["scripts"]) / Path(sys.executable).name
+
+
+def srs_eval(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(python), "-c", "import sys; from srs_eval.cli import main; sys.exit(main())"]
+    return subprocess.run(
+        [*command, *arguments], cwd=python.parent, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    here = REPOSITORY / "srs_eval"
+    sources = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in here.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sources <= names
+    assert not {name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))}
+
+
+def test_without_pytorch_all_but_what_needs_it_works(python: Path, tmp_path: Path) -> None:
+    assert srs_eval(python, "--version").stdout.strip() == f"srs-eval {__version__}"
+    collection = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(seed=3, reviews=1500), collection)
+    run = srs_eval(python, "run", str(collection), "--models", "LSTM,Transformer,AVG,SM2")
+    assert run.returncode == 0, run.stderr
+    assert "average" in run.stdout
+    assert run.stderr.count("needs PyTorch: pip install 'srs-eval[networks]'") == 2
+    listed = json.loads(srs_eval(python, "models", "--json", "-").stdout)["models"]
+    needy = {each["model"] for each in listed if each["needs"]}
+    assert needy == {"LSTM", "LSTM-fixed", "Transformer"}
+    assert "pip install 'srs-eval[networks]'" in srs_eval(python, "models", "lstm").stdout
