@@ -206,6 +206,20 @@ class SrsEvalApp(App[int]):
         usual = remembered.LIGHT if self.current_theme.dark else remembered.DARK
         self.theme = other if other in self.available_themes else usual
 
+    def deliver_screenshot(
+        self,
+        filename: str | None = None,
+        path: str | None = None,
+        time_format: str | None = None,
+    ) -> str | None:
+        """As Textual does it; where there is no folder of downloads, into the home folder."""
+        if path is None:
+            from platformdirs import user_downloads_path
+
+            downloads = user_downloads_path()
+            path = str(downloads if downloads.is_dir() else Path.home())
+        return super().deliver_screenshot(filename, path, time_format)
+
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
         larger = [bins for bins in BIN_CHOICES if bins > self.state.bins]

@@ -248,7 +248,7 @@ def batch(
     )
     from srs_eval.console import BatchProgress, console_for, say, say_absent_users
     from srs_eval.dataset import open_dataset
-    from srs_eval.ranking import mean_ranking
+    from srs_eval.ranking import mean_ranking, with_floors
     from srs_eval.store import read_results
     from srs_eval.tables import batch_table
 
@@ -263,6 +263,8 @@ def batch(
     if users is not None:
         say_absent_users(absent_users(opened.users, users, max_user_id))
     configurations = flags.resolve(models)
+    if len(configurations) > 1:
+        configurations = with_floors(configurations)  # what is compared stands on the average
     plan: Planned | None = None
     finished = failed = 0
     reasons: Counter[tuple[str, str]] = Counter()
@@ -580,6 +582,9 @@ def _run(
         interrupted = interruption
         missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
+    if interrupted is None and not outcome.results and not outcome.failed:
+        reasons = dict.fromkeys(each.reason for each in outcome.skipped.values())
+        raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
     document = run_document(
         log,
         outcome,

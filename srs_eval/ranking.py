@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from srs_eval.comparison import (
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
     Interval,
     log_loss_difference,
     log_loss_interval,
@@ -27,6 +29,7 @@ from srs_eval.comparison import (
 )
 from srs_eval.configurations import FLOOR, Configuration, resolve
 from srs_eval.errors import InputError
+from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 
@@ -80,7 +83,21 @@ class Group:
 
     @property
     def answer(self) -> str:
-        """What the ranking says, in one sentence; empty where the floor is alone."""
+        """What the ranking says, in one sentence; empty where the floor is alone.
+
+        Where too little is judged for any verdict, a second sentence says so.
+        """
+        sentence = self._sentence()
+        basis = self.lines[0].log_loss
+        if not sentence or (basis.reviews >= FEWEST_REVIEWS and basis.days >= FEWEST_DAYS):
+            return sentence
+        judged = f"{counted(basis.reviews, 'review')} of {counted(basis.days, 'day')}"
+        return (
+            f"{sentence} {judged} are too few to tell models apart: "
+            f"{FEWEST_REVIEWS:,} reviews and {FEWEST_DAYS} days are needed."
+        )
+
+    def _sentence(self) -> str:
         best = self.best
         if best is None:
             return ""

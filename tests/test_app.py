@@ -446,6 +446,7 @@ async def test_paths_complete(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "alpha" / "one.colpkg").touch()
     (tmp_path / "alpha" / "note.txt").touch()
+    (tmp_path / "alpha" / "picture.png").touch()
     (tmp_path / ".hidden.colpkg").touch()
     app = make_app(tmp_path / "state")
     async with app.run_test() as pilot:
@@ -460,7 +461,7 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await pilot.pause()
         choices = app.screen.query_one(OptionList)
         names = [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
-        assert names == ["", "one.colpkg"]  # deep/, then the file; notes are not offered
+        assert names == ["", "note.txt", "one.colpkg"]  # deep/, then what may be read
         await pilot.press("down", "enter")
         assert path.value == f"{tmp_path}/alpha/deep/"
         path.value = f"{tmp_path}/\0"

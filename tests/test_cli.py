@@ -370,6 +370,35 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
         _until_gone(process.pid)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupted_while_it_is_imported(tmp_path: Path) -> None:
+    """However early the interrupt comes: silence, and 130."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == os.environ['INTERRUPTED_AT']:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for module in ("srs_eval.cli", "typer", "srs_eval.options", "numpy"):
+        environment = {**os.environ, "PYTHONPATH": paths, "INTERRUPTED_AT": module}
+        done = program("inspect", "no.anki2", env=environment)
+        assert (module, done.returncode, done.stdout, done.stderr) == (module, 130, "", "")
+
+
+def test_a_log_too_small_for_every_model(tmp_path: Path) -> None:
+    log = tmp_path / "revlog.csv"
+    log.write_text("card_id,review_rating,review_time\n1,3,1700000000000\n1,3,1700200000000\n")
+    done = program("run", log, "--models", "AVG,FSRS-6", "--json", tmp_path / "out.json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    said = done.stderr.splitlines()[-1]
+    assert said == "srs-eval: Nothing can be evaluated: no usable reviews."
+    assert not (tmp_path / "out.json").exists()
+
+
 def _until_gone(group: int) -> None:
     for _ in range(200):
         os.killpg(group, 0)

@@ -29,6 +29,10 @@ from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import MODELS, make_result, on, until
 from tests.conftest import shared_or_skip
 
+TOO_FEW = (
+    " 900 reviews of 45 days are too few to tell models apart: "
+    "1,000 reviews and 20 days are needed."
+)
 Pair = tuple[Configuration, Result]
 
 
@@ -179,22 +183,22 @@ def test_standings_and_the_answer_in_words() -> None:
         ),
         (
             [constant("HLR", 0.8, 900), constant("AVG", 0.5, 900)],
-            "Can't tell yet whether HLR predicts better than the average.",
+            "Can't tell yet whether HLR predicts better than the average." + TOO_FEW,
         ),
         (
             [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900)],
-            "HLR has the lowest log loss; can't tell yet whether worse: SM2.",
+            "HLR has the lowest log loss; can't tell yet whether worse: SM2." + TOO_FEW,
         ),
         (
             [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.8, 900)],
             "None has a lower log loss than the average; HLR comes nearest to it; "
             "can't tell yet whether it differs from the average; "
-            "can't tell yet whether worse: SM2.",
+            "can't tell yet whether worse: SM2." + TOO_FEW,
         ),
         (
             [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900), constant("AVG", 0.7, 900)],
             "HLR has the lowest log loss; can't tell yet whether it differs from the average; "
-            "can't tell yet whether worse: SM2.",
+            "can't tell yet whether worse: SM2." + TOO_FEW,
         ),
         (
             [constant("HLR", 0.8), constant("SM2", 0.5), constant("AVG", 0.801)],
@@ -459,6 +463,19 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
 )
 def test_a_share_of_the_average_is_eight_columns_at_most(share: float | None, shown: str) -> None:
     assert words.against_floor(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("models", "has_floor"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
+)
+def test_what_a_batch_compares_stands_on_the_average(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], models: str, has_floor: bool
+) -> None:
+    write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
+    batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    assert main([*batch, "--models", models, "--jobs", "1"]) == 0
+    assert ("the floor" in capsys.readouterr().out) == has_floor
+    assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_floor
 
 
 def test_a_batch_tells_of_the_users_that_were_asked_for(

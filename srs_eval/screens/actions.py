@@ -53,6 +53,10 @@ OPEN = (
 RECEIPT = (
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
     Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
+    Action("next_tab", "n,right_square_bracket", "Next tab", "The tab to the right", shown_key="n"),
+    Action(
+        "previous_tab", "p,left_square_bracket", "Previous tab", "The tab to the left", False, "p"
+    ),
     BACK,
 )
 RUN = (

@@ -10,8 +10,10 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
 from srs_eval import words
-from srs_eval.comparison import log_loss_difference, log_loss_interval, more_reviews, verdict
+from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
 from srs_eval.configurations import in_words
+from srs_eval.plural import counted
+from srs_eval.presets.answers import what_is_missing
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
@@ -85,14 +87,12 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]
-        basis = f" on {words.count(left.size)} reviews of {words.count(difference.days)} days"
-        more = more_reviews(difference) if says == "can't tell yet" else None
-        if more is not None:
-            basis += f"; at most about {words.count(more)} more would tell"
+        why = f": {what_is_missing(difference, 1)}" if says == "can't tell yet" else ""
+        basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
-            (f"{head}\n", "bold"),
-            f"log loss, left minus right: {words.signed(difference)}",
-            (basis, "dim"),
+            (head, "bold"),
+            f"{why}\nlog loss, left minus right: {words.signed(difference)}",
+            (f" on {basis}", "dim"),
         )
 
     def _figures(self, left: Result, right: Result) -> Table:
@@ -109,7 +109,8 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
             if field == "log_loss":
                 shown = [words.loss(log_loss_interval(result)) for result in (left, right)]
             better = ["", ""]
-            if None not in figures and figures[0] != figures[1]:
+            bare = [text.split(" ±")[0] for text in shown]
+            if None not in figures and bare[0] != bare[1]:
                 lower_left = figures[0] < figures[1]
                 if field in words.LOWER_IS_BETTER:
                     better[0 if lower_left else 1] = "◀"

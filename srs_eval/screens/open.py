@@ -21,7 +21,6 @@ from srs_eval import words
 from srs_eval.screens.actions import OPEN, bindings
 from srs_eval.screens.base import AppScreen
 
-ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog", ".csv", ".parquet")
 _MOST = 200  # entries listed of one folder
 DEMO = "demo"
 
@@ -36,6 +35,8 @@ def candidates(typed: str) -> list[str]:
     else:
         prefix = f"{folder}/"
         folder_path = Path(prefix).expanduser()
+    from srs_eval.anki_import import ENDINGS
+
     folders, files = [], []
     try:
         with os.scandir(folder_path) as entries:
@@ -81,7 +82,7 @@ class PathInput(Input):
 
     def __init__(self) -> None:
         super().__init__(
-            placeholder="a collection.anki2, .colpkg, .apkg, .revlog or .csv",
+            placeholder="a collection.anki2, .colpkg, .apkg, .revlog, .csv or .txt",
             suggester=_PathSuggester(),
             id="path",
             select_on_focus=False,
@@ -206,10 +207,24 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._recent() is not None if action == "forget" else True
+
+    def _recent(self) -> str | None:
+        """The path of the recent file under the cursor, if there is one."""
+        lists = self.query(OptionList)
+        option = lists.first().highlighted_option if lists else None
+        kind, _, path = (option.id or "").partition(":") if option is not None else ("", "", "")
+        return path if kind == "recent" else None
+
+    @on(OptionList.OptionHighlighted)
+    def _moved(self) -> None:
+        self.refresh_bindings()
+
     def action_forget(self) -> None:
-        option = self.query_one(OptionList).highlighted_option
-        if option is not None and option.id and option.id.startswith("recent:"):
-            self.srs_app.remember(self.srs_app.state.forgotten(option.id.removeprefix("recent:")))
+        path = self._recent()
+        if path is not None:
+            self.srs_app.remember(self.srs_app.state.forgotten(path))
             self._list()
 
     @on(Input.Changed, "#path")

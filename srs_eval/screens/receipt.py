@@ -211,6 +211,20 @@ whose parameters a preset holds.
         rows = self.query_one("#rows", Select)
         rows.value = "anki" if rows.value == "benchmark" else "benchmark"
 
+    def action_next_tab(self) -> None:
+        self._turn(1)
+
+    def action_previous_tab(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, step: int) -> None:
+        tabs = self.query_one(TabbedContent)
+        panes = [pane for pane in tabs.query(TabPane) if pane.id is not None]
+        place = [pane.id for pane in panes].index(tabs.active)
+        shown = panes[(place + step) % len(panes)]
+        tabs.active = str(shown.id)
+        shown.query("DataTable, VerticalScroll").first().focus()
+
     @on(DataTable.RowSelected)
     @on(Button.Pressed, "#evaluate")
     def _go(self) -> None:

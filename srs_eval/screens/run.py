@@ -234,6 +234,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def action_again(self) -> None:
         self.srs_app.start_evaluation(again=True)
+        self.refresh_bindings()
 
     def action_details(self) -> None:
         chosen = self.table.chosen

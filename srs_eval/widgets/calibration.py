@@ -148,7 +148,7 @@ class CalibrationChart(Vertical):
         wide = self.size.width >= 36
         columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
         if not wide:
-            columns = [("pred.", 6), ("recalled", 9), ("n", 6)]
+            columns = [("pred.", 5), ("rec.", 5), ("95 %", 7), ("n", 5)]
         table.clear(columns=True)
         for heading, width in columns:
             table.add_column(Text(heading, justify="right"), width=width)
@@ -157,14 +157,15 @@ class CalibrationChart(Vertical):
         graph = self._graph
         for row in graph.count.nonzero()[0].tolist():
             predicted, recalled = graph.predicted[row], graph.observed[row]
-            number = words.count(int(graph.count[row]))
+            number = int(graph.count[row])
+            low, high = f"{100 * graph.low[row]:.0f}", f"{100 * graph.high[row]:.0f}"
             if wide:
-                interval = f"{100 * graph.low[row]:.0f} – {100 * graph.high[row]:.0f}"
-                cells = [words.percent(predicted), words.percent(recalled), interval, number]
+                interval = f"{low} – {high}"
+                cells = [words.percent(predicted), words.percent(recalled), interval]
+                cells.append(words.count(number))
             else:
-                half = 50 * (graph.high[row] - graph.low[row])
-                shown = f"{100 * recalled:.0f} ±{half:.0f}"
-                cells = [f"{100 * predicted:.0f}", shown, number]
+                cells = [f"{100 * predicted:.0f}", f"{100 * recalled:.0f}", f"{low}–{high}"]
+                cells.append(str(number))
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:

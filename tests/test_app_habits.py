@@ -1,0 +1,120 @@
+"""What a person notices after a while: small faults that use has found, habits of the hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList, TabbedContent
+
+from srs_eval.state import Recent, State, save_state
+from srs_eval.widgets.calibration import CalibrationChart
+from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, until
+from tests.test_app import FILE, to_results
+
+
+def footer(app: object) -> list[str]:
+    return [key.description for key in app.screen.query("FooterKey")]  # type: ignore[attr-defined]
+
+
+async def test_a_picture_of_the_screen_without_a_folder_of_downloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("platformdirs.user_downloads_path", lambda: tmp_path / "Downloads")
+    app = make_app(tmp_path / "state")
+    async with app.run_test() as pilot:
+        app.deliver_screenshot()
+        await until(pilot, lambda: list(tmp_path.glob("*.svg")))
+
+
+async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("enter")
+        await until(pilot, lambda: engine.holding.is_set() and "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: "Cancel" not in footer(app))
+        engine.holding.clear()
+        await pilot.press("r")
+        await until(pilot, engine.holding.is_set)
+        await until(pilot, lambda: "Cancel" in footer(app))
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+
+
+async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("t")
+        chart = app.screen.query_one(CalibrationChart)
+        table = chart.query_one("DataTable")
+        graph = app.graph(app.evaluation.ranked()[0].result)
+        last = int(graph.count.nonzero()[0][-1])
+        row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]  # type: ignore[attr-defined]
+        interval = f"{100 * graph.low[last]:.0f}–{100 * graph.high[last]:.0f}"
+        assert row[2:] == [interval, str(int(graph.count[last]))]
+
+
+async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        await until(pilot, lambda: "◀" in text_of(app))
+        left, right = (app.evaluation.models[name] for name in app.screen.pair)  # type: ignore[attr-defined]
+        assert left.result is not None
+        metrics = left.result.metrics
+        almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
+        right.result = replace(left.result, metrics=almost)
+        app.screen.update_now()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "◀" not in text_of(app))
+
+
+async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        for name in ("FSRS-6", "FSRS-6-recency"):
+            model = app.evaluation.models[name]
+            assert model.result is not None
+            few = {each: getattr(model.result, each)[:900] for each in ("y", "p", "day")}
+            few |= {each: getattr(model.result, each)[:900] for each in ("bin", "review_th")}
+            model.result = replace(model.result, size=900, **few)
+        from srs_eval.screens.compare import CompareScreen
+
+        app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
+        await until(pilot, lambda: "A verdict needs 1,000 such reviews" in text_of(app))
+
+
+async def test_tabs_of_the_receipt_have_keys(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"))
+        tabs = app.screen.query_one(TabbedContent)
+        seen = []
+        for _ in range(4):
+            await pilot.press("n")
+            await pilot.pause()
+            seen.append(tabs.active)
+        assert seen == ["per-deck", "per-preset", "remarks", "what"]
+        await pilot.press("p")
+        await until(pilot, lambda: tabs.active == "remarks")
+
+
+async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path: Path) -> None:
+    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
+    app = make_app(tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        await until(pilot, lambda: "Forget" in footer(app))
+        await pilot.press("delete")
+        await until(pilot, lambda: "mine.anki2" not in text_of(app))
+        await until(pilot, lambda: "Forget" not in footer(app))
+        assert app.screen.query_one(OptionList).highlighted_option is not None
