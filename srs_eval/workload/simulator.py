@@ -13,9 +13,10 @@ The scheduler decides on the intervals, the memory on what is recalled. They are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import cache, cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -43,6 +44,9 @@ MODELS = {
 }
 """What can be simulated. A state is (s, d), of FSRS-7 (s, q, d)."""
 
+SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
+"""Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -60,6 +64,11 @@ class Memory:
                 f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
                 "give a whole parameter line."
             )
+
+    @property
+    def values(self) -> FloatArray:
+        """The parameters followed by the model's constants."""
+        return np.array([*self.parameters, *self.recurrent.constants], np.float64)
 
     @property
     def recurrent(self) -> RecurrentModel:
@@ -153,6 +162,166 @@ class Simulated:
     def answers(self) -> int:
         """Reviews and new cards together, as Anki's simulator counts reviews."""
         return int(self.reviews.sum() + self.new.sum())
+
+
+ORDERS = get_args(Order)
+
+
+def simulate(
+    scheduler: Memory,
+    deck: Deck,
+    costs: Costs,
+    settings: Settings,
+    seed: int,
+    memory: Memory | None = None,
+) -> Simulated:
+    """One course of events. The same seed gives the same; threads may run several at once.
+
+    Raises InputError for a deck without a `memory_state` where `memory` is given, and for
+    settings that make no sense.
+    """
+    from srs_eval.fitting.elementwise import LANES
+    from srs_eval.fitting.records import packed
+    from srs_eval.workload import kernel
+
+    _check(deck, settings, memory)
+    n, days = len(deck), settings.days
+    new = min(deck.new, settings.new_a_day * days)
+    room = -(-(n + new) // LANES) * LANES + LANES
+    answering = memory or scheduler
+    state = _with_room(deck.state if memory is None else deck.memory_state, room)
+    scheduler_state = state if memory is None else _with_room(deck.state, room)
+    horizon = days + days // 2  # as far as the balance of days looks
+    counted = np.zeros(days, np.int32)
+    counted[days_counted(settings)] = 1
+    seconds = np.array(costs.seconds, np.float64).ravel()
+    steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
+    question = kernel.Question(
+        days=days,
+        retention=settings.desired_retention,
+        new_a_day=settings.new_a_day,
+        reviews_a_day=settings.reviews_a_day,
+        new_ignore_review_limit=int(settings.new_ignore_review_limit),
+        maximum_interval=float(settings.maximum_interval),
+        learning_steps=settings.learning_steps,
+        relearning_steps=settings.relearning_steps,
+        step_days=settings.step_minutes / 1440.0,
+        order=ORDERS.index(settings.order),
+        most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
+        balanced=int(settings.balanced),
+        learned=n,
+        new=new,
+        introduced_today=deck.introduced_today,
+        parameters=answering.values,
+        scheduler_parameters=scheduler.values,
+        seconds=seconds,
+        first_rating=np.cumsum(costs.first_rating),
+        review_rating=np.cumsum(costs.review_rating),
+        step_rating=steps.ravel(),
+        known_on=counted,
+    )
+    cards = kernel.Cards(
+        room=room,
+        state=state,
+        scheduler_state=scheduler_state,
+        last=_with_room(deck.last_day, room),
+        due=_with_room(deck.due_day, room),
+        lapses=_with_room(deck.lapses, room, np.int32),
+    )
+    crowding = np.arange(room + 1, dtype=np.float64)
+    crowding[1:] **= -2.15
+    queue = kernel.Queue(
+        head=np.full(days, -1, np.int32),
+        following=np.empty(room, np.int32),
+        due=np.zeros(horizon, np.int32),
+        horizon=horizon,
+        crowding=crowding,
+    )
+    states = max(len(state), len(scheduler_state))
+    day = kernel.Day(
+        card=np.empty(room + LANES, np.int32),
+        t=np.empty(room + LANES),
+        recall=np.empty(room + LANES),
+        rating=np.empty(room + LANES),
+        passed=np.empty((states, room)),
+        failed=np.empty((states, room)),
+        stepping=np.empty(room + LANES, np.int32),
+        step_rating=np.empty(room + LANES),
+        row=np.empty(room, np.int32),
+        consecutive=np.empty(room, np.int32),
+        needed=np.empty(room, np.int32),
+    )
+    happened = kernel.Happened(
+        reviews=np.zeros(days, np.int64),
+        recalled=np.zeros(days, np.int64),
+        new=np.zeros(days, np.int64),
+        seconds=np.zeros(days),
+        known=np.zeros(days),
+    )
+    tables = [packed(table) for table in (question, cards, queue, day, happened)]
+    random = np.array([seed], np.uint64)
+    _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
+    known_days = np.flatnonzero(counted)
+    return Simulated(
+        reviews=happened.reviews,
+        recalled=happened.recalled,
+        new=happened.new,
+        seconds=happened.seconds,
+        known_days=known_days,
+        known=happened.known[known_days],
+    )
+
+
+def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
+    if memory is not None and deck.memory_state is None:
+        raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
+    if not 0.0 < settings.desired_retention < 1.0:
+        raise InputError(
+            f"A desired retention of {settings.desired_retention:g} cannot be kept: "
+            "give a number between 0 and 1, such as 0.9."
+        )
+    if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
+        raise InputError("Days, intervals and the time between counts are 1 day or more.")
+    if min(settings.new_a_day, settings.reviews_a_day, deck.new, deck.introduced_today) < 0:
+        raise InputError("Numbers of cards and reviews a day cannot be negative.")
+
+
+def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
+    """A copy with `room` places in its last dimension, filled up with 1."""
+    made = np.ones((*np.shape(values)[:-1], room), dtype)
+    made[..., : np.shape(values)[-1]] = values
+    return made
+
+
+@cache
+def _kernel(scheduler: str, memory: str | None) -> Any:
+    """The compiled kernel; `memory` None: the scheduler's own."""
+    from srs_eval.fitting.compile import specialised
+    from srs_eval.workload import kernel
+
+    own, answering = MODELS[scheduler], MODELS[memory or scheduler]
+    names = ("first", "success", "failure", "recall", "same_day")
+
+    def steps(model: RecurrentModel, prefix: str) -> dict[str, Callable[..., Any]]:
+        found = ((name, getattr(model, name)) for name in names)
+        return {prefix + name: step.forward for name, step in found if step is not None}
+
+    functions = steps(answering, "") | steps(own, "scheduler_")
+    return specialised(
+        kernel.play,
+        f"{scheduler}_by_{memory or 'itself'}".replace("-", "_"),
+        functions,
+        {
+            "STATES": answering.states,
+            "VALUES": len(answering.default) + len(answering.constants),
+            "HAS_SAME_DAY": int("same_day" in functions),
+            "SEPARATE": int(memory is not None),
+            "SCALES": int(scheduler in SCALE_WITH_STABILITY),
+            "SCHEDULER_STATES": own.states,
+            "SCHEDULER_VALUES": len(own.default) + len(own.constants),
+            "SCHEDULER_HAS_SAME_DAY": int("scheduler_same_day" in functions),
+        },
+    )
 
 
 def days_counted(settings: Settings) -> IntArray:

@@ -1,0 +1,286 @@
+"""The simulation of a preset's days: its rules, and others' answers to the same questions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from srs_eval.errors import InputError
+from srs_eval.reviews import IntArray
+from srs_eval.workload.simulator import (
+    MODELS,
+    ORDERS,
+    Costs,
+    Deck,
+    Memory,
+    Settings,
+    Simulated,
+    simulate,
+)
+
+FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
+FSRS5 = Memory("FSRS-5", MODELS["FSRS-5"].default)
+FSRS7 = Memory("FSRS-7", MODELS["FSRS-7"].default)
+NONE = np.empty(0, np.int64)
+HABITS = Costs()
+
+
+def deck_of(n: int, due: IntArray | int = 0, *, new: int = 0, states: int = 2) -> Deck:
+    """n cards of a stability of 20 days, last reviewed 20 days before they are due."""
+    due_day = np.broadcast_to(np.asarray(due, np.int64), n)
+    state = np.full((states, n), 20.0)
+    state[-1] = np.linspace(3.0, 7.0, n) if n else 5.0
+    return Deck(state, due_day - 20, due_day, np.zeros(n, np.int64), new)
+
+
+def only_new(count: int) -> Deck:
+    return deck_of(0, new=count)
+
+
+def mean_of(
+    scheduler: Memory, deck: Deck, settings: Settings, seeds: int = 20, **more: Memory
+) -> dict[str, float]:
+    runs = [simulate(scheduler, deck, HABITS, settings, seed, **more) for seed in range(seeds)]
+    return {
+        "reviews": float(np.mean([run.reviews.sum() for run in runs])),
+        "seconds": float(np.mean([run.seconds.sum() for run in runs])),
+        "known": float(np.mean([run.known[-1] for run in runs])),
+        "recalled": float(np.mean([run.recalled.sum() for run in runs])),
+    }
+
+
+def same(a: Simulated, b: Simulated) -> bool:
+    return all(np.array_equal(value, vars(b)[name]) for name, value in vars(a).items())
+
+
+@pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
+def test_the_same_seed_gives_the_same(memory: Memory) -> None:
+    deck, settings = deck_of(300, new=300, states=MODELS[memory.model].states), Settings(days=90)
+    one, again = (simulate(memory, deck, HABITS, settings, 7) for _ in range(2))
+    assert same(one, again)
+    assert not same(one, simulate(memory, deck, HABITS, settings, 8))
+    assert one.reviews.sum() > 300
+    assert one.new.sum() == 300
+    assert 0 < one.recalled.sum() < one.reviews.sum()
+    assert one.answers == one.reviews.sum() + one.new.sum()
+    assert 0 < one.known[-1] < 600
+
+
+@pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
+def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> None:
+    """Intervals are whole days, so only cards with longer ones come close to it."""
+    states = MODELS[memory.model].states
+    deck = deck_of(4000, np.arange(4000) % 60, states=states)
+    settings = Settings(desired_retention=0.85, balanced=False, days=365)
+    run = simulate(memory, deck, HABITS, settings, 1)
+    late = slice(100, None)
+    assert run.recalled[late].sum() / run.reviews[late].sum() == pytest.approx(0.85, abs=0.015)
+
+
+def test_more_retention_costs_more_reviews_and_more_is_known() -> None:
+    runs = [
+        mean_of(FSRS6, deck_of(500, new=500), Settings(desired_retention=retention), seeds=3)
+        for retention in (0.7, 0.8, 0.9, 0.97)
+    ]
+    for figure in ("reviews", "seconds", "known"):
+        values = [run[figure] for run in runs]
+        assert values == sorted(values)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_limit_of_reviews_is_kept_and_nothing_is_lost(order: str) -> None:
+    deck = deck_of(200)
+    settings = Settings(reviews_a_day=30, days=20, new_a_day=0, order=order)  # type: ignore[arg-type]
+    run = simulate(FSRS6, deck, HABITS, settings, 3)
+    assert run.reviews.max() == 30
+    assert run.reviews[:6].tolist() == [30] * 6
+    free = simulate(FSRS6, deck, HABITS, replace(settings, reviews_a_day=9999), 3)
+    assert free.reviews[0] == 200
+
+
+def test_the_order_says_who_comes_first() -> None:
+    """Of 200 cards on one day, 100 get their turn: the longer forgotten ones fail more often."""
+    forgotten = np.arange(200) % 2 == 1
+    deck = deck_of(200)
+    deck = replace(deck, last_day=np.where(forgotten, -600, -1))
+    one_day = Settings(days=1, reviews_a_day=100, balanced=False)
+    shares = {
+        order: np.mean(
+            [
+                simulate(FSRS6, deck, HABITS, replace(one_day, order=order), seed).recalled[0] / 100
+                for seed in range(10)
+            ]
+        )
+        for order in ("retrievability, highest first", "retrievability, lowest first", "random")
+    }
+    assert shares["retrievability, highest first"] > 0.95
+    assert shares["retrievability, lowest first"] < 0.75
+    assert 0.75 < shares["random"] < 0.85
+
+
+def test_new_cards_keep_their_limit_and_today_counts() -> None:
+    settings = Settings(days=30, new_a_day=10)
+    run = simulate(FSRS6, replace(only_new(95), introduced_today=4), HABITS, settings, 1)
+    assert run.new.tolist() == [6] + [10] * 8 + [9] + [0] * 20
+    full = replace(settings, reviews_a_day=15, new_ignore_review_limit=False)
+    run = simulate(FSRS6, only_new(300), HABITS, full, 1)
+    assert run.new[0] == 10
+    assert (run.new + run.reviews).max() <= 15
+    run = simulate(FSRS6, only_new(300), HABITS, replace(settings, new_a_day=0), 1)
+    assert run.answers == 0
+    assert run.known[-1] == 0
+
+
+def test_intervals_are_as_long_as_allowed() -> None:
+    """All cards passed on day 0 come back within the maximum interval."""
+    always = replace(HABITS, review_rating=(0.0, 0.0, 1.0))
+    deck = deck_of(50)
+    deck = replace(deck, last_day=np.zeros(50, np.int64))  # just seen: all are recalled
+    settings = Settings(days=15, maximum_interval=7)
+    run = simulate(FSRS6, deck, always, settings, 1)
+    assert run.reviews[0] == run.recalled[0] == 50
+    assert run.reviews[1:8].sum() >= 50
+    free = simulate(FSRS6, deck, always, replace(settings, maximum_interval=36_500), 1)
+    assert free.reviews[1:].sum() == 0
+
+
+def test_the_balance_evens_out_days() -> None:
+    deck = deck_of(0, new=1000)
+    settings = Settings(new_a_day=20, days=200)
+    even, uneven = (
+        simulate(FSRS6, deck, HABITS, replace(settings, balanced=balanced), 2).reviews[60:]
+        for balanced in (True, False)
+    )
+    assert np.diff(even).std() < 0.7 * np.diff(uneven).std()
+
+
+def test_overdue_cards_come_today_as_long_ago_as_they_are() -> None:
+    late, on_time = deck_of(2000, -400), deck_of(2000)
+    one_day = Settings(days=1)
+    assert simulate(FSRS6, late, HABITS, one_day, 1).reviews[0] == 2000
+    shares = [
+        simulate(FSRS6, deck, HABITS, one_day, 1).recalled[0] / 2000 for deck in (late, on_time)
+    ]
+    w = FSRS6.values
+    for share, days in zip(shares, (420.0, 20.0), strict=True):
+        expected = float(MODELS["FSRS-6"].recall.forward(days, (20.0, 5.0), w))
+        assert share == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 2000))
+
+
+def test_a_day_costs_what_its_answers_cost() -> None:
+    costs = replace(
+        HABITS,
+        seconds=((1.0,) * 4, (100.0,) * 4, (10_000.0,) * 4),
+        first_rating=(0.0, 0.0, 1.0, 0.0),
+        learning_steps=((0.0, 0.0, 1.0, 0.0),) * 3,
+        relearning_steps=((0.0, 0.0, 1.0, 0.0),) * 3,
+    )
+    settings = Settings(days=1, learning_steps=3, relearning_steps=2)
+    run = simulate(FSRS6, deck_of(500, new=20), costs, settings, 5)
+    failed = run.reviews[0] - run.recalled[0]
+    assert failed > 0
+    # Good at first passes one of three learning steps; a failed review starts relearning anew.
+    assert run.seconds[0] == 20 * 3 + 100 * 500 + 10_000 * 2 * failed
+
+
+def test_leeches_are_suspended() -> None:
+    deck = deck_of(400, new=0)
+    settings = Settings(days=200, suspend_after_lapses=1)
+    run = simulate(FSRS6, deck, HABITS, settings, 1)
+    lapses = run.reviews.sum() - run.recalled.sum()
+    assert 0 < lapses <= 400
+    assert simulate(FSRS6, deck, HABITS, Settings(days=200), 1).reviews.sum() > run.reviews.sum()
+    gone = replace(deck, lapses=np.ones(400, np.int64))
+    assert simulate(FSRS6, gone, HABITS, settings, 1).reviews.sum() == 0
+
+
+def test_another_memory_answers_while_the_scheduler_plans() -> None:
+    """A memory that is the scheduler's own changes nothing; a worse one brings retention down."""
+    deck, settings = deck_of(500, new=500), Settings(days=365, balanced=False)
+    both = replace(deck, memory_state=deck.state)
+    assert same(
+        simulate(FSRS6, deck, HABITS, settings, 1),
+        simulate(FSRS6, both, HABITS, settings, 1, memory=FSRS6),
+    )
+    w = list(FSRS6.parameters)
+    weak = Memory("FSRS-6", (*(value / 4 for value in w[:4]), *w[4:8], w[8] - 0.7, *w[9:]))
+    right = mean_of(FSRS6, deck, settings, seeds=3)
+    wrong = mean_of(FSRS6, both, settings, seeds=3, memory=weak)
+    assert wrong["recalled"] / wrong["reviews"] < right["recalled"] / right["reviews"] - 0.05
+    assert wrong["reviews"] > right["reviews"]
+    assert wrong["known"] < right["known"]
+    three = np.vstack([deck.state[:1], deck.state])
+    other = simulate(FSRS6, replace(deck, memory_state=three), HABITS, settings, 1, memory=FSRS7)
+    assert 0.5 < other.recalled.sum() / other.reviews.sum() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Settings(desired_retention=1.0), "desired retention of 1 "),
+        (Settings(days=0), "1 day or more"),
+        (Settings(new_a_day=-1), "cannot be negative"),
+    ],
+)
+def test_senseless_settings_are_refused(settings: Settings, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        simulate(FSRS6, only_new(10), HABITS, settings, 1)
+
+
+def test_senseless_memories_are_refused() -> None:
+    with pytest.raises(InputError, match="21 parameters, not 19"):
+        Memory("FSRS-6", FSRS5.parameters)
+    with pytest.raises(InputError, match="cannot be simulated"):
+        Memory("HLR", (1.0,))
+    with pytest.raises(InputError, match="memory_state"):
+        simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS7)
+
+
+@pytest.mark.parametrize(
+    ("retention", "more"),
+    [
+        (0.8, {}),
+        (0.9, {"learning_steps": 0, "relearning_steps": 0}),
+        (0.95, {"learning_steps": 3, "relearning_steps": 2}),
+        (0.9, {"reviews_a_day": 100}),
+        (0.9, {"reviews_a_day": 100, "new_ignore_review_limit": False}),
+    ],
+)
+def test_new_decks_cost_what_fsrs_rs_says(retention: float, more: dict[str, int]) -> None:
+    """Means over 20 seeds, within 2 % (a seed's own noise is about 1 %)."""
+    fsrs_rs = pytest.importorskip("fsrs_rs_python", reason="needs fsrs-rs-python")
+    settings = Settings(
+        desired_retention=retention,
+        balanced=False,
+        order="difficulty, easiest first",
+        **more,  # type: ignore[arg-type]
+    )
+    config = fsrs_rs.SimulatorConfig(
+        7300,
+        settings.days,
+        1e9,
+        settings.maximum_interval,
+        HABITS.first_rating,
+        HABITS.review_rating,
+        settings.new_a_day,
+        settings.reviews_a_day,
+        settings.new_ignore_review_limit,
+        HABITS.learning_steps,
+        HABITS.relearning_steps,
+        HABITS.seconds,
+        settings.learning_steps,
+        settings.relearning_steps,
+    )
+    runs = [fsrs_rs.simulate(FSRS6.parameters, retention, config, seed) for seed in range(20)]
+    theirs = {
+        "reviews": np.mean([sum(run.review_cnt_per_day) for run in runs]),
+        "seconds": np.mean([sum(run.cost_per_day) for run in runs]),
+        "known": np.mean([run.memorized_cnt_per_day[-1] for run in runs]),
+        "recalled": np.mean([sum(run.correct_cnt_per_day) for run in runs]),
+    }
+    ours = mean_of(FSRS6, only_new(7300), settings)
+    for figure, value in theirs.items():
+        assert ours[figure] == pytest.approx(value, rel=0.02), figure
