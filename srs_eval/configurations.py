@@ -35,6 +35,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "disable_short_term": ("disable_short_term", True),
     "preset": ("partitions", "preset"),
     "deck": ("partitions", "deck"),
+    "fallback_user": ("fallback_user", True),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 # Suffix -> how a person says it, where that is not the suffix itself.
@@ -44,6 +45,7 @@ SUFFIX_WORDS: Mapping[str, str] = {
     "binary": "two buttons",
     "preset": "per preset",
     "deck": "per deck",
+    "fallback_user": "else all together",
     "no_test_same_day": "later days",
     "no_train_same_day": "fitted on later days",
     "train_equals_test": "fitted on the test",
@@ -272,6 +274,13 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         flags["equalize_test_with_non_secs"] = False
     if flags["equalize_test_with_non_secs"]:
         flags["no_test_same_day"] = False  # none is judged anyway
+    if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
+        if "fallback_user" in in_name:
+            raise InputError(
+                f'"{name}" makes no sense: nothing is fitted to each preset or deck that could '
+                "fall back."
+            )
+        flags["fallback_user"] = False
     for flag in ("no_test_same_day", "no_train_same_day"):
         if flags[flag] and not flags["secs"]:
             if flag in in_name:
@@ -311,6 +320,8 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
         return value == "trained" or (model.parameters > 0 and model.online is None)
     if flag == "short" and model.always_short:
         return True
+    if flag == "fallback_user":
+        flag = "partitions"
     return flag in model.flags
 
 
@@ -375,6 +386,10 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
         for flag in ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day"):
             if getattr(protocol, flag):
                 raise InputError(f"--{flag} makes no sense without --secs.")
+    if protocol.fallback_user and protocol.partitions == "none":
+        raise InputError(
+            "--fallback_user makes no sense without --partitions preset or --partitions deck."
+        )
     if protocol.equalize_test_with_non_secs and protocol.no_test_same_day:
         raise InputError(
             "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."

@@ -13,6 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,6 +193,13 @@ def fit_and_predict(
     default_of = model.default
     if configuration.protocol.secs and model.default_secs is not None:
         default_of = model.default_secs
+
+    def fit_to(train: IntArray, reporting: Context) -> Any:
+        newer_more = configuration.protocol.recency
+        weights = recency_weights(len(train)) if newer_more else np.ones(len(train))
+        assert fit is not None
+        return fit(trials, train, weights, reporting)
+
     scratch = np.empty(len(trials))
     parts: list[FloatArray] = []
     notes: list[str] = []
@@ -200,6 +208,7 @@ def fit_and_predict(
         default = default_of(context)
         train_partition = trials.partition[fold.train]
         fitted = {}
+        too_small: dict[int, NotEnoughData] = {}
         for partition, train in _by_partition(fold.train, train_partition):
             if fit is None:
                 fitted[partition] = default
@@ -207,16 +216,17 @@ def fit_and_predict(
             width = 1 / (folds * len(np.unique(train_partition)))
             start = (number - 1) / folds + width * len(fitted)
             reporting = _reporting(context, report, start, width, number - 1, folds)
-            weights = (
-                recency_weights(len(train))
-                if configuration.protocol.recency
-                else np.ones(len(train))
-            )
             try:
-                fitted[partition] = fit(trials, train, weights, reporting)
+                fitted[partition] = fit_to(train, reporting)
             except NotEnoughData as reason:
                 fitted[partition] = default
-                notes.append(f"fold {number}: default parameters ({reason})")
+                too_small[partition] = reason
+        instead = "default parameters"
+        if too_small and configuration.protocol.fallback_user:
+            with suppress(NotEnoughData):
+                fitted |= dict.fromkeys(too_small, fit_to(fold.train, context))
+                instead = "parameters of all partitions together"
+        notes += [f"fold {number}: {instead} ({reason})" for reason in too_small.values()]
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
             scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
         parts.append(scratch[fold.test])

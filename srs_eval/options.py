@@ -121,6 +121,13 @@ def protocol_options(
             rich_help_panel=PROTOCOL_PANEL,
         ),
     ] = "none",
+    fallback_user: Annotated[
+        bool,
+        _flag(
+            "--fallback_user",
+            "With --partitions: one with too little to train on gets the whole user's fit.",
+        ),
+    ] = False,
     train_equals_test: Annotated[
         bool, _flag("--train_equals_test", "Train on the reviews that are judged.")
     ] = False,
@@ -160,6 +167,7 @@ def protocol_options(
         two_buttons=two_buttons,
         recency=recency,
         partitions=one_of("--partitions", partitions, ("none", "deck", "preset")),  # type: ignore[arg-type]
+        fallback_user=fallback_user,
         train_equals_test=train_equals_test,
         no_test_same_day=no_test_same_day,
         no_train_same_day=no_train_same_day,

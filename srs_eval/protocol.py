@@ -33,6 +33,8 @@ class Protocol:
     two_buttons: bool = False  # Hard and Easy count as Good
     recency: bool = False  # newer reviews weigh more in training
     partitions: Literal["none", "deck", "preset"] = "none"
+    fallback_user: bool = False
+    """A partition with too little to train on gets what fits the whole user (upstream 2026)."""
     train_equals_test: bool = False
     no_test_same_day: bool = False
     no_train_same_day: bool = False
@@ -76,6 +78,7 @@ class Protocol:
             gamma=usual.gamma,
             batch_size=usual.batch_size,
             disable_short_term=usual.disable_short_term,
+            fallback_user=usual.fallback_user,
         )
 
 

@@ -83,6 +83,9 @@ def test_flags_are_added_to_those_that_can_take_them() -> None:
         ("FSRS-6-no_test_same_day", Protocol(), "-secs"),
         ("FSRS-6", Protocol(no_test_same_day=True), "--secs"),
         ("FSRS-6", Protocol(equalize_test_with_non_secs=True), "--secs"),
+        ("FSRS-6-fallback_user", Protocol(), "fall back"),
+        ("FSRS-6-dry-run-fallback_user", Protocol(), "fall back"),
+        ("FSRS-6", Protocol(fallback_user=True), "--partitions"),
         ("FSRS-6", Protocol(n_splits=1), "n_splits"),
         (",", Protocol(), "No model is named"),
     ],
@@ -106,6 +109,7 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
         ("90", "90%"),
         ("average", "AVG"),
         ("fsrs6recency", "FSRS-6-recency"),
+        ("FSRS-6-preset-fallback_user", "FSRS-6-preset-fallback_user"),
         ("FSRS-6 defaults (FSRS-6-dry-run)", "FSRS-6-dry-run"),
     ],
 )

@@ -30,6 +30,7 @@ from srs_eval.engine import (
     Skipped,
     Started,
     evaluate,
+    fit_and_predict,
 )
 from srs_eval.errors import InputError
 from srs_eval.models import Context, all_models
@@ -282,6 +283,36 @@ def test_a_damaged_cache_file_is_ignored(
     assert again.metrics == result.metrics
     cache.prune(limit_bytes=0)
     assert not list((tmp_path / "results").glob("*/*.npz"))
+
+
+def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> None:
+    """Upstream's rule of 2026 (script.py, bd9110f); 2025's goes to the defaults at once."""
+    (alone,) = resolve("FSRS-6")
+    (old,) = resolve("FSRS-6-preset")
+    (new,) = resolve("FSRS-6-preset-fallback_user")
+    trials = Session(log).trials(old.protocol)
+    # A third review of a card, early: nothing that initial stabilities could be fitted to.
+    small = int(np.flatnonzero(trials.i == 3)[0])
+    fold = trials.folds[-1]
+    assert small in fold.train
+    partition = np.zeros(len(trials), dtype=np.int64)
+    partition[small] = 1
+    partition[fold.test[::2]] = 1
+    partition[fold.test[1::5]] = 2  # nothing of it is in the past
+    divided = replace(trials, partition=partition, folds=(fold,))
+    together = replace(trials, partition=np.zeros_like(partition), folds=(fold,))
+    whole, _, _ = fit_and_predict(alone, together, Context())
+    (defaults,) = resolve("FSRS-6-dry-run")
+    untrained, _, _ = fit_and_predict(defaults, together, Context())
+    then, _, then_notes = fit_and_predict(old, divided, Context())
+    now, _, now_notes = fit_and_predict(new, divided, Context())
+    in_small, unseen = (partition[fold.test] == k for k in (1, 2))
+    np.testing.assert_array_equal(then[in_small], untrained[in_small])
+    np.testing.assert_array_equal(now[in_small], whole[in_small])
+    np.testing.assert_array_equal(now[unseen], untrained[unseen])
+    np.testing.assert_array_equal(now[~in_small], then[~in_small])
+    assert then_notes[0].startswith("fold 1: default parameters (")
+    assert now_notes[0].startswith("fold 1: parameters of all partitions together (")
 
 
 def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
