@@ -58,7 +58,7 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scripts_can_be_imported() -> None:
-    for name in ("speed", "large", "fidelity", "neural", "verdicts", "_peers"):
+    for name in ("speed", "large", "fidelity", "neural", "verdicts", "answers", "_peers"):
         assert module(name)
 
 

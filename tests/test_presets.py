@@ -19,7 +19,7 @@ from srs_eval.comparison import Interval, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
-from srs_eval.fitting.recurrent import loss_and_gradient
+from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6
 from srs_eval.presets import (
     QUESTIONS,
@@ -274,15 +274,15 @@ def test_a_review_or_two_are_spoken_of_as_such() -> None:
 def test_gradient_of_the_loss(learner: Learner) -> None:
     trials = learner.trials
     index = np.arange(0, len(trials), 3)
-    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index)
+    summed = SummedLoss(fsrs6.recurrent(0.001), trials, index)
     w = np.array(fsrs6.DEFAULT)
-    loss, gradient = at(w)
+    loss, gradient = summed.value(w), summed.gradient(w)
     p = fsrs6.predict(trials, w.tolist(), index, Context())
     assert loss == pytest.approx(learner.losses(p, index).sum(), rel=1e-9)
     for k in range(len(w)):
         step = np.zeros(len(w))
         step[k] = 1e-5
-        numeric = (at(w + step)[0] - at(w - step)[0]) / 2e-5
+        numeric = (summed.value(w + step) - summed.value(w - step)) / 2e-5
         assert gradient[k] == pytest.approx(numeric, rel=1e-3, abs=1e-2), k
 
 
@@ -502,8 +502,8 @@ def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> Non
     index = learner.trials.test_index
     mine = learner.trials.partition[index] == 101
     other = np.empty(len(learner.trials))
-    for fold in learner.trials.folds:
-        fitted = learner.fitted_for(fold)
+    for number, fold in enumerate(learner.trials.folds):
+        fitted = learner.fitted_before(number)
         other[fold.test] = learner.with_parameters(fitted[100], fold.test)
     losses = learner.losses(other[index], index)[mine]
     own = learner.held_out_losses("optimized")[mine]
@@ -603,6 +603,19 @@ def test_no_health_check_of_too_few_items() -> None:
     assert health.judge_health(0.3, 0.05, 0.9, 300) is None
     assert health.judge_health(0.3, 0.05, 0.9, 301) is not None
     assert health.judge_health(0.3, 0.05, 1.0, 1_000) is None
+
+
+def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) -> None:
+    """Fewer than 20 cards of each first rating: all would be left out, which ends Anki's too."""
+    trials = learner.trials
+    few = np.isin(trials.card_id, np.unique(trials.card_id[trials.i > 6])[:40])
+    index = np.flatnonzero(few & (trials.i > 2) | (trials.i == 2) & (trials.card_id % 7 == 0))
+    seconds = np.flatnonzero(trials.i[index] == 2)
+    index = np.delete(index, seconds[8:])
+    assert len(index) > 300
+    assert health.check_health(learner, index) is None
+    answers = compare(learner.log, questions=["health"])
+    assert all("health check" in " ".join(answer.sentences) for answer in answers)
 
 
 @pytest.mark.parametrize("name", ORACLE_NAMES)

@@ -42,6 +42,7 @@ from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 SEED = 2023  # of the order of batches
+_ONE = np.zeros(1, np.int64)  # the order of a single batch
 
 
 class Step(NamedTuple):
@@ -220,13 +221,12 @@ def fit_recurrent(
     scratch = _scratch(model, (batches, whole))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    one = np.zeros(1, np.int64)
     orders = permutations(len(parts), SEED)
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf
         if model.keep == "best":
-            loss = run(one, -1, w, *evaluation)
+            loss = run(_ONE, -1, w, *evaluation)
             loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
         if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
@@ -239,29 +239,33 @@ def fit_recurrent(
     return [round(value, model.decimals) for value in kept]
 
 
-def loss_and_gradient(
-    model: RecurrentModel, trials: Trials, index: IntArray
-) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-    """Log loss summed over the positions `index`, in nats, and its gradient (p,) at w (p,).
+class SummedLoss:
+    """Log loss summed over the positions `index`, in nats, as a function of parameters w (p,).
 
     For searches other than the training above: no penalty, no weights, and no bounds.
     """
-    trie = history_trie(trials, model.same_day is not None)
-    batches = trie_batches(trie, trials, [index])
-    scratch = _scratch(model, (batches,))
-    run = _kernel_of(model)
-    one = np.zeros(1, np.int64)
 
-    def at(w: FloatArray) -> tuple[float, FloatArray]:
-        values = _values(model, w)
+    def __init__(self, model: RecurrentModel, trials: Trials, index: IntArray) -> None:
+        p = len(model.default)
+        batches = trie_batches(history_trie(trials, model.same_day is not None), trials, [index])
         # A step of length 0, whose running mean is the gradient itself (beta 0).
-        still = new_descent(w, np.ones(1), rate=0.0, steps=1, betas=(0.0, 0.999))
-        tables = packed(batches), packed(still), packed(scratch)
-        loss = run(one, -1, values, *tables)
-        run(one, 0, values, *tables)
-        return float(loss), still.mean
+        self._still = new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1, betas=(0.0, 0.999))
+        self._w = _values(model, np.zeros(p))
+        self._pass = _kernel_of(model)
+        self._kept = batches, self._still, _scratch(model, (batches,))
+        self._tables = [packed(each) for each in self._kept]  # addresses of what is kept
 
-    return at
+    def value(self, w: FloatArray) -> float:
+        self._w[: len(w)] = w
+        return float(self._pass(_ONE, -1, self._w, *self._tables))
+
+    def gradient(self, w: FloatArray) -> FloatArray:
+        """(p,)"""
+        self._w[: len(w)] = w
+        self._still.mean.fill(0.0)  # what was not finite must not stay
+        self._still.square.fill(0.0)
+        self._pass(_ONE, 0, self._w, *self._tables)
+        return self._still.mean.copy()
 
 
 def predict_recurrent(
@@ -278,7 +282,7 @@ def predict_recurrent(
     w = _values(model, parameters)
     scratch = _scratch(model, (whole,))
     idle = np.zeros(len(Descent._fields), np.int64)
-    _kernel_of(model)(np.zeros(1, np.int64), -1, w, packed(whole), idle, packed(scratch))
+    _kernel_of(model)(_ONE, -1, w, packed(whole), idle, packed(scratch))
     return scratch.recall[whole.target]
 
 

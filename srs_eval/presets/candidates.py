@@ -6,9 +6,10 @@ configuration is fitted and judged by the engine; here are the others, and other
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError
 from srs_eval.models import all_models, fsrs6
-from srs_eval.presets.pooling import TAUS, pooled_fits
+from srs_eval.presets.pooling import TAUS, Pooled, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
@@ -36,6 +37,7 @@ CONFIGURATIONS: Mapping[str, str] = {
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
 SOURCES = "give a collection, a package or a research export"
+T = TypeVar("T")
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
@@ -58,7 +60,8 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
-    _held_out: dict[str, FloatArray] = field(default_factory=dict)
+    _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
+    """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
     def of(log: ReviewLog, context: Context | None = None) -> Learner:
@@ -151,7 +154,7 @@ class Learner:
             return list(fsrs6.DEFAULT)
         everything = np.arange(len(self.trials))
         if candidate == POOLED:
-            return pooled_fits(self.trials, self._positions(everything)).by_group[group]
+            return self._pooled_fits(len(everything), TAUS).by_group[group]
         configuration = self.configuration(candidate)
         last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
         if configuration.protocol.partitions == "preset":
@@ -164,23 +167,35 @@ class Learner:
         """Log loss in nats of each prediction (k,) for the positions (k,)."""
         return log_losses(self.trials.y[index], p)
 
-    def held_out_losses(self, candidate: str) -> FloatArray:
-        """Losses on the protocol's held-out reviews (`trials.test_index`), computed once."""
-        if candidate not in self._held_out:
-            p = self.predict(candidate)
-            self._held_out[candidate] = self.losses(p, self.trials.test_index)
-        return self._held_out[candidate]
+    def held_out(self, candidate: str) -> FloatArray:
+        """Probabilities for the protocol's held-out reviews (`trials.test_index`)."""
+        return self._once(("held out", candidate), lambda: self.predict(candidate))
 
-    def fitted_for(self, fold: Fold) -> dict[int, list[float]]:
-        """Each preset's parameters ("optimized") as fitted for one fold."""
-        configuration = self.configuration("optimized")
-        trials = replace(self._trials_of(configuration), folds=(fold,))
-        fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
-        return {group: list(values) for group, values in fitted.items()}
+    def held_out_losses(self, candidate: str) -> FloatArray:
+        """Losses on these."""
+        return self.losses(self.held_out(candidate), self.trials.test_index)
+
+    def fitted_before(self, number: int) -> dict[int, list[float]]:
+        """Each preset's parameters ("optimized") as fitted for one of the protocol's folds."""
+
+        def fit() -> dict[int, list[float]]:
+            configuration = self.configuration("optimized")
+            folds = self.trials.folds[number : number + 1]
+            trials = replace(self._trials_of(configuration), folds=folds)
+            fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
+            return {group: list(values) for group, values in fitted.items()}
+
+        return self._once(("fitted before", number), fit)
 
     def interval(self, values: FloatArray, index: IntArray) -> Interval:
         """Mean of values (k,) over the reviews at the positions (k,), over their days."""
         return mean_interval(values, self.trials.day[index])
+
+    def _once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
 
     def _trials_of(self, configuration: Configuration) -> Trials:
         trials = self.session.trials(configuration.protocol)
@@ -213,22 +228,39 @@ class Learner:
         return p[index]
 
     def _pooled(self, folds: Sequence[Fold]) -> FloatArray:
-        """How much presets share is settled in the first fold and again when it has doubled."""
         parts = []
-        taus: tuple[float, ...] = TAUS
-        settled = 0
         for fold in folds:
-            if len(fold.train) >= 2 * settled:
-                taus, settled = TAUS, len(fold.train)
-            pooled = pooled_fits(self.trials, self._positions(fold.train), taus)
-            taus = (pooled.tau,)
+            wanted = tuple(np.unique(self.trials.partition[fold.test]).tolist())
+            settled = self._settled(len(fold.train))
+            pooled = self._pooled_fits(settled, TAUS)
+            if settled < len(fold.train):
+                pooled = self._pooled_fits(len(fold.train), (pooled.tau,), wanted)
             parts.append(
                 self._by_preset(
-                    [fold],
-                    {group: pooled.by_group.get(group, pooled.shared) for group in self.groups},
+                    [fold], {group: pooled.by_group.get(group, pooled.shared) for group in wanted}
                 )
             )
         return np.concatenate(parts)
+
+    def _settled(self, count: int) -> int:
+        """The number of first reviews at which it was last settled how much presets share.
+
+        With the protocol's first fold, and again whenever there were twice as many.
+        """
+        size = len(self.trials.folds[0].train)
+        while 2 * size <= count:
+            size *= 2
+        return min(size, count)
+
+    def _pooled_fits(
+        self, count: int, taus: tuple[float, ...], wanted: tuple[int, ...] | None = None
+    ) -> Pooled:
+        """Of the first `count` reviews."""
+        self.context.tick(0.0)
+        return self._once(
+            ("pooled", count, taus, wanted),
+            lambda: pooled_fits(self.trials, self._positions(np.arange(count)), taus, wanted),
+        )
 
     def _as_scheduled_by_sm2(self, folds: Sequence[Fold]) -> FloatArray:
         """Anki's older scheduler with each preset's own settings."""

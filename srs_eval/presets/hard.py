@@ -132,7 +132,7 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
     """
     trials = learner.trials
     index = trials.test_index
-    p = learner.predict("optimized")
+    p = learner.held_out("optimized")
     last = trials.history_rating[trials.history_end[index] - 1]
     on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
     found = {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from srs_eval.comparison import log_losses, verdicts
+from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
@@ -84,7 +85,10 @@ def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
     recall = float(learner.trials.y[index].mean())
     if judge_health(1.0, 1.0, recall, len(index)) is None:
         return None
-    return judge_health(*time_series(learner.trials, index, learner), recall, len(index))
+    try:
+        return judge_health(*time_series(learner.trials, index, learner), recall, len(index))
+    except NotEnoughData:  # rare first intervals may be all that a fold has
+        return None
 
 
 def is_fsrs_right_for_me(
@@ -144,8 +148,8 @@ def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
 def _health_sentence(found: HealthCheck | None) -> str:
     if found is None:
         return (
-            f"Anki's health check ({VERSION}) needs more than {FEWEST_ITEMS} reviews and "
-            "both outcomes."
+            f"Anki makes no health check ({VERSION}) here: it needs more than {FEWEST_ITEMS} "
+            "reviews, both outcomes, and first intervals that are not all rare."
         )
     result = "passes" if found.passed else "fails"
     return (

@@ -24,7 +24,7 @@ def which_numbers_are_noise(
 ) -> Iterator[Answer]:
     """One answer for each preset."""
     del equivalence
-    folds = [learner.fitted_for(fold) for fold in learner.trials.folds]
+    folds = [learner.fitted_before(number) for number in range(len(learner.trials.folds))]
     for group in groups:
         name = learner.name_of(group)
         index = np.flatnonzero(learner.trials.partition == group)

@@ -10,13 +10,13 @@ everything, presets that differ much keep what is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from srs_eval.fitting.lbfgs import minimise
-from srs_eval.fitting.recurrent import loss_and_gradient
+from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -39,65 +39,91 @@ class Pooled:
 
 
 def pooled_fits(
-    trials: Trials, by_group: Mapping[int, IntArray], taus: tuple[float, ...] = TAUS
+    trials: Trials,
+    by_group: Mapping[int, IntArray],
+    taus: tuple[float, ...] = TAUS,
+    wanted: Container[int] | None = None,
 ) -> Pooled:
-    """Parameters of every group, fitted on its positions in the trials (int64)."""
-    default = _to_x(np.array(fsrs6.DEFAULT))
+    """Parameters of every group, fitted on its positions in the trials (int64).
+
+    With a single tau there is nothing to choose, and only the `wanted` groups (default: all)
+    are fitted.
+    """
     if not by_group:
         return Pooled(list(fsrs6.DEFAULT), {}, 0.0)
     everything = np.sort(np.concatenate(list(by_group.values())))
-    shared = _fit(trials, everything, default, 1.0)[0]
-    best: tuple[float, float, dict[int, FloatArray]] | None = None
-    for tau in taus:
-        found, evidence = {}, 0.0
-        for group, index in by_group.items():
-            found[group], log_evidence = _fit(trials, index, shared, tau)
-            evidence += log_evidence
-        if best is None or evidence > best[0]:
-            best = evidence, tau, found
-    assert best is not None
+    default = _to_x(np.array(fsrs6.DEFAULT))
+    shared = _Penalised(trials, everything).fit(default, 1.0)
+    evidence = np.zeros(len(taus))
+    found: list[dict[int, FloatArray]] = [{} for _ in taus]
+    for group, index in by_group.items():
+        if len(taus) == 1 and wanted is not None and group not in wanted:
+            continue
+        penalised = _Penalised(trials, index)
+        for place, tau in enumerate(taus):
+            found[place][group] = penalised.fit(shared, tau)
+            if len(taus) > 1:
+                evidence[place] += penalised.log_evidence(shared, tau, found[place][group])
+    best = int(evidence.argmax())
     return Pooled(
         shared=_to_w(shared).tolist(),
-        by_group={group: _to_w(x).tolist() for group, x in best[2].items()},
-        tau=best[1],
+        by_group={group: _to_w(x).tolist() for group, x in found[best].items()},
+        tau=taus[best],
     )
 
 
-def _fit(
-    trials: Trials, index: IntArray, centre: FloatArray, tau: float
-) -> tuple[FloatArray, float]:
-    """Where the penalised loss is least, as x, and the logarithm of the evidence."""
-    at = loss_and_gradient(fsrs6.recurrent(0.001), trials, index)
+class _Penalised:
+    """The summed log loss of some positions, with the penalty of a prior around a centre.
 
-    def in_prior_units(z: FloatArray) -> tuple[float, FloatArray]:
-        x = centre + tau * _DEVIATION * z
-        w = _to_w(x)
-        loss, slope = at(w)
-        inside = (w > _LOWER) & (w < _UPPER)
-        slope = np.where(inside, slope, 0.0) * tau * _DEVIATION
+    z is the distance from the centre in units of the prior's standard deviations (21,).
+    """
+
+    def __init__(self, trials: Trials, index: IntArray) -> None:
+        self.summed = SummedLoss(fsrs6.recurrent(0.001), trials, index)
+
+    def fit(self, centre: FloatArray, tau: float) -> FloatArray:
+        """Where it is least, as x."""
+        if tau == 0:
+            return centre
+
+        def objective(z: FloatArray) -> tuple[float, FloatArray]:
+            return self._value(centre, tau, z), self._slope(centre, tau, z)
+
+        z = minimise(
+            objective,
+            np.zeros(len(centre)),
+            iterations=40,
+            history=10,
+            tolerance_gradient=1e-2,
+            tolerance_change=1e-6,
+        )
+        return centre + tau * _DEVIATION * z
+
+    def log_evidence(self, centre: FloatArray, tau: float, fitted: FloatArray) -> float:
+        """Laplace's approximation to its logarithm, around the fit x."""
+        if tau == 0:
+            return -self._value(centre, tau, np.zeros(len(centre)))
+        z = (fitted - centre) / (tau * _DEVIATION)
+        slope = self._slope(centre, tau, z)
+        curvature = np.empty((len(z), len(z)))
+        for k in range(len(z)):
+            moved = z.copy()
+            moved[k] += _STEP
+            curvature[k] = (self._slope(centre, tau, moved) - slope) / _STEP
+        eigenvalues = np.linalg.eigvalsh((curvature + curvature.T) / 2)
+        volume = 0.5 * float(np.log(np.maximum(eigenvalues, 1.0)).sum())
+        return -self._value(centre, tau, z) - volume
+
+    def _value(self, centre: FloatArray, tau: float, z: FloatArray) -> float:
+        w = _to_w(centre + tau * _DEVIATION * z)
+        return self.summed.value(w) + 0.5 * float(z @ z)
+
+    def _slope(self, centre: FloatArray, tau: float, z: FloatArray) -> FloatArray:
+        w = _to_w(centre + tau * _DEVIATION * z)
+        slope = np.where((w > _LOWER) & (w < _UPPER), self.summed.gradient(w), 0.0)
         slope[_S0] *= w[_S0]
-        return loss, slope
-
-    def penalised(z: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = in_prior_units(z)
-        return loss + 0.5 * float(z @ z), slope + z
-
-    zero = np.zeros(len(centre))
-    if tau == 0:
-        return centre, -in_prior_units(zero)[0]
-    z = minimise(
-        penalised, zero, iterations=40, history=10, tolerance_gradient=1e-2, tolerance_change=1e-6
-    )
-    value, slope = penalised(z)
-    curvature = np.empty((len(z), len(z)))
-    for k in range(len(z)):
-        moved = z.copy()
-        moved[k] += _STEP
-        curvature[k] = (penalised(moved)[1] - slope) / _STEP
-    eigenvalues = np.linalg.eigvalsh((curvature + curvature.T) / 2)
-    return centre + tau * _DEVIATION * z, -value - 0.5 * float(
-        np.log(np.maximum(eigenvalues, 1.0)).sum()
-    )
+        slope *= tau * _DEVIATION
+        return slope + z
 
 
 def _to_x(w: FloatArray) -> FloatArray:
@@ -108,5 +134,5 @@ def _to_x(w: FloatArray) -> FloatArray:
 
 def _to_w(x: FloatArray) -> FloatArray:
     w = x.copy()
-    w[_S0] = np.exp(np.clip(x[_S0], -20, 20))
-    return np.clip(w, _LOWER, _UPPER)
+    w[_S0] = np.exp(np.minimum(x[_S0], 20))
+    return np.minimum(np.maximum(w, _LOWER), _UPPER)

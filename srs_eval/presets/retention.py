@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,14 +73,10 @@ def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bo
     """All reviews of a preset, young and mature ones, and those of each of the last months."""
     mature = learner.trials.elapsed_days >= MATURE_DAYS
     parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
-    months = np.array([_month(at) for at in learner.time_s])
+    months = learner.time_s.astype("datetime64[s]").astype("datetime64[M]").astype(str)
     return parts | {
         month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-MONTHS:]
     }
-
-
-def _month(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m")
 
 
 def _percent(share: float) -> str:

@@ -115,8 +115,8 @@ def parameters_on_reviews(
     trials = learner.trials
     index = trials.test_index
     p = {a: np.empty(len(trials)) for a in groups}
-    for fold in trials.folds:
-        fitted = learner.fitted_for(fold)
+    for number, fold in enumerate(trials.folds):
+        fitted = learner.fitted_before(number)
         for a in groups:
             p[a][fold.test] = learner.with_parameters(fitted.get(a, fsrs6.DEFAULT), fold.test)
     found = {}
