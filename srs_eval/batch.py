@@ -13,13 +13,15 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
+from srs_eval.cluster import Place, environment, open_place
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset
@@ -27,12 +29,11 @@ from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_word
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
-from srs_eval.workers import DONE, TaskEvents, WorkerPool, WorkersCannotStart, cores, send
+from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkersCannotStart, cores, send
 
 PUBLISH_SECONDS = 30.0
 UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 START_SECONDS = 1.5  # of a worker
-LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def run_batch(
     *,
     users: Sequence[int] | None = None,
     jobs: int | None = None,
+    engine: str = "local",
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
@@ -87,14 +89,15 @@ def run_batch(
     on `jobs`, on interruptions or on the order of events (`timing/` apart). Closing the
     iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
     finished is kept and visible. `merge` names other batch folders with the same set-up,
-    whose units are taken over first. Raises InputError for an unusable set-up.
+    whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
+    (`srs_eval.cluster`). Raises InputError for an unusable set-up.
     """
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = _survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
-    with ResultStore(out, setup, fresh=fresh) as store:
+    with ResultStore(out, setup, fresh=fresh) as store, ExitStack() as stack:
         try:
             for other in merge:
                 store.take_over(other)
@@ -114,7 +117,14 @@ def run_batch(
             tasks.sort(key=lambda task: (-expected(*task), task[0]))
             units = sum(len(names) for _, names in tasks)
             work = sum(expected(*task) for task in tasks)
+            happenings = TaskEvents()
             jobs = min(jobs, max(1, len(tasks)))
+            place = None
+            if tasks:
+                place = stack.enter_context(
+                    open_place(engine, jobs, dataset.folder, _import_engine, happenings.put)
+                )
+                jobs = place.jobs
             yield Planned(
                 users=len(wanted),
                 configurations=tuple(each.name for each in configurations),
@@ -131,30 +141,25 @@ def run_batch(
             left = {user: len(names) for user, names in tasks}
             finished_work = 0.0
             publishing = _Regularly(store.publish, publish_seconds)
-            happenings = TaskEvents()
-            pool = WorkerPool(
-                jobs if tasks else 0, initializer=_import_engine, on_message=happenings.put
-            )
-            user_tasks = _UserTasks(
-                pool, happenings, dataset, configurations, context, ahead=2 * jobs
-            )
-            try:
-                for unit in user_tasks.units(tasks):
-                    store.append(unit)
-                    counts[unit.status] += 1
-                    left[unit.user] -= 1
-                    finished_work += expected(unit.user, (unit.configuration,))
-                    publishing()
-                    yield UnitDone(
-                        unit,
-                        finished=sum(counts.values()),
-                        users_finished=sum(not count for count in left.values()),
-                        share=finished_work / work if sum(counts.values()) < units else 1.0,
-                    )
-            finally:
-                pool.terminate_workers()
-                for unit in user_tasks.left_over():
-                    store.append(unit)
+            if place is not None:
+                user_tasks = _UserTasks(place, happenings, dataset, configurations, context)
+                try:
+                    for unit in user_tasks.units(tasks):
+                        store.append(unit)
+                        counts[unit.status] += 1
+                        left[unit.user] -= 1
+                        finished_work += expected(unit.user, (unit.configuration,))
+                        publishing()
+                        yield UnitDone(
+                            unit,
+                            finished=sum(counts.values()),
+                            users_finished=sum(not count for count in left.values()),
+                            share=finished_work / work if sum(counts.values()) < units else 1.0,
+                        )
+                finally:
+                    stack.close()
+                    for unit in user_tasks.left_over():
+                        store.append(unit)
             yield Ended(seconds=time.monotonic() - start, **counts)
         finally:
             store.publish(everything=True)
@@ -184,6 +189,20 @@ def select_users(
             f"ids {min(available)} to {max(available)}."
         )
     return sorted(chosen)
+
+
+def shard_of(users: Sequence[int], shard: str) -> list[int]:
+    """The users of part K of N, given as "K/N": every Nth from the Kth on, so that parts are alike.
+
+    Raises InputError, also for a part without users.
+    """
+    match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f'--shard takes a part such as 3/16, from 1/16 to 16/16, not "{shard}".')
+    part = list(users)[int(match[1]) - 1 :: int(match[2])]
+    if not part:
+        raise InputError(f"--shard {shard}: there are only {len(users)} users to divide.")
+    return part
 
 
 def absent_users(
@@ -232,15 +251,6 @@ def make_setup(
     context: Context,
 ) -> dict[str, Any]:
     """What figures depend on, as `OUT/setup.json` holds it."""
-    import platform
-    from importlib import metadata
-
-    versions = {"python": platform.python_version(), "machine": platform.machine()}
-    for library in LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
     options = context.settings()
     del options["user"]  # each unit has its own
     return {
@@ -260,7 +270,7 @@ def make_setup(
             }
             for each in configurations
         },
-        "environment": versions,
+        "environment": environment(),
     }
 
 
@@ -336,6 +346,7 @@ class _Task:
     user: int
     names: list[str]
     current: str | None = None  # the one that is being evaluated, as far as is known
+    alone: bool = False  # nothing else is worked on, for it may be what kills workers
 
 
 class _UserTasks:
@@ -343,27 +354,28 @@ class _UserTasks:
 
     def __init__(
         self,
-        executor: Executor,
+        place: Place,
         happenings: TaskEvents,
         dataset: Dataset,
         configurations: Sequence[Configuration],
         context: Context,
-        ahead: int,
     ) -> None:
-        self.executor = executor
+        self.place = place
         self.happenings = happenings
         self.folder = dataset.folder
         self.configurations = {each.name: each for each in configurations}
         self.context = context
-        self.ahead = ahead  # tasks that are submitted and not done
         self.tasks: dict[Future[list[Unit]], _Task] = {}
 
     def units(self, tasks: Sequence[tuple[int, Sequence[str]]]) -> Iterator[Unit]:
         """Units in the order in which they are finished."""
         waiting = deque(_Task(user, list(names)) for user, names in tasks)
-        while waiting or self.tasks:
-            while waiting and len(self.tasks) < self.ahead:
+        suspects: deque[_Task] = deque()
+        while waiting or suspects or self.tasks:
+            while waiting and len(self.tasks) < self.place.ahead:
                 self._submit(waiting.popleft())
+            if suspects and not self.tasks:
+                self._submit(suspects.popleft())
             happening = self.happenings.next(timeout=0.5)
             if happening is None:
                 continue
@@ -377,6 +389,14 @@ class _UserTasks:
                 yield from self._missing(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
                 raise error
+            elif (
+                self.place.blames_bystanders
+                and isinstance(error, WorkerDied)
+                and (not task.alone or len(task.names) > 1)
+            ):
+                # First the whole user alone, then each of the configurations.
+                parts = [[name] for name in task.names] if task.alone else [task.names]
+                suspects += [_Task(task.user, names, alone=True) for names in parts]
             else:
                 # Without a configuration at work it died over the user's data: so would the next.
                 lost = task.names if task.current is None else [task.current]
@@ -399,7 +419,7 @@ class _UserTasks:
     def _submit(self, task: _Task) -> None:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
-            self.executor, evaluate_user, self.folder, task.user, chosen, self.context
+            self.place.executor, evaluate_user, self.folder, task.user, chosen, self.context
         )
         self.tasks[future] = task
 

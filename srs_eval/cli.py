@@ -224,6 +224,22 @@ def batch(
         Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
     ] = Path("results"),
     jobs: JobsOption = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Where it runs: local, dask-local or dask://HOST:PORT.",
+            metavar="ENGINE",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "local",
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
+            metavar="K/N",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
@@ -245,7 +261,9 @@ def batch(
         absent_users,
         run_batch,
         select_users,
+        shard_of,
     )
+    from srs_eval.cluster import is_engine
     from srs_eval.console import BatchProgress, console_for, say, say_absent_users
     from srs_eval.dataset import open_dataset
     from srs_eval.ranking import mean_ranking, with_floors
@@ -259,7 +277,11 @@ def batch(
         if flags.protocol.partitions != "none":
             raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
         say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+    if not is_engine(engine):
+        raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = select_users(opened.users, users, max_user_id)
+    if shard is not None:
+        chosen = shard_of(chosen, shard)
     if users is not None:
         say_absent_users(absent_users(opened.users, users, max_user_id))
     configurations = flags.resolve(models)
@@ -278,6 +300,7 @@ def batch(
                     out,
                     users=chosen,
                     jobs=jobs,
+                    engine=engine,
                     fresh=fresh,
                     merge=merge or (),
                     context=context,

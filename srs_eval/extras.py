@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from srs_eval.errors import NotInstalled
 
-EXTRAS = {"torch": ("PyTorch", "networks")}
+EXTRAS = {"torch": ("PyTorch", "networks"), "distributed": ("Dask", "cluster")}
 """Module -> (its name for people, the extra that brings it)."""
 
 

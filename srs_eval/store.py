@@ -247,11 +247,9 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             old = before.get(key)
             if key == "protocol":
                 for flag in sorted({*value, *old}):
-                    if old.get(flag) != value.get(flag):
-                        return (
-                            f"{name} had {flag} {_word(old.get(flag))}"
-                            f" and has {_word(value.get(flag))} now"
-                        )
+                    before, now = old.get(flag, False), value.get(flag, False)
+                    if before != now:
+                        return f"{name} had {flag} {_word(before)} and has {_word(now)} now"
             elif old != value:
                 return f"{name} had {key.replace('_', ' ')} {_word(old)} and has {_word(value)} now"
     return ""

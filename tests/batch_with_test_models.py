@@ -36,7 +36,17 @@ def _stuck(trials: Trials, parameters: object, index: IntArray, context: Context
     return np.full(len(index), 0.6)
 
 
-for _name, _predict in (("KILLED", _killed), ("RAISING", _raising), ("STUCK", _stuck)):
+def _slow(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    time.sleep(0.1)
+    return np.full(len(index), 0.5)
+
+
+for _name, _predict in {
+    "KILLED": _killed,
+    "RAISING": _raising,
+    "STUCK": _stuck,
+    "SLOW": _slow,
+}.items():
     models.all_models()[_name] = Model(  # type: ignore[index]
         _name, "floor", "-", 0, "tests", predict=_predict, extra=True
     )

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import batch
-from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users
+from srs_eval import batch, cluster
+from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users, shard_of
+from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
@@ -239,6 +240,86 @@ def test_a_dying_worker_and_a_raising_model_are_recorded(dataset: Path, tmp_path
     assert not list((tmp_path / "failed").iterdir())
 
 
+@needs_proc
+def test_a_dask_cluster_makes_the_same_files_though_a_worker_is_killed(
+    dataset: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed")
+    models = "AVG,SLOW,SM2-short"
+    process = subprocess.Popen(
+        command(dataset, tmp_path / "dask", "--engine", "dask-local", models=models),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for_growth(process, tmp_path / "dask", units=1)
+    workers = [
+        child
+        for child in _children(process.pid)
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    assert process.poll() is None
+    os.kill(workers[-1], signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors  # the poisoned file
+    assert "Traceback" not in errors
+    run(dataset, tmp_path / "local", models=models)
+    assert results(tmp_path / "dask") == results(tmp_path / "local")
+    _assert_gone(workers)
+
+
+def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
+    dataset: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed")
+    models, engine = "AVG,KILLED,RAISING", ("--engine", "dask-local")
+    done = run(dataset, tmp_path, "--users", "1-5", *engine, models=models, misbehave=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    killed = lines(tmp_path / "failed" / "KILLED.jsonl")
+    assert list(killed) == [2]
+    assert killed[2]["reason"] == "the worker died that had nothing else to do"
+    assert list(lines(tmp_path / "failed" / "RAISING.jsonl")) == [3]
+    assert list(lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
+    assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
+
+
+def test_a_worker_that_differs_is_told_before_it_works(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    here = {**cluster.environment(), "folder": str(tmp_path)}
+    assert cluster._checked(here, int, ("3",), {}) == 3
+    for name, part in (("code", "another srs-eval"), ("numpy", "numpy 1.0.0")):
+        with pytest.raises(InputError, match=part):
+            cluster._checked({**here, name: "1.0.0"}, pytest.fail, (), {})
+    with pytest.raises(InputError, match="no folder"):
+        cluster._checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
+
+
+def test_engines_that_there_are_not(dataset: Path, tmp_path: Path) -> None:
+    done = run(dataset, tmp_path, "--engine", "spark")
+    assert done.returncode == 2
+    assert "dask://HOST:PORT" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [is_engine(each) for each in ("local", "dask-local", "dask://a.b:87", "dask://a")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_shards_divide_the_users() -> None:
+    users = list(range(10, 33))
+    parts = [shard_of(users, f"{k}/4") for k in range(1, 5)]
+    assert sorted(user for part in parts for user in part) == users
+    assert {len(part) for part in parts} <= {5, 6}
+    for wrong in ("0/4", "5/4", "3", "a/b", "1/0"):
+        with pytest.raises(InputError, match="--shard"):
+            shard_of(users, wrong)
+    with pytest.raises(InputError, match="only 2 users"):
+        shard_of([1, 2], "3/3")
+
+
 def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
@@ -301,7 +382,8 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
     """Without the pool's messages too: everything is in what a task returns."""
     data, names = open_dataset(dataset), MODELS.split(",")
     with ThreadPoolExecutor(2) as threads:
-        tasks = batch._UserTasks(threads, TaskEvents(), data, resolve(names), Context(), ahead=3)
+        place = Place(threads, jobs=2, ahead=3)
+        tasks = batch._UserTasks(place, TaskEvents(), data, resolve(names), Context())
         units = list(tasks.units([(user, names) for user in data.users]))
     done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
     assert len(units) == len(data.users) * len(names)

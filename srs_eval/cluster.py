@@ -1,0 +1,203 @@
+"""Where a batch's tasks run: worker processes of this machine, or a Dask cluster.
+
+Dask's executor (`distributed.Client.get_executor`) has the interface of `WorkerPool`, with
+two differences. It delivers no messages, so that the units of a user come all at once. And
+when a worker dies, Dask gives up every task that the worker held, not only the one that it
+worked on: whoever submitted them has to find out which it was.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from srs_eval import __version__
+from srs_eval.cache import code_digest
+from srs_eval.errors import InputError
+from srs_eval.extras import require
+from srs_eval.workers import WorkerDied, WorkerPool, WorkersCannotStart
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
+AHEAD = 1_000
+"""Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
+SECONDS_TO_CONNECT = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """An executor, and what whoever submits to it has to know."""
+
+    executor: Executor
+    jobs: int  # tasks that are worked on at a time
+    ahead: int  # tasks to submit before the first is done
+    blames_bystanders: bool = False
+    """A worker's death fails every task that it held (WorkerDied), and nobody tells which."""
+
+
+def is_engine(words: str) -> bool:
+    return words in ("local", "dask-local") or _address(words) is not None
+
+
+@contextmanager
+def open_place(
+    engine: str,
+    jobs: int,
+    folder: Path,
+    initializer: Callable[[], None],
+    on_message: Callable[[Future[Any], Any], None],
+) -> Iterator[Place]:
+    """The workers of `local`, `dask-local` or `dask://HOST:PORT`, until the block ends.
+
+    `folder` is what they must be able to read. Raises NotInstalled, and InputError where no
+    scheduler answers. Tasks fail with WorkersCannotStart on a worker that runs another
+    program, and before they begin.
+    """
+    if engine == "local":
+        pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
+        try:
+            yield Place(pool, jobs, ahead=2 * jobs)
+        finally:
+            pool.terminate_workers()
+        return
+    require("distributed", f"--engine {engine}")
+    with _client(engine, jobs) as client:
+        threads = sum(client.nthreads().values())
+        executor = _DaskExecutor(client, {**environment(), "folder": str(folder.absolute())})
+        yield Place(
+            executor,
+            jobs=threads or 1,
+            ahead=max(2 * threads, AHEAD if engine != "dask-local" else 0),
+            blames_bystanders=True,
+        )
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _client(engine: str, jobs: int) -> Iterator[Client]:
+    import logging
+
+    import dask
+    from distributed import Client, LocalCluster
+
+    if engine == "dask-local":
+        # A death is told at once; what is tried again, and how, is decided by the batch.
+        with (
+            dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+            LocalCluster(
+                n_workers=jobs,
+                threads_per_worker=1,
+                memory_limit=None,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+        return
+    address = _address(engine)
+    try:
+        client = Client(address, timeout=SECONDS_TO_CONNECT)
+    except OSError:
+        raise InputError(
+            f"No Dask scheduler answers at {address}: start one (dask scheduler) or correct "
+            "the address."
+        ) from None
+    with client:
+        yield client
+
+
+def _address(engine: str) -> str | None:
+    match = re.fullmatch(r"dask://([^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", engine)
+    return f"tcp://{match[1]}:{match[2]}" if match else None
+
+
+class _DaskExecutor(Executor):
+    """Dask's executor, its errors translated; tasks run on workers like this process only."""
+
+    def __init__(self, client: Client, expected: Mapping[str, str]) -> None:
+        # Not pure: what is submitted a second time is to be tried a second time.
+        self._executor = client.get_executor(pure=False)
+        self._expected = expected
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        outer: Future[T] = Future()
+
+        def done(inner: Future[T]) -> None:
+            from distributed import KilledWorker
+
+            if inner.cancelled():
+                outer.set_exception(
+                    WorkersCannotStart(
+                        "The Dask cluster is gone, or has dropped this batch; the same command "
+                        "goes on from what is done."
+                    )
+                )
+                return
+            error = inner.exception()
+            if isinstance(error, KilledWorker):
+                outer.set_exception(WorkerDied("the worker died that had nothing else to do"))
+            elif error is not None:
+                outer.set_exception(error)
+            else:
+                outer.set_result(inner.result())
+
+        self._executor.submit(_checked, self._expected, fn, args, kwargs).add_done_callback(done)
+        return outer
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._executor.shutdown(wait=wait)
+
+
+def _checked(
+    expected: Mapping[str, str],
+    fn: Callable[..., T],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> T:
+    """On a worker: the task, if this is the program that sent it."""
+    here = environment()
+    for name, version in expected.items():
+        if name not in ("folder", "machine") and here.get(name, "none") != version:
+            what = (
+                "another srs-eval" if name in ("srs_eval", "code") else f"{name} {here.get(name)}"
+            )
+            raise WorkersCannotStart(
+                f"The Dask worker on {platform.node()} runs {what}, this command "
+                f"{name} {version}: install the same there, then run the command again."
+            )
+    if not os.path.isdir(expected["folder"]):
+        raise WorkersCannotStart(
+            f"The Dask worker on {platform.node()} has no folder {expected['folder']}: "
+            "the data set must lie under the same path on every machine."
+        )
+    return fn(*args, **kwargs)
+
+
+def environment() -> dict[str, str]:
+    """What figures may depend on besides the set-up: this program, Python, libraries."""
+    found = {
+        "srs_eval": __version__,
+        "code": code_digest()[:16],
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
