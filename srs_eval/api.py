@@ -148,7 +148,7 @@ def compare(
     from srs_eval import presets
 
     if isinstance(questions, str):
-        questions = presets.QUESTIONS if questions == "all" else (questions,)
+        questions = presets.questions_for(log) if questions == "all" else (questions,)
     return presets.compare(
         log,
         questions=questions,

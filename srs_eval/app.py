@@ -62,8 +62,8 @@ class Options:
     timezone: str | None = None
     rollover: int | None = None
     user: int | None = None  # which user of a data-set folder
-    deck: str | None = None  # only this deck of every file that is opened
-    preset: str | None = None
+    decks: tuple[str, ...] = ()  # only these of every file that is opened
+    presets: tuple[str, ...] = ()
     context: Context = field(default_factory=Context)
     use_cache: bool = True
 
@@ -294,9 +294,9 @@ class SrsEvalApp(App[int]):
         log = load(path, timezone=options.timezone, rollover=options.rollover, **whose)
         from srs_eval.selection import only_deck, only_preset
 
-        if options.deck is not None:
-            log = only_deck(log, options.deck)
-        return log if options.preset is None else only_preset(log, options.preset)
+        if options.decks:
+            log = only_deck(log, *options.decks)
+        return only_preset(log, *options.presets) if options.presets else log
 
     def _opened(
         self,
@@ -314,8 +314,7 @@ class SrsEvalApp(App[int]):
             self._refuse("Can't read this file", outcome)
             return
         self.log_, self.receipt = outcome
-        narrowed = (self.options.deck, self.options.preset)
-        self.file_name = " · ".join([shown, *(name for name in narrowed if name is not None)])
+        self.file_name = " · ".join([shown, *self.options.decks, *self.options.presets])
         self._prepared = {}
         self._graphs = {}
         if path.parent.name.startswith(DEMO_FOLDER):
@@ -495,8 +494,8 @@ def run_app(
     timezone: str | None = None,
     rollover: int | None = None,
     user: int | None = None,
-    deck: str | None = None,
-    preset: str | None = None,
+    decks: tuple[str, ...] = (),
+    presets: tuple[str, ...] = (),
     context: Context | None = None,
     use_cache: bool = True,
 ) -> int:
@@ -515,8 +514,8 @@ def run_app(
             timezone=timezone,
             rollover=rollover,
             user=user,
-            deck=deck,
-            preset=preset,
+            decks=decks,
+            presets=presets,
             context=context or Context(),
             use_cache=use_cache,
         ),

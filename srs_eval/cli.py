@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.engine import Event
-    from srs_eval.reviews import ReviewLog
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
@@ -365,23 +364,9 @@ def inspect(source: Source, json: JsonOption = None) -> int:
 
 
 @app.command()
+@takes(source=source_options)
 def compare(
-    path: Annotated[
-        Path, typer.Argument(help="Collection, package or research export.", show_default=False)
-    ],
-    preset: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only decks with this preset; may be repeated.", rich_help_panel=ROWS_PANEL
-        ),
-    ] = None,
-    deck: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this deck and those below it; may be repeated.",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
+    source: Source,
     params: Annotated[
         list[str] | None,
         typer.Option(
@@ -402,42 +387,31 @@ def compare(
         str,
         typer.Option(
             help="Which to answer.",
-            metavar="parameters|split|often|health|hard|noise|retention|all",
+            metavar="parameters|split|often|health|hard|noise|retention|models|all",
             rich_help_panel=RUN_PANEL,
         ),
     ] = "all",
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            help="Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
-    rollover: Annotated[
-        int | None,
-        typer.Option(help="Hour at which days begin, 0-23.", rich_help_panel=ROWS_PANEL),
-    ] = None,
     json: JsonOption = None,
 ) -> int:
-    """Should I change anything? Your presets, judged on your own reviews."""
-    from srs_eval.console import console_for, print_answers
-    from srs_eval.presets import QUESTIONS, document
+    """Should I change anything? Your presets, judged on your own reviews.
+
+    Without presets (SuperMemo, CSV): which model predicts best.
+    """
+    from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
+    from srs_eval.presets import MODELS, QUESTIONS, document, questions_for
     from srs_eval.presets import compare as ask
     from srs_eval.presets.stored import parsed_parameters
-    from srs_eval.selection import only_deck, only_preset
 
-    source = Source(path, None, timezone, rollover, None, None)
     _check_targets(source, json)
-    wanted = QUESTIONS if question == "all" else (one_of("--question", question, QUESTIONS),)
+    asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log = _with_presets(path, source)
-    if deck:
-        log = only_deck(log, *deck)
-    if preset:
-        log = only_preset(log, *preset)
+    log = source.load()
+    wanted = questions_for(log) if asked == "all" else (asked,)
     try:
         answers = ask(log, questions=wanted, parameters=lines, predictions=predictions)
     except NotEnoughData as error:
+        if wanted == (MODELS,):
+            raise
         raise NotEnoughData(
             f"{error} among those that Anki's optimizer takes (`srs-eval inspect` tells which)"
         ) from None
@@ -446,7 +420,8 @@ def compare(
 
         _write(json, to_json(document(answers)))
     if json != "-":
-        print_answers(answers, console_for(sys.stdout))
+        closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
+        print_answers(answers, console_for(sys.stdout), closing)
     return FINE
 
 
@@ -537,7 +512,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="srs-eval-demo-") as folder:
         say("Simulating a learner ...")
         path = make_demo_collection(Path(folder))
-        source = Source(path, None, None, None, None, None)
+        source = Source(path)
         if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
             return _open_app(source, flags, context, models, jobs, use_cache=True)
         return _run(source, flags, context, models, jobs, json, csv, reference, use_cache=True)
@@ -612,8 +587,7 @@ def _run(
         log,
         outcome,
         flags.protocol,
-        deck=source.deck,
-        preset=source.preset,
+        **source.narrowed_to,
     )
     if json is not None:
         _write(json, to_json(document))
@@ -626,17 +600,6 @@ def _run(
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if outcome.failed else FINE
-
-
-def _with_presets(path: Path, source: Source) -> ReviewLog:
-    """A file in which presets are known, told before it is narrowed to some of them."""
-    from srs_eval.presets.candidates import SOURCES, refuse_without_presets
-
-    if (path / "revlogs").is_dir():
-        raise InputError(f"{path} is a data set, whose rows Anki did not choose: {SOURCES}.")
-    log = source.load()
-    refuse_without_presets(log)
-    return log
 
 
 def _refuse_rows_of_anki(flags: Flags) -> None:
@@ -681,8 +644,8 @@ def _open_app(
         timezone=source.timezone,
         rollover=source.rollover,
         user=source.user,
-        deck=source.deck,
-        preset=source.preset,
+        decks=source.decks,
+        presets=source.presets,
         context=context,
         use_cache=use_cache,
     )

@@ -275,6 +275,7 @@ QUESTION_TITLES = {
     "hard": "Am I misusing Hard?",
     "noise": "Which numbers are noise?",
     "retention": "Do I remember as much as I asked for?",
+    "models": "Which model predicts best?",
     "day": "How much is your day?",
     "today": "How are you doing?",
     "hour": "Does the time of day matter?",
@@ -284,6 +285,10 @@ ANKI_ROWS = (
     "Reviews are those that Anki's optimizer takes (--rows anki); "
     "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
     "several are judged together (Holm), nor below 1,000 reviews or 20 days."
+)
+MODELS_ROWS = (
+    "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
+    "these. FSRS-6 is fitted to the reviews before each fold."
 )
 SENTENCE_WIDTH = 80
 

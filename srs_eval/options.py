@@ -215,11 +215,16 @@ class Source:
     """A learner's file and how to read it."""
 
     path: Path | None
-    user: int | None
-    timezone: str | None
-    rollover: int | None
-    deck: str | None
-    preset: str | None
+    user: int | None = None
+    timezone: str | None = None
+    rollover: int | None = None
+    decks: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()
+
+    @property
+    def narrowed_to(self) -> dict[str, str | None]:
+        """Decks and presets in words, None for all."""
+        return {"deck": ", ".join(self.decks) or None, "preset": ", ".join(self.presets) or None}
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
@@ -230,9 +235,9 @@ class Source:
             hint = f" Found on this machine: {found}." if found else ""
             raise InputError(f"Which file? Give the path of a collection or export.{hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
-        if self.deck is not None:
-            log = only_deck(log, self.deck)
-        return log if self.preset is None else only_preset(log, self.preset)
+        if self.decks:
+            log = only_deck(log, *self.decks)
+        return only_preset(log, *self.presets) if self.presets else log
 
 
 def source_options(
@@ -248,12 +253,17 @@ def source_options(
         typer.Option(help="Which user of a data-set folder.", rich_help_panel=ROWS_PANEL),
     ] = None,
     deck: Annotated[
-        str | None,
-        typer.Option(help="Only this deck and those below it.", rich_help_panel=ROWS_PANEL),
+        list[str] | None,
+        typer.Option(
+            help="Only this deck and those below it; may be repeated.",
+            rich_help_panel=ROWS_PANEL,
+        ),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option(help="Only decks with this preset.", rich_help_panel=ROWS_PANEL),
+        list[str] | None,
+        typer.Option(
+            help="Only decks with this preset; may be repeated.", rich_help_panel=ROWS_PANEL
+        ),
     ] = None,
     timezone: Annotated[
         str | None,
@@ -268,7 +278,7 @@ def source_options(
     ] = None,
 ) -> Source:
     """The learner's file."""
-    return Source(path, user, timezone, rollover, deck, preset)
+    return Source(path, user, timezone, rollover, tuple(deck or ()), tuple(preset or ()))
 
 
 ModelsOption = Annotated[

@@ -52,6 +52,13 @@ def only_preset(log: ReviewLog, *names: str) -> ReviewLog:
     presets: set[int] = set()
     for name in names:
         found = {preset.id for preset in log.presets.values() if _is_called(preset, name)}
+        gone = [deck.name for deck in log.decks.values() if str(deck.preset_id) == name]
+        if gone and log.presets and not found:
+            shown = ", ".join(f'"{deck}"' for deck in gone[:3])
+            raise InputError(
+                f"The preset {name} is gone, though decks still name it, and Anki schedules these "
+                f"with its own defaults. Use --deck instead: {shown}."
+            )
         if not found:
             known = ((preset.name, preset.id) for preset in log.presets.values())
             raise InputError(_unknown("preset", name, known))

@@ -512,14 +512,14 @@ async def test_one_deck_only(tmp_path: Path) -> None:
         asked.append({"cards": len(log.cards.card_id), **keywords})
         return engine(log, names, protocol, **keywords)
 
-    options = Options(deck="japanese::words", use_cache=False)
+    options = Options(decks=("japanese::words",), use_cache=False)
     app = make_app(tmp_path, FILE, evaluate=evaluate, options=options)
     async with app.run_test(size=(160, 40)) as pilot:
         await to_results(pilot, app)
         assert "japanese::words" in text_of(app)
     assert asked[0]["cards"] < 190
     assert asked[0]["use_cache"] is False
-    app = make_app(tmp_path, FILE, options=Options(deck="Japanesse"))
+    app = make_app(tmp_path, FILE, options=Options(decks=("Japanesse",)))
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, on(app, "Refusal"))
         assert 'Did you mean "Japanese::Words"' in text_of(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -839,6 +840,65 @@ def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
         only_deck(three, "A", "D")
 
 
+# Logs without presets
+
+
+@pytest.fixture(scope="module")
+def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    """A simulated learner's reviews as rows, and what another program is taken to have said."""
+    folder = tmp_path_factory.mktemp("rows")
+    write_dataset({1: simulate_learner(3, 3_000)}, folder)
+    read = srs_eval.load(folder, user=1)
+    assert read.rows is not None
+    said = np.random.default_rng(8).uniform(0.7, 0.99, len(read.rows))
+    said[::50] = np.nan
+    return replace(read, user=None, predictions={"SuperMemo SM-15": said})
+
+
+def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
+    (answer,) = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
+    assert answer.question == "models"
+    rows = {row["model"]: row for row in answer.tables[0].records()}
+    result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
+    said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
+    both = np.isfinite(said)
+    assert f"Left out: {np.count_nonzero(~both)} held-out reviews" in " ".join(answer.sentences)
+    for name, p in (("FSRS-6", result.p), ("SuperMemo SM-15", said)):
+        likelihood = np.where(result.y == 1, p, 1 - p)[both]
+        assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
+    assert rows["mine"]["log loss"] == rows["FSRS-6 defaults"]["log loss"]
+    assert rows["SuperMemo SM-15"]["verdict"] == "worse"
+    assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(answer.sentences)
+
+
+def test_predictions_of_a_file_for_reviews_without_times(
+    supermemo: ReviewLog, tmp_path: Path
+) -> None:
+    result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
+    path = tmp_path / "mine.csv"
+    lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
+    path.write_text("\n".join(["review_th,p", *lines]))
+    (answer,) = compare(supermemo, predictions=path)
+    rows = {row["model"]: row for row in answer.tables[0].records()}
+    assert rows["mine"]["log loss"] == pytest.approx(rows["FSRS-6"]["log loss"], abs=1e-12)
+    path.write_text("review_id,p\n1,0.5\n")
+    with pytest.raises(InputError, match="name reviews by review_th"):
+        compare(supermemo, predictions=path)
+
+
+def test_supermemo_against_fsrs_on_histories_of_people() -> None:
+    folder = os.environ.get("SRS_EVAL_REAL")
+    if not folder:
+        pytest.skip("needs SRS_EVAL_REAL, a folder with real histories")
+    files = sorted(Path(folder).glob("supermemo-*.txt"))
+    assert files
+    for file in files:
+        (answer,) = compare(srs_eval.load(file))
+        rows = {row["model"]: row for row in answer.tables[0].records()}
+        assert {"SuperMemo SM-15", "FSRS-6", "average"} <= set(rows)
+        assert rows["SuperMemo SM-15"]["verdict"] != "can't tell yet"  # thousands of reviews
+
+
 # The command line
 
 
@@ -878,6 +938,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
         (["--params", "a, b"], "no list of FSRS parameters"),
         (["--question", "weather"], "--question takes"),
         (["--preset", "Nothing"], 'There is no preset "Nothing"'),
+        (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),
     ],
 )
 def test_what_cannot_be_compared_is_told(options: list[str], says: str, collection: Path) -> None:
@@ -888,20 +949,28 @@ def test_what_cannot_be_compared_is_told(options: list[str], says: str, collecti
 
 
 def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) -> None:
+    """Questions that need presets; which model predicts best can be answered all the same."""
     table = tmp_path / "reviews.csv"
-    lines = [f"{card},{1_600_000_000_000 + card},3" for card in range(20)]
+    lines = [
+        f"{card},{1_600_000_000_000 + (day * 86_400 + card) * 1000},{1 + (card + day) % 3}"
+        for day in range(6)
+        for card in range(120)
+    ]
     table.write_text("\n".join(["card_id,review_time,review_rating", *lines]))
-    write_dataset({1: simulate_learner(1, 200), 2: simulate_learner(2, 200)}, tmp_path / "users")
-    for path, says in (
-        (table, "says nothing of decks and presets"),
-        (tmp_path / "users", "is a data set"),
-        (tmp_path / "users" / "revlogs" / "user_id=1", "rows that Anki did not choose"),
+    write_dataset({1: simulate_learner(1, 1_500), 2: simulate_learner(2, 200)}, tmp_path / "users")
+    for path, options, says in (
+        (table, [], "says nothing of decks and presets"),
+        (tmp_path / "users", ["--user", "1"], "rows that Anki did not choose"),
     ):
-        done = program("compare", path)
+        done = program("compare", path, *options, "--question", "split")
         assert done.returncode == 2
         assert says in done.stderr
         assert "give a collection" in done.stderr
-        assert "--user" not in done.stderr
+        done = program("compare", path, *options, "--json", "-")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert document["rows"] == "benchmark"
+        assert [each["question"] for each in document["answers"]] == ["models"]
     for path, user, says in (
         (table, None, "says nothing of decks and presets"),
         (tmp_path / "users", 1, "rows that Anki did not choose"),

@@ -81,6 +81,14 @@ def test_no_name_is_the_name_of_nothing(choose: object) -> None:
         choose(log, "")  # type: ignore[operator]
 
 
+def test_a_preset_that_is_gone_is_told_as_such() -> None:
+    log = log_with([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
+    with pytest.raises(InputError, match=r'preset 77 is gone.*--deck instead: "Old"'):
+        only_preset(log, "77")
+    with pytest.raises(InputError, match='There is no preset "78"'):
+        only_preset(log, "78")
+
+
 def test_filtered_decks_are_no_homes() -> None:
     log = log_with([Deck(1, "Spanish", 1), Deck(2, "Spanish today", None, filtered=True)])
     with pytest.raises(InputError, match="is a filtered deck"):

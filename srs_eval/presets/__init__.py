@@ -10,20 +10,21 @@ from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.errors import InputError
 from srs_eval.presets.answers import Answer, Table
-from srs_eval.presets.candidates import Learner, refuse_without_presets
+from srs_eval.presets.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
 from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.often import how_often
 from srs_eval.presets.parameters import are_my_parameters_good
-from srs_eval.presets.predictions import losses_of, read_predictions
+from srs_eval.presets.predictions import held_out_of, read_predictions
+from srs_eval.presets.predictors import brought_along, which_predicts_best
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.stored import as_anki_runs
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
-    from srs_eval.reviews import ReviewLog
+    from srs_eval.reviews import FloatArray, ReviewLog
 
 OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
     "split": split_or_merge,
@@ -34,12 +35,13 @@ OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]
     "retention": do_i_remember_enough,
 }
 QUESTIONS = ("parameters", *OTHERS)
+MODELS = "models"  # the question that can be asked where presets are not known
 
 
 def answering(
     log: ReviewLog,
     *,
-    questions: Iterable[str] = QUESTIONS,
+    questions: Iterable[str] | None = None,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: Path | None = None,
     equivalence: float = EQUIVALENT,
@@ -47,29 +49,44 @@ def answering(
 ) -> Iterator[Answer]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
-    Each answer comes as soon as it is known: question by question in the order of QUESTIONS,
-    preset by preset, those with the most reviews first. Closing the iterator ends the work
-    between two answers; `context.tick` is called more often and may raise Cancelled.
+    Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
+    rule did not choose, only MODELS can be answered, on the benchmark's rows. Each answer comes
+    as soon as it is known: question by question in the order of QUESTIONS, preset by preset,
+    those with the most reviews first. Closing the iterator ends the work between two answers;
+    `context.tick` is called more often and may raise Cancelled.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
     by name, 17, 19 or 21 values each; `predictions` a file with others' predictions
     (`srs_eval.presets.predictions`). Differences in log loss within `equivalence` count as
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
-    an unknown question and for a log without presets or with rows that Anki's rule did not
-    choose.
+    an unknown question and for one that needs presets where there are none.
     """
-    refuse_without_presets(log)
-    wanted = set(questions)
-    for question in sorted(wanted.difference(QUESTIONS)):
-        raise InputError(f'There is no question "{question}": choose among {", ".join(QUESTIONS)}.')
+    every = (*QUESTIONS, MODELS)
+    wanted = set(questions_for(log) if questions is None else questions)
+    for question in sorted(wanted.difference(every)):
+        raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
+    if wanted - {MODELS}:
+        refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
-    learner = Learner.of(log, context)
-    given = {
-        model: losses_of(learner, model, found)
-        for model, found in (read_predictions(predictions) if predictions else {}).items()
-    }
+    files = read_predictions(predictions) if predictions else {}
+
+    def others(learner: Learner) -> dict[str, FloatArray]:
+        return brought_along(learner) | {
+            model: held_out_of(learner, model, found) for model, found in files.items()
+        }
+
+    if MODELS in wanted:
+        whole = Learner.of(log, context, WHOLE)
+        beside = others(whole)
+    if wanted - {MODELS}:
+        learner = Learner.of(log, context)
+        given = others(learner)
 
     def answers() -> Iterator[Answer]:
+        if MODELS in wanted:
+            yield which_predicts_best(whole, lines, beside, equivalence)
+        if not wanted - {MODELS}:
+            return
         groups = list(learner.groups)
         if "parameters" in wanted:
             yield from are_my_parameters_good(learner, groups, lines, given, equivalence)
@@ -78,6 +95,11 @@ def answering(
                 yield from answered(learner, groups, equivalence)
 
     return answers()
+
+
+def questions_for(log: ReviewLog) -> tuple[str, ...]:
+    """What is answered unless a person asks for something else."""
+    return QUESTIONS if knows_presets(log) else (MODELS,)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Answer]:
@@ -90,9 +112,18 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "layout": 1,
         "srs_eval": __version__,
-        "rows": "anki",
+        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
         "answers": [answer.document() for answer in answers],
     }
 
 
-__all__ = ("QUESTIONS", "Answer", "Table", "answering", "compare", "document")
+__all__ = (
+    "MODELS",
+    "QUESTIONS",
+    "Answer",
+    "Table",
+    "answering",
+    "compare",
+    "document",
+    "questions_for",
+)

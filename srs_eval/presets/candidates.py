@@ -34,15 +34,30 @@ CONFIGURATIONS: Mapping[str, str] = {
     "one per deck": "FSRS-6-deck",
     "average": "AVG",
 }
+WITHOUT_PRESETS: Mapping[str, str] = {
+    "FSRS-6": "FSRS-6",
+    "FSRS-6, recency": "FSRS-6-recency",
+    "FSRS-6 defaults": "FSRS-6-dry-run",
+    "FSRS-6, initial stability only": "FSRS-6-pretrain",
+    "SM-2": "SM2",
+    "average": "AVG",
+}
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
 SOURCES = "give a collection, a package or a research export"
+BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
+WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 T = TypeVar("T")
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
+def knows_presets(log: ReviewLog) -> bool:
+    """Whether presets are known, and rows are Anki's to choose."""
+    return log.entries is not None and log.knows_decks
+
+
 def refuse_without_presets(log: ReviewLog) -> None:
-    """Raises InputError where presets are not known, or it was not Anki's rule that chose rows."""
+    """Raises InputError where `knows_presets` is false."""
     lacking = ""
     if log.entries is None:
         lacking = "has rows that Anki did not choose"
@@ -64,11 +79,17 @@ class Learner:
     """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
-    def of(log: ReviewLog, context: Context | None = None) -> Learner:
+    def of(
+        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+    ) -> Learner:
         """Raises NotEnoughData."""
-        session = Session(log)
-        protocol = Protocol(rows="anki", short=True, partitions="preset")
+        session = Session(replace(log, user=None))  # all models are judged on the same reviews
         return Learner(log, session, session.trials(protocol), context or Context())
+
+    @property
+    def configurations(self) -> Mapping[str, str]:
+        """The candidates that are the engine's configurations, by name."""
+        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else WITHOUT_PRESETS
 
     @cached_property
     def groups(self) -> Mapping[int, str]:
@@ -88,12 +109,16 @@ class Learner:
         return f"{preset.name} ({group})" if names.count(preset.name) > 1 else preset.name
 
     @cached_property
-    def time_s(self) -> FloatArray:
-        """Unix time of each review (n,)."""
+    def source_place(self) -> IntArray:
+        """Place of each review (n,) among the log's entries, or its rows where it has these."""
         selection = self.session.selection(self.trials.protocol)
-        assert self.log.entries is not None  # else `refuse_without_presets`
-        entry = selection.entry_index[self.trials.review_th - 1]
-        return self.log.entries.time_ms[entry] / 1000
+        return selection.entry_index[self.trials.review_th - 1]
+
+    @cached_property
+    def time_s(self) -> FloatArray:
+        """Unix time of each review (n,). Only of a log with entries."""
+        assert self.log.entries is not None
+        return self.log.entries.time_ms[self.source_place] / 1000
 
     def since_optimized(self, group: int) -> IntArray | None:
         """Positions of a preset's reviews that its parameters cannot have been fitted to.
@@ -142,7 +167,8 @@ class Learner:
         return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
 
     def configuration(self, candidate: str) -> Configuration:
-        return resolve(CONFIGURATIONS[candidate], Protocol(rows="anki"))[0]
+        rows = self.trials.protocol.rows
+        return resolve(self.configurations[candidate], Protocol(rows=rows))[0]
 
     def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
         """Probabilities of FSRS-6 with given parameters for positions (int64)."""

@@ -139,14 +139,13 @@ def are_my_parameters_good(
 ) -> Iterator[Answer]:
     """One answer for each preset, as it is known, then one over all.
 
-    `lines` are parameters of one's own, by name; `given` losses of others' predictions.
+    `lines` are parameters of one's own, by name; `given` others' predictions for the held-out
+    reviews.
     """
     index = learner.trials.test_index
-    own = {
-        name: learner.losses(learner.with_parameters(values, index), index)
-        for name, values in lines.items()
-    }
-    everything = held_out(learner, {**own, **given}, equivalence)
+    own = {name: learner.with_parameters(values, index) for name, values in lines.items()}
+    losses = {name: learner.losses(p, index) for name, p in {**own, **given}.items()}
+    everything = held_out(learner, losses, equivalence)
     answers = []
     for group in groups:
         answers.append(_answer(learner, group, everything.get(group), equivalence))

@@ -14,6 +14,7 @@ from srs_eval.presets.candidates import Learner
 from srs_eval.reviews import FloatArray, IntArray
 
 REVIEW_ID = ("review_id", "id")
+REVIEW_TH = ("review_th",)
 TIME = ("time_ms", "review_time", "time")
 CARD = ("card_id", "cid", "card")
 PROBABILITY = ("p", "probability")
@@ -21,9 +22,10 @@ PROBABILITY = ("p", "probability")
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """One model's probabilities of recall (k,) for the answers given at `time_ms` (k,)."""
+    """One model's probabilities of recall (k,) for the answers known by `key` (k,)."""
 
-    time_ms: IntArray  # a revlog's id is the time of the answer, Unix ms
+    key: IntArray  # Unix ms of the answer, which is its id in the revlog; or its number
+    numbered: bool  # by position among the reviews of the source, from 1 on
     card_id: IntArray | None
     p: FloatArray
 
@@ -31,12 +33,14 @@ class Predictions:
 def read_predictions(path: Path) -> dict[str, Predictions]:
     """By model, from CSV or parquet with columns review_id (or card_id and time_ms), p, model.
 
-    review_id is that of Anki's revlog. Without `model` the file's name is the model's. Raises
+    review_id is that of Anki's revlog; where a source has no times, review_th is the position
+    among its reviews. Without `model` the file's name is the model's. Raises
     InputError for what is not there, unreadable, or no probability.
     """
     columns = _columns(path)
-    time_ms = _whole(path, columns, (*REVIEW_ID, *TIME))
-    named = any(name in columns for name in REVIEW_ID)
+    numbered = REVIEW_TH[0] in columns
+    named = numbered or any(name in columns for name in REVIEW_ID)
+    key = _whole(path, columns, REVIEW_TH if numbered else (*REVIEW_ID, *TIME))
     card_id = None if named else _whole(path, columns, CARD)
     try:
         p = np.array(_column(path, columns, PROBABILITY), np.float64)
@@ -51,7 +55,8 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
     return {
         str(model): Predictions(
-            time_ms[models == model],
+            key[models == model],
+            numbered,
             None if card_id is None else card_id[models == model],
             p[models == model],
         )
@@ -59,15 +64,23 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     }
 
 
-def losses_of(learner: Learner, model: str, predictions: Predictions) -> FloatArray:
-    """Log loss in nats on the held-out reviews (`trials.test_index`).
+def held_out_of(learner: Learner, model: str, predictions: Predictions) -> FloatArray:
+    """Its probabilities for the held-out reviews (`trials.test_index`).
 
     Raises InputError where a held-out review has no prediction, or two.
     """
     index = learner.trials.test_index
-    wanted = np.round(learner.time_s[index] * 1000)
-    order = np.argsort(predictions.time_ms, kind="stable")
-    known = predictions.time_ms[order]
+    if predictions.numbered:
+        wanted = learner.trials.review_th[index]
+    elif learner.log.entries is None:
+        raise InputError(
+            f"{learner.log.receipt.path} has no times of answers: name reviews by review_th, "
+            "their number in the file's order (`Results.predictions` has it)."
+        )
+    else:
+        wanted = learner.log.entries.time_ms[learner.source_place[index]]
+    order = np.argsort(predictions.key, kind="stable")
+    known = predictions.key[order]
     if (np.diff(known) == 0).any():
         raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -77,9 +90,10 @@ def losses_of(learner: Learner, model: str, predictions: Predictions) -> FloatAr
     if not found.all():
         raise InputError(
             f'The predictions of "{model}" cover {np.count_nonzero(found):,} of the '
-            f"{len(index):,} held-out reviews (--rows anki, five folds); all are needed."
+            f"{len(index):,} held-out reviews (--rows {learner.trials.protocol.rows}, five "
+            "folds); all are needed."
         )
-    return learner.losses(predictions.p[order][place], index)
+    return predictions.p[order][place]
 
 
 def _columns(path: Path) -> Mapping[str, list[object]]:
