@@ -265,6 +265,7 @@ def make_setup(
             each.name: {
                 "model": each.model.name,
                 "model_version": each.model.version,
+                **({"model_file": each.model.file.digest} if each.model.file else {}),
                 "fit": each.fit,
                 "protocol": asdict(each.protocol),
             }

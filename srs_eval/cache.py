@@ -50,7 +50,7 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
         "configuration": configuration.name,
         "fit": configuration.fit,
         "protocol": asdict(configuration.protocol),
-        "model": [model.name, model.version],
+        "model": [model.name, model.version, model.file and model.file.digest],
         "settings": context.settings(),
         "packages": _versions(model.name, model.family == "neural"),
     }

@@ -29,11 +29,13 @@ from srs_eval.options import (
     Flags,
     JobsOption,
     JsonOption,
+    ModelFileOption,
     ModelsOption,
     NoCacheOption,
     ReferenceOption,
     Source,
     context_options,
+    load_model_files,
     normalised,
     one_of,
     protocol_options,
@@ -469,6 +471,7 @@ def models(
         typer.Argument(help="Models to tell about; all are listed if left out.", metavar="NAME"),
     ] = None,
     json: JsonOption = None,
+    model_file: ModelFileOption = None,
 ) -> int:
     """List every model, or tell what there is to know about one."""
     from srs_eval.configurations import GROUPS
@@ -476,6 +479,7 @@ def models(
     from srs_eval.export import models_document, to_json
     from srs_eval.tables import model_stories, models_table
 
+    load_model_files(model_file)
     document = models_document(names or ())
     if json is not None:
         _write(json, to_json(document))

@@ -230,6 +230,8 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
 
 def source_file(model: Model) -> str:
     """Where a model's formula stands: "srs_eval/models/fsrs6.py"."""
+    if model.file is not None:
+        return str(model.file.path)
     home = next(
         module
         for name, module in sys.modules.items()

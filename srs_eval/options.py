@@ -181,6 +181,26 @@ def protocol_options(
     return Flags(protocol, "default" if default else "S0" if s0 else "trained")
 
 
+ModelFileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model-file",
+        help="A Python file with models of your own; may be repeated. Its code is run.",
+        metavar="FILE",
+        rich_help_panel=RUN_PANEL,
+    ),
+]
+
+
+def load_model_files(paths: Sequence[Path] | None) -> None:
+    """Raises InputError."""
+    if paths:
+        from srs_eval.models import load_model_file
+
+        for path in paths:
+            load_model_file(path)
+
+
 def context_options(
     sm2_target: Annotated[
         float,
@@ -199,6 +219,7 @@ def context_options(
     device: Annotated[
         str, typer.Option(help="Where networks run: cpu, cuda, mps.", rich_help_panel=RUN_PANEL)
     ] = "cpu",
+    model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
     from srs_eval.context import Context
@@ -207,6 +228,7 @@ def context_options(
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
     if weights is not None and not weights.is_dir():
         raise InputError(f'--weights: there is no folder "{weights}".')
+    load_model_files(model_file)
     return Context(sm2_target=sm2_target, weights=weights, device=device)
 
 

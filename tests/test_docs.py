@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,7 @@ import srs_eval
 from srs_eval import models
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
+from srs_eval.simulation import simulate_learner, write_dataset
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
 
@@ -49,6 +53,51 @@ def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     models.all_models.cache_clear()
     yield
     models.all_models.cache_clear()
+
+
+def test_example_models_work_as_files_of_ones_own(
+    simulated_collection: Path, tmp_path: Path
+) -> None:
+    """In workers too; what is wrong with such a file is one sentence."""
+    plain, recurrent = python_blocks(GUIDE)[:2]
+    mine = tmp_path / "mine.py"
+    mine.write_text(plain, encoding="utf-8")
+    (tmp_path / "recurrent.py").write_text(recurrent, encoding="utf-8")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "srs_eval", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+    files = ("--model-file", str(mine), "--model-file", str(tmp_path / "recurrent.py"))
+    models = ("--models", "EXP-FIRST,EXP-FIRST-preset,GROWING,AVG", "--jobs", "2")
+    done = run("run", str(simulated_collection), *files, *models, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
+    assert set(found) == {"EXP-FIRST", "EXP-FIRST-preset", "GROWING", "AVG"}
+    told = run("models", "EXP-FIRST", "--model-file", str(mine))
+    assert str(mine) in told.stdout.replace("\n", "").replace(" ", "")
+
+    write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
+    out = tmp_path / "out"
+    batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
+    assert run(*batch, *files[:2], "--models", "EXP-FIRST").returncode == 0
+    mine.write_text(plain + "\n", encoding="utf-8")
+    changed = run(*batch, *files[:2], "--models", "EXP-FIRST")
+    assert changed.returncode == 2
+    assert "EXP-FIRST had model file" in changed.stderr
+
+    for name, content, words in (
+        ("a.py", "MODELS = 1 / 0", "ZeroDivisionError"),
+        ("b.py", "x = 3", "KeyError: 'MODELS'"),
+        ("c.py", plain.replace("EXP-FIRST", "FSRS-6"), "called FSRS-6 already"),
+        ("d.py", None, "No such file"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        wrong = run("models", "--model-file", str(tmp_path / name))
+        assert wrong.returncode == 2
+        assert words in wrong.stderr
+        assert "Traceback" not in wrong.stderr
 
 
 @pytest.mark.usefixtures("with_example_models")

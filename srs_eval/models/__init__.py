@@ -6,15 +6,21 @@ numba, torch and others wait inside its functions, so that listing is cheap.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from pickle import PicklingError
 from typing import Any, Literal, get_args
 
 from srs_eval.context import Cancelled, Context
+from srs_eval.errors import InputError
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -87,25 +93,79 @@ class Model:
     version: int = 1  # raise it when figures change: cached results become stale
     note: str = ""  # one sentence that belongs beside the figures
     extra: bool = False  # not part of the group `all`
+    file: ModelFile | None = None
+    """Where it was loaded from, for a model that is no part of this package."""
 
     @property
     def trained(self) -> bool:
         return self.fit is not None
 
-    def __reduce__(self) -> tuple[Callable[[str], Model], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[str, ModelFile | None]]:
         """It holds functions that cannot be pickled: its name travels to worker processes."""
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
-        return _named, (self.name,)
+        return _named, (self.name, self.file)
 
 
-def _named(name: str) -> Model:
-    return all_models()[name]
+@dataclass(frozen=True)
+class ModelFile:
+    """A file with models of one's own, as it was when it was loaded."""
+
+    path: Path
+    digest: str
+
+
+def _named(name: str, file: ModelFile | None) -> Model:
+    if file is not None and name not in all_models():
+        load_model_file(file.path)
+    model = all_models()[name]
+    if model.file != file:
+        raise InputError(f"{file and file.path} was changed while it was in use: run it again.")
+    return model
+
+
+def load_model_file(path: Path) -> tuple[Model, ...]:
+    """Adds the models of a Python file of one's own to `all_models()`.
+
+    It is written as the files here are, with `MODELS`; docs/adding-a-model.md. Its code is run.
+    Raises InputError where it cannot be used.
+    """
+    path = path.expanduser().absolute()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
+    file = ModelFile(path, hashlib.sha256(content).hexdigest())
+    known = [model for model in all_models().values() if model.file == file]
+    if known:
+        return tuple(known)
+    name = f"srs_eval_model_file_{file.digest[:16]}"
+    spec = importlib.util.spec_from_loader(
+        name, SourceFileLoader(name, str(path)), origin=str(path)
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(
+            f'"{path}" is no file of models: {type(error).__name__}: {error}.'
+        ) from error
+    for model in models:
+        if model.name in all_models():
+            raise InputError(f'"{path}": there is a model called {model.name} already.')
+    added = {model.name: model for model in models}
+    all_models().update(added)
+    return models
 
 
 @cache
-def all_models() -> Mapping[str, Model]:
-    """Every model by name, in order of name within families."""
+def all_models() -> dict[str, Model]:
+    """Every model by name, in order of name within families; last those of one's own files."""
     found: dict[str, Model] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
@@ -119,4 +179,13 @@ def all_models() -> Mapping[str, Model]:
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
 
 
-__all__ = ("ANY_FLAG", "UNTRAINED_FLAGS", "Cancelled", "Context", "Family", "Model", "all_models")
+__all__ = (
+    "ANY_FLAG",
+    "UNTRAINED_FLAGS",
+    "Cancelled",
+    "Context",
+    "Family",
+    "Model",
+    "all_models",
+    "load_model_file",
+)
