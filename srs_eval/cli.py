@@ -389,7 +389,7 @@ def compare(
         str,
         typer.Option(
             help="Which to answer.",
-            metavar="parameters|split|often|health|hard|noise|retention|models|all",
+            metavar="parameters|split|often|health|hard|steps|noise|retention|models|all",
             rich_help_panel=RUN_PANEL,
         ),
     ] = "all",

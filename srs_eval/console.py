@@ -273,6 +273,7 @@ QUESTION_TITLES = {
     "often": "How often should I optimize?",
     "health": "Is FSRS right for me?",
     "hard": "Am I misusing Hard?",
+    "steps": "Which learning steps?",
     "noise": "Which numbers are noise?",
     "retention": "Do I remember as much as I asked for?",
     "models": "Which model predicts best?",

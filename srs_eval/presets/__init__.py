@@ -20,6 +20,7 @@ from srs_eval.presets.predictions import held_out_of, read_predictions
 from srs_eval.presets.predictors import brought_along, which_predicts_best
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
+from srs_eval.presets.steps import which_steps
 from srs_eval.presets.stored import as_anki_runs
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]
     "often": how_often,
     "health": is_fsrs_right_for_me,
     "hard": am_i_misusing_hard,
+    "steps": which_steps,
     "noise": which_numbers_are_noise,
     "retention": do_i_remember_enough,
 }
