@@ -30,7 +30,7 @@ from srs_eval.context import Context
 from srs_eval.engine import Event, Finished
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.protocol import Protocol
-from srs_eval.ranking import with_floors
+from srs_eval.ranking import own_scheduler, with_floors
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
@@ -219,6 +219,11 @@ class SrsEvalApp(App[int]):
             downloads = user_downloads_path()
             path = str(downloads if downloads.is_dir() else Path.home())
         return super().deliver_screenshot(filename, path, time_format)
+
+    @property
+    def own_scheduler(self) -> str | None:
+        """The configuration that stands for what the learner schedules with, if it is known."""
+        return None if self.log_ is None else own_scheduler(self.log_)
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""

@@ -27,7 +27,10 @@ from srs_eval.reviews import FloatArray
 LIMIT_BYTES = 500_000_000
 PACKAGE = Path(__file__).parent
 VIEWS = frozenset(
-    {"app", "screens", "widgets", "cli", "options", "console", "tables", "words", "__main__"}
+    {
+        *("app", "screens", "widgets", "state"),
+        *("cli", "options", "console", "tables", "words", "__main__"),
+    }
 )
 """The rooms that show figures: those of other rooms do not depend on them."""
 

@@ -130,6 +130,13 @@ class Configuration:
         """Whether it learns from each review that it is judged on, as no scheduler can."""
         return self.model.online is not None and not self.is_floor
 
+    def matches(self, text: str) -> bool:
+        """Whether its name, as a person or as a file has it, or its family has `text` in it."""
+        wanted = _squeezed(text)
+        return any(wanted in _squeezed(each) for each in (self.words, self.name)) or (
+            wanted == _squeezed(self.model.family)
+        )
+
     @property
     def expected_seconds_per_10k(self) -> float:
         """Rough time for 10,000 reviews, to order the work and to announce it."""

@@ -32,10 +32,20 @@ from srs_eval.errors import InputError
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
+from srs_eval.reviews import ReviewLog
 
 T = TypeVar("T")
 REFERENCE = "FSRS-6"
 Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
+
+
+TIES: Mapping[str, tuple[Standing, ...]] = {
+    "as good as the best": ("best", "as good"),
+    "can't tell yet": ("can't tell yet",),
+    "worse": ("worse",),
+    "worse than the average": ("below the floor",),
+}
+"""Verdicts against the best, as headings."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,26 @@ class Ranked:
     to_reference: Interval | None  # None for the reference and where there is none
     against_floor: float | None
     """(log loss - the floor's) / the floor's; negative is better."""
+
+
+ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
+    "place": lambda line: line.log_loss.estimate,
+    "model": lambda line: line.configuration.words.lower(),
+    "family": lambda line: line.configuration.model.family,
+    "vs average": lambda line: line.against_floor,
+    "RMSE(bins)": lambda line: line.result.metrics.rmse_bins,
+    "AUC": lambda line: line.result.metrics.auc,
+    "params": lambda line: line.configuration.parameters,
+}
+"""What lines can be ordered by, by the headings of columns; "place" is the ranking itself."""
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Lines of one verdict."""
+
+    words: str  # of TIES; empty where the floor is alone
+    lines: tuple[Ranked, ...]
 
 
 @dataclass(frozen=True)
@@ -80,6 +110,42 @@ class Group:
     def title(self) -> str:
         """ "Judged on 2,143 reviews of later days"."""
         return _title(f"{self.reviews:,}", self.rows, self.learns)
+
+    @property
+    def ties(self) -> tuple[Tie, ...]:
+        """The lines by verdict against the best; in each, best first.
+
+        The floor is among the lines of the verdict where it falls: below the last line that
+        has a lower log loss.
+        """
+        found = {
+            words: [line for line in self.lines if line.standing in standings]
+            for words, standings in TIES.items()
+        }
+        floor = self.floor
+        if floor is not None:
+            loss = floor.log_loss.estimate
+            lower = [
+                (words, place)
+                for words, lines in found.items()
+                for place, line in enumerate(lines, start=1)
+                if line.log_loss.estimate <= loss
+            ]
+            first = next((words for words, lines in found.items() if lines), "")
+            words, place = lower[-1] if lower else (first, 0)
+            found.setdefault(words, []).insert(place, floor)
+        alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
+        return tuple(
+            Tie("best" if alone and "best" in words else words, tuple(lines))
+            for words, lines in found.items()
+            if lines
+        )
+
+    def ordered(self, by: str, backwards: bool = False) -> tuple[Ranked, ...]:
+        """The lines by one of ORDERS, what is not known last; ties as they are ranked."""
+        known = [line for line in self.lines if ORDERS[by](line) is not None]
+        unknown = [line for line in self.lines if ORDERS[by](line) is None]
+        return (*sorted(known, key=ORDERS[by], reverse=backwards), *unknown)
 
     @property
     def answer(self) -> str:
@@ -150,6 +216,20 @@ def ranking(
     # Most configurations are judged on later days; the floor decides between equal numbers.
     sets.sort(key=lambda pairs: (-len(pairs), all(each.name != FLOOR for each, _ in pairs)))
     return [group for pairs in sets for group in _groups(pairs, reference)]
+
+
+def own_scheduler(log: ReviewLog) -> str | None:
+    """The configuration that stands for what the learner schedules with; None if unknown.
+
+    With FSRS on that is FSRS-6, as Anki runs parameters of every version as FSRS-6's, or its
+    defaults where no preset holds parameters (fsrs-rs: src/model.rs); else Anki's SM-2.
+    """
+    if log.receipt.fsrs_enabled is None:
+        return None
+    if not log.receipt.fsrs_enabled:
+        return "Anki-dry-run"
+    fitted = any(preset.parameters_in_force for preset in log.presets.values())
+    return "FSRS-6" if fitted else "FSRS-6-dry-run"
 
 
 def with_floors(configurations: Sequence[Configuration]) -> list[Configuration]:

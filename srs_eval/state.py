@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.places import state_dir
+from srs_eval.ranking import ORDERS
+from srs_eval.words import FAMILIES
 
 FILE = "app.json"
 RECENT_FILES = 8
@@ -41,6 +43,10 @@ class State:
     dark_theme: str = DARK  # the one that switching to dark chooses
     light_theme: str = LIGHT
     bins: int = 40  # of calibration graphs
+    order: str = "place"  # of the ranking, one of `ranking.ORDERS`
+    backwards: bool = False
+    filter: str = ""  # words that a model's name must have in it
+    hidden: tuple[str, ...] = ()  # families that are not shown
     extra: dict[str, Any] = field(default_factory=dict, repr=False)
     """Keys written by a newer version, kept when the file is rewritten."""
 
@@ -74,7 +80,13 @@ def load_state(folder: Path | None = None) -> State:
         "dark_theme": _is_name,
         "light_theme": _is_name,
         "bins": lambda value: type(value) is int and 2 <= value <= 100,
+        "order": lambda value: isinstance(value, str) and value in ORDERS,
+        "backwards": lambda value: isinstance(value, bool),
+        "filter": lambda value: isinstance(value, str) and len(value) < 100,
     }
+    hidden = raw.pop("hidden", None)
+    if isinstance(hidden, list):
+        state = replace(state, hidden=tuple(each for each in FAMILIES if each in hidden))
     for name, valid in checks.items():
         value = raw.pop(name, None)
         if valid(value):

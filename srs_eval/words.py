@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -130,6 +130,18 @@ def metric(metrics: Metrics, field: str, style: str) -> str:
     if style == "+%":
         return f"{_sign(100 * value, 2)} %"
     return f"{value:.{max(int(style), 3)}f}"
+
+
+FAMILIES: Mapping[str, tuple[str, str]] = {
+    # a letter, and what its models have in common
+    "fsrs": ("F", "FSRS: difficulty, stability, retrievability"),
+    "sm2": ("S", "SM-2 and its kin"),
+    "history": ("H", "formulas over a card's history"),
+    "neural": ("N", "neural networks"),
+    "online": ("O", "learn while they are judged"),
+    "floor": ("–", "know no card: the floor"),
+    "other": ("·", "others"),
+}
 
 
 def clock(seconds: float) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList, TabbedContent
 
-from srs_eval.state import Recent, State, save_state
+from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
+from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, until
 from tests.test_app import FILE, to_results
 
@@ -118,3 +119,97 @@ async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path
         await until(pilot, lambda: "mine.anki2" not in text_of(app))
         await until(pilot, lambda: "Forget" not in footer(app))
         assert app.screen.query_one(OptionList).highlighted_option is not None
+
+
+def keys(app: object) -> list[str]:
+    """Of the ranking's rows, headings among them."""
+    table = app.screen.query_one(RankingTable)  # type: ignore[attr-defined]
+    return [str(row.key.value) for row in table.ordered_rows]
+
+
+async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await to_results(pilot, app)
+        first = app.evaluation.groups()[0]
+        await pilot.press("o")
+        await until(pilot, lambda: app.state.order == "model")
+        names = [line.configuration.name for line in first.ordered("model")]
+        assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
+        assert "verdict" in text_of(app)
+        table = app.screen.query_one(RankingTable)
+        columns = list(table.columns)
+        left = sum(table.columns[key].get_render_width(table) for key in columns[:-3])
+        assert columns[-3].value == "RMSE(bins)"
+        for backwards in (False, True):
+            await pilot.click(table, offset=(left + 3, 0))
+            await until(pilot, lambda: app.state.order == "RMSE(bins)")
+            errors = [line.result.metrics.rmse_bins for line in first.ordered("RMSE(bins)")]
+            assert errors == sorted(errors)
+            names = [line.configuration.name for line in first.ordered("RMSE(bins)", backwards)]
+            assert keys(app)[: len(names)] == names
+    assert load_state(tmp_path).order == "RMSE(bins)"
+    assert load_state(tmp_path).backwards
+
+
+async def test_the_ranking_is_filtered_and_stays_so(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("slash", *"fsrs 6")
+        await until(pilot, lambda: "Models · 3 of 8" in text_of(app))
+        assert [key for key in keys(app) if key[0] != "\0"] == [
+            *("FSRS-6-recency", "FSRS-6", "FSRS-6-dry-run")
+        ]
+        await pilot.press("enter", "down", "d")  # the list has the focus again
+        await until(pilot, on(app, "DetailsScreen"))
+        await pilot.press("escape", "slash", "escape")
+        await until(pilot, lambda: len(keys(app)) > 8)
+        await pilot.press("slash", *"dash", "enter")
+    assert load_state(tmp_path).filter == "dash"
+
+
+async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("f")
+        await until(pilot, on(app, "FamiliesScreen"))
+        await pilot.press("space", "down", "space", "escape")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "without F S" in text_of(app))
+        assert [key for key in keys(app) if key[0] != "\0"] == ["DASH", "AVG", "MOVING-AVG"]
+        await pilot.press("f", "escape")  # looking changes nothing
+        await until(pilot, lambda: app.state.hidden == ("fsrs", "sm2"))
+
+
+async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        assert app.own_scheduler == "FSRS-6"
+        assert "★F FSRS-6 yours" in text_of(app)
+        assert text_of(app).count("yours") == 1
+        await pilot.resize_terminal(80, 18)  # more rows than there is room for
+        await until(pilot, lambda: text_of(app).count("yours") == 2)
+        table = app.screen.query_one(RankingTable)
+        await pilot.press("end")
+        await until(pilot, lambda: table.chosen == "FSRS-5-secs")
+        assert "yours" in text_of(app).splitlines()[3]  # below the headings of the columns
+        table.choose("SM2")
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        assert app.screen.pair == ["FSRS-6", "SM2"]  # type: ignore[attr-defined]
+
+
+async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await to_results(pilot, app)
+        await until(pilot, lambda: text_of(app).count("●") >= 3)
+        drawn = [line for line in text_of(app).splitlines() if "├" in line and "┤" in line]
+        assert len(drawn) == 8
+        floor = next(line for line in drawn if "the floor" in line).index("═", 30)
+        assert drawn[0][floor] == "┊"
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])

@@ -21,12 +21,21 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.metrics import summary
 from srs_eval.protocol import Protocol, prepare_trials
-from srs_eval.ranking import Group, mean_ranking, ranking, with_floors
+from srs_eval.ranking import (
+    ORDERS,
+    TIES,
+    Group,
+    mean_ranking,
+    own_scheduler,
+    ranking,
+    with_floors,
+)
 from srs_eval.results import Result
+from srs_eval.reviews import Preset
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import MODELS, make_result, on, until
+from tests.app_world import MODELS, make_log, make_result, on, until
 from tests.conftest import shared_or_skip
 
 TOO_FEW = (
@@ -363,9 +372,18 @@ async def test_every_view_shows_the_same_places(
         await until(pilot, lambda: not app.evaluation.running, 60)
         await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
-        rows = [widget.get_row_at(row) for row in range(widget.row_count)]
-    in_app = "\n".join(f"{row[0]} {row[1]} " for row in rows)
-    for shown in (table, summary_of_batch, in_app):
+        in_app = {
+            (
+                int(place)
+                if (place := str(widget.get_row(row.key)[0])[:2].strip()).isdigit()
+                else None,
+                str(row.key.value),
+            )
+            for row in widget.ordered_rows
+            if not str(row.key.value).startswith("\0")
+        }
+    assert in_app == {(place, name) for _, place, name in flat}
+    for shown in (table, summary_of_batch):
         assert places_in(shown, [each for _, _, each in flat]) == [
             (place, name) for _, place, name in flat
         ]
@@ -487,3 +505,57 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
     for users, words_of_it in ((["--users", "1-2"], "2 users"), (["--users", "2"], "1 user")):
         assert main([*batch, *users]) == 0
         assert f"Means over {words_of_it}\n" in capsys.readouterr().out
+
+
+def test_ties_hold_every_line_once_under_its_verdict() -> None:
+    for group in ranking(PAIRS):
+        held = [line for tie in group.ties for line in tie.lines]
+        assert sorted(held, key=lambda line: line.configuration.name) == sorted(
+            group.lines, key=lambda line: line.configuration.name
+        )
+        for tie in group.ties:
+            standings = {line.standing for line in tie.lines} - {None}
+            assert standings <= set(TIES.get(tie.words, ("best",)))
+    first = ranking(PAIRS)[0]
+    assert [tie.words for tie in first.ties] == ["best", "worse"]
+    # SM2 is worse than the best, and not shown to be worse than the average that it is below.
+    assert [line.configuration.name for line in first.ties[1].lines][-2:] == ["AVG", "SM2"]
+
+
+def test_the_floor_stands_where_it_falls() -> None:
+    few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
+    assert [tie.words for tie in ranking(few)[0].ties] == ["best", "can't tell yet"]
+    names = [line.configuration.name for tie in ranking(few)[0].ties for line in tie.lines]
+    assert names == ["AVG", "HLR", "SM2"]
+    assert [tie.words for tie in ranking([constant("AVG", 0.8)])[0].ties] == [""]
+
+
+@given(st.sampled_from(sorted(ORDERS)), st.booleans())
+def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
+    undefined = replace(PAIRS[2][1], metrics=replace(PAIRS[2][1].metrics, auc=None))
+    for group in ranking([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
+        lines = group.ordered(by, backwards)
+        assert len(lines) == len(group.lines)
+        values = [ORDERS[by](line) for line in lines]
+        known = [value for value in values if value is not None]
+        assert values[len(known) :] == [None] * (len(values) - len(known))
+        assert known == sorted(known, reverse=backwards)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "presets", "own"),
+    [
+        (None, {}, None),
+        (False, {1: Preset(1, "A", {6: (1.0,) * 21})}, "Anki-dry-run"),
+        (True, {1: Preset(1, "A")}, "FSRS-6-dry-run"),
+        (True, {1: Preset(1, "A"), 2: Preset(2, "B", {5: (1.0,) * 19})}, "FSRS-6"),
+    ],
+)
+def test_what_the_learner_schedules_with(
+    enabled: bool | None, presets: dict[int, Preset], own: str | None
+) -> None:
+    made_up = make_log()
+    receipt = replace(made_up.receipt, fsrs_enabled=enabled)
+    log = replace(made_up, receipt=receipt, presets=presets)
+    assert own_scheduler(log) == own
+    assert own is None or resolve(own)[0].name == own

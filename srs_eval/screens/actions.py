@@ -63,8 +63,13 @@ RUN = (
     Action("cancel", "c", "Cancel", "Stop the models that are still running; finished ones stay"),
     Action("again", "r", "Run again", "Evaluate what was cancelled or has failed", False),
     Action("details", "d,enter", "Details", "Everything about the selected model", True, "d Enter"),
+    Action(
+        "filter", "slash", "Filter", "Show only models whose name has some words in it", True, "/"
+    ),
+    Action("order", "o", "Order", "Order by the next column, or click its heading", False),
+    Action("families", "f", "Families", "Choose which families of models are shown", False),
     Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
-    Action("compare", "2", "Compare", "Two models side by side: the marked ones, or the best"),
+    Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
     TABLE,
     replace(BINS, footer=False),
     BACK,
@@ -98,7 +103,7 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
             action.label,
             show=action.footer,
             tooltip=action.help,
-            key_display="?" if action is HELP else None,
+            key_display={"question_mark,f1": "?", "slash": "/"}.get(action.key),
         )
         for action in actions
     ]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
+from rich.markup import escape
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable, Input, Static
 
 from srs_eval import words
 from srs_eval.configurations import in_words
 from srs_eval.engine import Event, Prepared
+from srs_eval.ranking import ORDERS
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
@@ -41,6 +45,18 @@ class EngineEnded(Message):
         self.run, self.error = run, error
 
 
+class FilterInput(Input):
+    """Words that names of models must have in them; Enter goes to the list, Esc shows all."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("escape", "screen.clear_filter", "Show all"),
+        Binding("down", "screen.focus_ranking", "List", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="part of a name", compact=True, id="filter")
+
+
 class RunScreen(AppScreen):
     """Progress, ranking and results in one screen, during the run and after it."""
 
@@ -48,11 +64,12 @@ class RunScreen(AppScreen):
     BINDINGS = bindings(RUN)
     about = """
 Each model predicted every judged review before it could see the answer; the ranking \
-shows how well. Lower log loss is better; ± is its 95 % interval over days. The last \
-column holds each model against the best: "as good" means that they differ by less than \
-matters, "can't tell yet" that these reviews don't decide. The average, which always \
-predicts the share recalled so far, is the floor: who is "below the floor" is worse than \
-that. A * has remarks, see Details.
+shows how well. Lower log loss is better; ± is its 95 % interval over days, drawn as a \
+line with a dot where there is room. Headings hold the models against the best: "as good" \
+means that they differ by less than matters, "can't tell yet" that these reviews don't \
+decide. The average, which always predicts the share recalled so far, is the floor and \
+the dotted line. ★ is what you schedule with. A * has remarks, see Details. Letters tell \
+the family: f lists and hides them, / filters by name, o or a click on a heading orders.
 
 The graph beside it: of the reviews for which the model predicted 80 %, were 80 % \
 recalled? Points on the diagonal mean yes. Vertical lines are 95 % intervals, the curve \
@@ -71,6 +88,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         with Horizontal():
             with Vertical(id="ranking"):
                 yield RankingTable()
+                yield FilterInput()
             with Vertical(id="model"):
                 yield CalibrationChart(id="chart", count_rows=2)
                 yield Static(id="figures")
@@ -79,6 +97,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
                     yield Static("Parameters", classes="heading")
                     yield Static(id="parameters")
                 yield Static(id="reason")
+        yield Static(id="answer")
         yield Static(id="status")
 
     @property
@@ -95,9 +114,11 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._shown: tuple[str, Stage, int] | None = None
 
     def on_mount(self) -> None:
-        self.query_one("#ranking").border_title = "Models"
         self.query_one("#more").can_focus = False
+        self.query_one(FilterInput).value = self.srs_app.state.filter
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.update_now())
         self.table.focus()
+        self.query_one(FilterInput).set_class(not self.srs_app.state.filter, "-closed")
         self.set_interval(_REFRESH, self._tick)
 
     def on_resize(self) -> None:
@@ -117,7 +138,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             return  # events may arrive before the widgets are mounted
         self._dirty = False
         now = self.srs_app.monotonic()
-        self.table.show(self.evaluation, now)
+        self.table.show(self.evaluation, now, self.srs_app.state, self.srs_app.own_scheduler)
+        self._title()
         self._status(now)
         self._show_model()
 
@@ -138,6 +160,23 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.update_now()
         if message.error is not None:
             self.srs_app.evaluation_failed(message.error)
+
+    def _title(self) -> None:
+        """How many models are shown, where some are not, and what sets them apart."""
+        state, everyone = self.srs_app.state, len(self.evaluation.models)
+        title = "Models"
+        if self.table.shown < everyone:
+            title += f" · {self.table.shown} of {everyone}"
+        if state.filter:
+            title += f' · "{words.cut(state.filter, 20)}"'
+        if state.hidden:
+            hidden = (words.FAMILIES[each][0] for each in state.hidden)
+            title += f" · without {' '.join(hidden)}"
+        self.query_one("#ranking").border_title = escape(title)
+        groups = [] if self.evaluation.running else self.evaluation.groups()
+        answer = groups[0].answer if groups else ""
+        self.query_one("#answer", Static).update(Text(answer))
+        self.query_one("#answer").display = bool(answer)
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
@@ -227,6 +266,52 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             return not self.evaluation.running
         return True
 
+    @on(Input.Changed, "#filter")
+    def _filtered(self, event: Input.Changed) -> None:
+        self._arrange(filter=event.value)
+
+    @on(Input.Submitted, "#filter")
+    def action_focus_ranking(self) -> None:
+        self.query_one(FilterInput).set_class(not self.srs_app.state.filter, "-closed")
+        self.table.focus()
+
+    def action_filter(self) -> None:
+        entry = self.query_one(FilterInput)
+        entry.remove_class("-closed")
+        entry.focus()
+
+    def action_clear_filter(self) -> None:
+        self.query_one(FilterInput).value = ""
+        self.query_one(FilterInput).add_class("-closed")
+        self.table.focus()
+
+    @on(DataTable.HeaderSelected)
+    def _order_by(self, event: DataTable.HeaderSelected) -> None:
+        event.stop()
+        key = event.column_key.value or ""
+        key = {"log loss": "place", "drawn": "place", "verdict": "place"}.get(key, key)
+        backwards = key == self.srs_app.state.order and not self.srs_app.state.backwards
+        self._arrange(order=key, backwards=backwards and key != "place")
+
+    def action_order(self) -> None:
+        orders = list(ORDERS)
+        place = orders.index(self.srs_app.state.order)
+        self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
+
+    def action_families(self) -> None:
+        from srs_eval.screens.families import FamiliesScreen
+
+        there = {model.configuration.model.family for model in self.evaluation.models.values()}
+        self.app.push_screen(FamiliesScreen(there, self.srs_app.state.hidden), self._hide)
+
+    def _hide(self, hidden: tuple[str, ...] | None) -> None:
+        if hidden is not None:
+            self._arrange(hidden=hidden)
+
+    def _arrange(self, **changes: Any) -> None:
+        self.srs_app.remember(replace(self.srs_app.state, **changes))
+        self.update_now()
+
     def action_cancel(self) -> None:
         self.srs_app.cancel_evaluation()
         self.refresh_bindings()
@@ -272,16 +357,14 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.app.push_screen(CompareScreen(*pair))
 
     def _pair(self) -> tuple[str, str] | None:
-        names = [name for name in self.table.marked if self.evaluation.models[name].result]
-        chosen = self.table.chosen
-        if len(names) < 2 and chosen and self.evaluation.models[chosen].result:
-            names = [*names, chosen] if chosen not in names else names
-        for line in self.evaluation.ranked():
-            if len(names) >= 2:
-                break
-            if line.configuration.name not in names:
-                names.append(line.configuration.name)
-        return (names[0], names[1]) if len(names) >= 2 else None
+        """The marked models; else the learner's own scheduler and the chosen one, or the best."""
+        marked, chosen = self.table.marked, self.table.chosen
+        own = self.srs_app.own_scheduler
+        wanted = [*marked, chosen] if marked else [own, chosen]
+        wanted += [line.configuration.name for line in self.evaluation.ranked()]
+        results = self.evaluation.results()
+        names = [name for name in dict.fromkeys(wanted) if name in results]
+        return (str(names[0]), str(names[1])) if len(names) >= 2 else None
 
     def action_table(self) -> None:
         chart = self.query_one(CalibrationChart)

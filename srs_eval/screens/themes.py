@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -62,6 +65,45 @@ LIGHT_THEME = Theme(
         "block-cursor-blurred-foreground": "#1E262B",
     },
 )
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours (#rrggbb) that carry a meaning; none of them carries it alone."""
+
+    yours: str
+    floor: str
+    families: Mapping[str, str]
+
+
+# Okabe & Ito's colours, which stay apart for the colour-blind, lightened or darkened to be read.
+_ON_DARK = Palette(
+    yours="#F2C94C",
+    floor="#B7A6F5",
+    families={
+        "fsrs": "#6EC1F0",
+        "sm2": "#E9A13B",
+        "history": "#3CC39B",
+        "neural": "#E094BF",
+        "online": "#E8E06A",
+    },
+)
+_ON_LIGHT = Palette(
+    yours="#7A5200",
+    floor="#5B3FB0",
+    families={
+        "fsrs": "#005F99",
+        "sm2": "#8A4B00",
+        "history": "#00644A",
+        "neural": "#95316F",
+        "online": "#635B00",
+    },
+)
+
+
+def palette(theme: Theme) -> Palette:
+    """For the ground of a theme, which may be one of Textual's."""
+    return _ON_DARK if theme.dark else _ON_LIGHT
 
 
 class Greyscale(Monochrome):

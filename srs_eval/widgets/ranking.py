@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -15,10 +16,22 @@ from srs_eval import words
 from srs_eval.configurations import Configuration
 from srs_eval.ranking import Group, Ranked
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.screens.themes import Palette, palette
+from srs_eval.state import State
+from srs_eval.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 from srs_eval.words import clock
 
-_SEPARATOR = "\0group"  # prefix of the keys of rows that are no model
-WIDE = 78  # columns from which more figures are shown
+Cells = tuple[Text, ...]
+
+_SEPARATOR = "\0"  # begins the keys of rows that are no model
+_OWN = f"{_SEPARATOR}own"
+_COLUMNS = (
+    *("place", "family", "model", "log loss", "drawn", "vs average"),
+    *("RMSE(bins)", "AUC", "params", "verdict"),
+)
+_DRAWN = 70  # columns from which intervals are drawn
+_WIDE = 88  # columns from which more figures are shown
+_LONGEST_NAME = 24
 
 
 class RankingTable(DataTable[Any]):
@@ -50,47 +63,237 @@ class RankingTable(DataTable[Any]):
         self.chosen: str | None = None
         self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
-        self._shown: dict[str, tuple[Text, ...]] = {}
-        self._finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
-        self._columns_for = 0
+        self.shown = 0  # models, after filtering
+        self._rows: dict[str, Cells] = {}
+        self._finished: dict[tuple[object, ...], Cells] = {}
+        self._known: dict[tuple[object, ...], Cells] = {}  # of the time before
+        self._layout: tuple[tuple[str, int], ...] = ()
+        self._scale: Scale | None = None
+        self._floor: float | None = None
+        self._verdicts = False  # in a column, where headings don't tell them
+        self._own: str | None = None
 
-    def show(self, evaluation: Evaluation, now: float) -> None:
-        """Bring every row up to date."""
-        width = self.size.width
-        if not width:
+    # --- what is shown
+
+    def show(self, evaluation: Evaluation, now: float, state: State, own: str | None) -> None:
+        """Bring every row up to date; `own` is the learner's own scheduler."""
+        if not self.size.width:
             return
-        rows: dict[str, tuple[Text, ...]] = {}
-        finished: dict[tuple[object, ...], tuple[Text, ...]] = {}
-        blanks = [Text("")] * (len(self._columns(width)) - 2)
+        self._own, self._verdicts = own, state.order != "place"
         groups = evaluation.groups()
-        for number, group in enumerate(groups or [None]):
-            if group is not None and number:
-                heading = Text(_heading(group, groups[0]), "italic dim")
-                rows[f"{_SEPARATOR}{number}"] = (Text(""), heading, *blanks)
-            for line in group.lines if group is not None else ():
-                name = line.configuration.name
-                # A finished model's cells are kept: only few things about it can change.
-                changing = (line.place, line.standing, line.against_floor, name in self.marked)
-                same = (name, id(line.result), changing, width)
-                cells = self._finished.get(same) or self._finished_cells(line, width)
-                finished[same] = rows[name] = cells
+        everyone = [model.configuration for model in evaluation.models.values()]
+        wanted = {each.name for each in everyone if _wanted(each, state)}
+        self.shown = len(wanted)
+        self._lay_out(groups, everyone, state)
+        self._known, self._finished = self._finished, {}
+        rows = dict(self._all_rows(evaluation, groups, wanted, now, state))
+        pinned = own in wanted and len(rows) + 1 > self.size.height - 1
+        if pinned and own in evaluation.results():
+            line = evaluation.line(own)
+            rows = {_OWN: self._cells(line), **rows}
+        self.fixed_rows = int(_OWN in rows)
+        self._update(rows)
+
+    def _all_rows(
+        self,
+        evaluation: Evaluation,
+        groups: list[Group],
+        wanted: set[str],
+        now: float,
+        state: State,
+    ) -> Iterator[tuple[str, Cells]]:
+        unfinished = [model for model in evaluation.unfinished() if model.name in wanted]
+        for number, group in enumerate(groups):
+            if all(line.configuration.name not in wanted for line in group.lines):
+                continue
+            if number:
+                yield self._heading(number, "", _heading(group, groups[0]), "═")
+            if state.order == "place":
+                for tie in group.ties:
+                    lines = [line for line in tie.lines if line.configuration.name in wanted]
+                    if len(group.ties) > 1 and any(line.place is not None for line in lines):
+                        yield self._heading(number, tie.words, tie.words, "─")
+                    yield from self._lines(lines)
+            else:
+                ordered = group.ordered(state.order, state.backwards)
+                yield from self._lines(
+                    line for line in ordered if line.configuration.name in wanted
+                )
             if not number:
-                for model in evaluation.unfinished():
-                    rows[model.name] = self._unfinished_cells(model, now, width, evaluation.reviews)
-        self._finished = finished
-        if self._columns_for != width:
-            self._columns_for = width
-            self._shown = {}
+                yield from self._unfinished_rows(unfinished, now, evaluation)
+                unfinished = []
+        yield from self._unfinished_rows(unfinished, now, evaluation)
+
+    def _lines(self, lines: Iterable[Ranked]) -> Iterator[tuple[str, Cells]]:
+        for line in lines:
+            yield line.configuration.name, self._cells(line)
+
+    def _unfinished_rows(
+        self, models: Iterable[ModelRun], now: float, evaluation: Evaluation
+    ) -> Iterator[tuple[str, Cells]]:
+        for model in models:
+            yield model.name, self._unfinished_cells(model, now, evaluation.reviews)
+
+    def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
+        """Columns, and the scale of the drawn intervals, for this width."""
+        width = self.size.width - 1
+        names = max((len(each.words) for each in everyone), default=0) + 2
+        fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 10)]
+        more = [("RMSE(bins)", 12), ("AUC", 6), ("params", 8)]
+        if width >= _WIDE:
+            fixed += more if width >= _WIDE + 40 else more[:2]
+        if self._verdicts:
+            asked = [each for each in (*fixed[2:], *more) if each[0] == state.order]
+            if width < _DRAWN:  # the verdict needs the room of what is not asked for
+                fixed = [*fixed[:2], *(asked or fixed[2:3])]
+            fixed += [each for each in asked if each not in fixed]
+            fixed.append(("verdict", 15))
+        room = max(width - sum(size for _, size in fixed), 8)
+        drawn = width >= _DRAWN and room >= 26
+        name = min(room, max(names, 16), _LONGEST_NAME if drawn else room)
+        sizes = dict(fixed) | {"model": room if not drawn else name, "drawn": room - name}
+        chosen = [each for each in _COLUMNS if each in sizes and (each != "drawn" or drawn)]
+        lines = [line for group in groups for line in group.lines]
+        floor = next((group.floor for group in groups if group.floor is not None), None)
+        self._scale = self._floor = None
+        if drawn:
+            limit = None if floor is None else floor.log_loss
+            losses = [line.log_loss for line in lines if line.standing != "below the floor"]
+            self._scale = common_scale(losses, room - name - 2, limit)
+            self._floor = None if floor is None else floor.log_loss.estimate
+        layout = tuple((each, sizes[each]) for each in chosen)
+        headings = [self._column_heading(each, state) for each in chosen]
+        if layout != self._layout:
+            self._layout = layout
+            self._rows = {}
             self.clear(columns=True)
-            for heading, size in self._columns(width):
-                self.add_column(heading, width=size)
-        if list(rows) == list(self._shown):
+            for (key, size), heading in zip(layout, headings, strict=True):
+                self.add_column(heading, width=size, key=key)
+        for column, heading in zip(self.ordered_columns, headings, strict=True):
+            if column.label != heading:
+                column.label = heading
+                self._update_count += 1  # the header is drawn from a cache
+                self.refresh()
+
+    def _column_heading(self, key: str, state: State) -> Text:
+        if key == "drawn":
+            if self._scale is None:
+                return Text("")
+            return Text.assemble(" ", axis(self._scale, self._floor, self._palette.floor))
+        arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
+        text = {"place": "", "family": ""}.get(key, key) + arrow
+        if key in ("RMSE(bins)", "params"):
+            text = text.rjust(11 if key == "RMSE(bins)" else 7)
+        return Text(text, "bold")
+
+    @property
+    def _palette(self) -> Palette:
+        return palette(self.app.current_theme)
+
+    # --- cells
+
+    def _heading(self, number: int, key: str, text: str, rule: str) -> tuple[str, Cells]:
+        """A row that runs through all columns."""
+        width = sum(size for _, size in self._layout)
+        line = f"{rule * 2} {text} ".ljust(width - 1, rule)
+        cells, start = [], 0
+        for _, size in self._layout:
+            cells.append(Text(line[start : start + size], "dim" if rule == "─" else "italic"))
+            start += size
+        return f"{_SEPARATOR}{number} {key}", tuple(cells)
+
+    def _cells(self, line: Ranked) -> Cells:
+        name = line.configuration.name
+        # A finished model's cells are kept: only few things about it can change.
+        looks = (self._scale, self._floor, self._layout, self.app.theme, self._own == name)
+        changing = (line.place, line.standing, line.against_floor, name in self.marked)
+        key = (name, id(line.result), changing, looks)
+        cells = self._known.get(key) or self._finished_cells(line)
+        self._finished[key] = cells
+        return cells
+
+    def _begin(self, configuration: Configuration, place: str) -> dict[str, Text]:
+        """Place and mark, the family's letter, and the name in words."""
+        colours = self._palette
+        own = configuration.name == self._own
+        mark = "●" if configuration.name in self.marked else "★" if own else " "
+        family = configuration.model.family
+        room = dict(self._layout)["model"] - 1
+        name = words.cut(configuration.words, room - (6 if own else 0))
+        shown = Text.assemble(name, (" yours", colours.yours)) if own else Text(name)
+        return {
+            "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
+            "family": Text(words.FAMILIES[family][0], colours.families.get(family, "dim")),
+            "model": shown,
+        }
+
+    def _finished_cells(self, line: Ranked) -> Cells:
+        metrics, colours = line.result.metrics, self._palette
+        is_floor = line.place is None
+        cells = self._begin(line.configuration, str(line.place or "═"))
+        if line.standing in ("best", "as good"):
+            cells["model"].stylize("bold")
+        if line.result.notes:
+            cells["model"].append("*")
+        family = colours.families.get(line.configuration.model.family, "")
+        own = line.configuration.name == self._own
+        style = colours.floor if is_floor else colours.yours if own else family
+        if self._scale is not None:
+            dot = "═" if line.standing is None else DOTS[line.standing]
+            drawn = whisker(
+                line.log_loss, self._scale, dot, style, self._floor, f"dim {colours.floor}"
+            )
+            cells["drawn"] = Text.assemble(" ", drawn)
+        against = "the floor" if is_floor else words.against_floor(line.against_floor)
+        cells |= {
+            "log loss": Text(words.loss(line.log_loss)),
+            "vs average": Text(against),
+            "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
+            "AUC": Text(words.metric(metrics, "auc", "3")),
+            "params": Text(f"{line.configuration.parameters:>7,}"),
+            "verdict": Text(line.standing or ""),
+        }
+        if is_floor:
+            for cell in cells.values():
+                cell.stylize(colours.floor)
+        return self._in_columns(cells)
+
+    def _unfinished_cells(self, model: ModelRun, now: float, reviews: int | None) -> Cells:
+        cells = self._begin(model.configuration, "")
+        state, style = model.stage.value, "dim"
+        if model.stage is Stage.RUNNING:
+            cells["log loss"] = Text(words.bar(model.fraction, 11))
+            style = ""
+            left = model.seconds_left(now)
+            if model.preparing:
+                state = "preparing"
+            elif model.folds:
+                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
+                if left is not None and self._scale is not None:
+                    state += f", {clock(left)}"
+        else:
+            cells["model"].stylize("dim")
+            expected = model.expected_seconds(reviews) if model.stage is Stage.WAITING else 0.0
+            cells["log loss"] = Text(f"about {clock(expected)}" if expected >= 3 else "", "dim")
+            if model.stage is Stage.FAILED:
+                style = "bold"
+        roomy = any(key == "drawn" for key, _ in self._layout)
+        cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
+        return self._in_columns(cells)
+
+    def _in_columns(self, cells: dict[str, Text]) -> Cells:
+        return tuple(cells.get(key, Text("")) for key, _ in self._layout)
+
+    # --- rows and the cursor
+
+    def _update(self, rows: dict[str, Cells]) -> None:
+        if list(rows) == list(self._rows):
             columns = list(self.columns)
             for key, cells in rows.items():
-                if cells is self._shown[key]:
+                if cells is self._rows[key]:
                     continue
-                for column, cell, before in zip(columns, cells, self._shown[key], strict=True):
-                    if cell != before or cell.style != before.style:
+                for column, cell, before in zip(columns, cells, self._rows[key], strict=True):
+                    if cell != before or cell.style != before.style or cell.spans != before.spans:
                         self.update_cell(key, column, cell)
         else:
             scroll = self.scroll_offset
@@ -100,16 +303,16 @@ class RankingTable(DataTable[Any]):
                     self.add_row(*cells, key=key)
                 self._back_to_chosen(rows)
             self.scroll_to(y=scroll.y, animate=False, immediate=True)
-        self._shown = rows
+        self._rows = rows
 
-    def _back_to_chosen(self, rows: dict[str, tuple[Text, ...]]) -> None:
+    def _back_to_chosen(self, rows: dict[str, Cells]) -> None:
         if self.chosen in rows and not self.follows_best:
             self.move_cursor(row=self.get_row_index(self.chosen), animate=False, scroll=False)
-        else:
-            first = next((key for key in rows if not key.startswith(_SEPARATOR)), None)
-            if first is not None:
-                self.move_cursor(row=self.get_row_index(first), animate=False, scroll=False)
-                self.chosen = first
+            return
+        first = next((key for key in rows if not key.startswith(_SEPARATOR)), None)
+        if first is not None:
+            self.move_cursor(row=self.get_row_index(first), animate=False, scroll=False)
+            self.chosen = first
 
     def choose(self, configuration: str) -> None:
         """Put the cursor on a model, as if the user had done it."""
@@ -120,73 +323,47 @@ class RankingTable(DataTable[Any]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         event.stop()
         key = event.row_key.value
+        if key == _OWN and self._own is not None:
+            self.choose(self._own)
+            return
         if key is None or key.startswith(_SEPARATOR) or key == self.chosen:
             return
         self.follows_best = False
         self.chosen = key
         self.post_message(self.Chosen(key))
 
-    def _columns(self, width: int) -> list[tuple[Text, int]]:
-        columns = [("", 3), ("model", 0), ("log loss", 12)]
-        if width >= 60:
-            columns.append(("vs average", 10))
-        if width >= WIDE:
-            columns += [(" RMSE(bins)", 13), ("AUC", 6)]
-        if width >= WIDE + 12:
-            columns.append(("params", 7))
-        columns.append((" state", 16))
-        room = width - 1 - sum(size for _, size in columns)
-        return [(Text(heading), size or max(room, 8)) for heading, size in columns]
+    def action_cursor_down(self) -> None:
+        self._step(self.cursor_row, 1)
 
-    def _beginning(self, configuration: Configuration, place: str, width: int) -> tuple[Text, Text]:
-        """The first two cells: place and mark, and the name in words."""
-        mark = "●" if configuration.name in self.marked else " "
-        room = self._columns(width)[1][1]
-        return Text(f"{place:>2}{mark}"), Text(words.cut(configuration.words, room - 1))
+    def action_cursor_up(self) -> None:
+        self._step(self.cursor_row, -1)
 
-    def _finished_cells(self, line: Ranked, width: int) -> tuple[Text, ...]:
-        metrics = line.result.metrics
-        place, name = self._beginning(line.configuration, str(line.place or "–"), width)
-        if line.standing in ("best", "as good"):
-            name.stylize("bold")
-        cells = [
-            place,
-            name,
-            Text(words.loss(line.log_loss)),
-            Text(words.against_floor(line.against_floor)),
-            Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
-            Text(words.metric(metrics, "auc", "3")),
-            Text(f"{line.configuration.parameters:,}"),
-        ]
-        state = f" {line.standing or 'the floor'}{' *' if line.result.notes else ''}"
-        shown = len(self._columns(width)) - 1
-        return (*cells[:shown], Text(state, "dim" if line.place is None else ""))
+    def action_scroll_top(self) -> None:
+        self._step(-1, 1)
 
-    def _unfinished_cells(
-        self, model: ModelRun, now: float, width: int, reviews: int | None
-    ) -> tuple[Text, ...]:
-        place, name = self._beginning(model.configuration, "", width)
-        blanks = [Text("")] * (len(self._columns(width)) - 4)
-        if model.stage is Stage.RUNNING:
-            state = "running"
-            left = model.seconds_left(now)
-            if model.preparing:
-                state = "preparing"
-            elif model.folds:
-                state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
-                state += "" if left is None else f", {clock(left)}"
-            return (place, name, Text(words.bar(model.fraction, 11)), *blanks, Text(f" {state}"))
-        name.stylize("dim")
-        expected = model.expected_seconds(reviews) if model.stage is Stage.WAITING else 0.0
-        about = Text(f"about {clock(expected)}" if expected >= 3 else "", "dim")
-        style = {Stage.FAILED: "bold", Stage.SKIPPED: "", Stage.CANCELLED: ""}.get(
-            model.stage, "dim"
-        )
-        return (place, name, about, *blanks, Text(f" {model.stage.value}", style))
+    def action_scroll_bottom(self) -> None:
+        self._step(self.row_count, -1)
+
+    def _step(self, row: int, step: int) -> None:
+        """To the next row that is a model, over headings."""
+        keys = list(self._rows)
+        row += step
+        while 0 <= row < len(keys) and keys[row].startswith(_SEPARATOR):
+            row += step
+        if 0 <= row < len(keys):
+            self.move_cursor(row=row)
+        elif step < 0:
+            self.scroll_to(y=0, animate=False)  # the headings above the first model
+
+
+def _wanted(configuration: Configuration, state: State) -> bool:
+    if configuration.model.family in state.hidden and not configuration.is_floor:
+        return False
+    return not state.filter or configuration.matches(state.filter)
 
 
 def _heading(group: Group, first: Group) -> str:
     """What sets a group apart from the first one."""
     other = [] if group.rows == first.rows and group.reviews == first.reviews else ["other reviews"]
-    learning = ["learn while judged"] if group.learns else []
-    return f"{', '.join([*other, *learning])}:"
+    learning = ["know how today is going (no schedulers)"] if group.learns else []
+    return ", ".join([*other, *learning])

@@ -1,0 +1,67 @@
+"""Intervals as dots with whiskers: one scale, in order, nothing lost at the edges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.comparison import Interval
+from srs_eval.widgets.whiskers import axis, common_scale, whisker
+
+losses = st.floats(0.05, 3.0)
+halves = st.floats(0.0, 0.5) | st.just(math.nan)
+intervals = st.builds(Interval, losses, halves)
+
+
+@given(st.lists(intervals, min_size=1, max_size=12), st.integers(8, 80), st.booleans())
+def test_every_line_has_the_width_of_the_scale(
+    drawn: list[Interval], width: int, has_floor: bool
+) -> None:
+    floor = drawn[0] if has_floor else None
+    scale = common_scale(drawn, width, floor)
+    assert scale is not None
+    line = None if floor is None else floor.estimate
+    assert len(axis(scale, line, "").plain) == width
+    for each in drawn:
+        text = whisker(each, scale, "●", "", line, "").plain
+        assert len(text) == width
+        assert ("●" in text) != ("▸" in text)  # where it lies, or that it lies beyond
+
+
+@given(st.lists(intervals, min_size=2, max_size=12), st.integers(8, 80))
+def test_dots_keep_their_order(drawn: list[Interval], width: int) -> None:
+    scale = common_scale(drawn, width)
+    assert scale is not None
+    drawn.sort(key=lambda each: each.estimate)
+    dots = [whisker(each, scale, "●", "", None, "").plain.index("●") for each in drawn]
+    assert dots == sorted(dots)
+
+
+def test_the_floor_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
+    floor, best, lost = Interval(0.5, 0.02), Interval(0.4, 0.02), Interval(3.0, 0.1)
+    scale = common_scale([best, floor, lost], 40, floor)
+    assert scale is not None
+    assert scale.high < 0.6
+    text = whisker(best, scale, "●", "", floor.estimate, "").plain
+    assert text.index("├") < text.index("●") < text.index("┤") < text.index("┊")
+    assert text.index("┊") == scale.column(0.5)
+    assert whisker(lost, scale, "●", "", None, "").plain.strip() == "▸"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.36, 0.52), (0.1, 2.5), (0.4361, 0.4372), (12, 99)])
+def test_labels_say_where_they_stand(low: float, high: float) -> None:
+    scale = common_scale([Interval(low, 0.0), Interval(high, 0.0)], 40)
+    assert scale is not None
+    labels = axis(scale, None, "").plain
+    assert len(labels.split()) >= 2
+    for label in labels.split():
+        middle = labels.index(label) + len(label) // 2
+        assert abs(scale.column(float(label)) - middle) <= 1
+
+
+def test_nothing_to_draw() -> None:
+    assert common_scale([], 40) is None
+    assert common_scale([Interval(0.4, 0.1)], 5) is None
