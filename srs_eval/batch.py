@@ -28,6 +28,7 @@ from srs_eval.dataset import Dataset
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
+from srs_eval.raw import raw_parquet
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkersCannotStart, cores, send
 
@@ -78,6 +79,7 @@ def run_batch(
     users: Sequence[int] | None = None,
     jobs: int | None = None,
     engine: str = "local",
+    raw: bool = False,
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
@@ -90,7 +92,8 @@ def run_batch(
     iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
-    (`srs_eval.cluster`). Raises InputError for an unusable set-up.
+    (`srs_eval.cluster`). With `raw`, every prediction is kept, too (`srs_eval.raw`), also of
+    units that were done without. Raises InputError for an unusable set-up.
     """
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)
@@ -107,6 +110,8 @@ def run_batch(
                 statuses = store.statuses(configuration.name)
                 for user in wanted:
                     status = statuses.get(user)
+                    if status == "done" and raw and not store.has_raw(configuration.name, user):
+                        status = None
                     if status is not None:
                         before[status] += 1
                     if status in (None, "failed"):
@@ -142,7 +147,7 @@ def run_batch(
             finished_work = 0.0
             publishing = _Regularly(store.publish, publish_seconds)
             if place is not None:
-                user_tasks = _UserTasks(place, happenings, dataset, configurations, context)
+                user_tasks = _UserTasks(place, happenings, dataset, configurations, context, raw)
                 try:
                     for unit in user_tasks.units(tasks):
                         store.append(unit)
@@ -360,7 +365,9 @@ class _UserTasks:
         dataset: Dataset,
         configurations: Sequence[Configuration],
         context: Context,
+        raw: bool = False,
     ) -> None:
+        self.raw = raw
         self.place = place
         self.happenings = happenings
         self.folder = dataset.folder
@@ -420,7 +427,13 @@ class _UserTasks:
     def _submit(self, task: _Task) -> None:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
-            self.place.executor, evaluate_user, self.folder, task.user, chosen, self.context
+            self.place.executor,
+            evaluate_user,
+            self.folder,
+            task.user,
+            chosen,
+            self.context,
+            self.raw,
         )
         self.tasks[future] = task
 
@@ -439,9 +452,13 @@ class _UserTasks:
 
 
 def evaluate_user(
-    folder: Path, user: int, configurations: Sequence[Configuration], context: Context
+    folder: Path,
+    user: int,
+    configurations: Sequence[Configuration],
+    context: Context,
+    raw: bool = False,
 ) -> list[Unit]:
-    """All units of one user, in this order; a task of any executor.
+    """All units of one user, in this order, with predictions if `raw`; a task of any executor.
 
     On its way it sends the name of each configuration that it begins with, and each unit.
     """
@@ -455,7 +472,7 @@ def evaluate_user(
     units = []
     for configuration in configurations:
         send(configuration.name)
-        unit = _evaluate_unit(session, configuration, user, replace(context, user=user))
+        unit = _evaluate_unit(session, configuration, user, replace(context, user=user), raw)
         send(unit)
         units.append(unit)
     return units
@@ -472,7 +489,7 @@ def _dataset(folder: Path) -> Dataset:
 
 
 def _evaluate_unit(
-    session: Session, configuration: Configuration, user: int, context: Context
+    session: Session, configuration: Configuration, user: int, context: Context, raw: bool
 ) -> Unit:
     _forget_peak()
     start = time.perf_counter()
@@ -486,6 +503,7 @@ def _evaluate_unit(
                 seconds=time.perf_counter() - start,
                 peak_mb=_peak_mb(),
                 notes=tuple(result.notes),
+                raw=raw_parquet(session, configuration, user, result) if raw else None,
             )
         case Skipped(reason=reason):
             return Unit(configuration.name, user, "skipped", reason=reason)

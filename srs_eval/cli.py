@@ -241,6 +241,12 @@ def batch(
             rich_help_panel=ROWS_PANEL,
         ),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Keep every prediction, as parquet.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = False,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
@@ -302,6 +308,7 @@ def batch(
                     users=chosen,
                     jobs=jobs,
                     engine=engine,
+                    raw=raw,
                     fresh=fresh,
                     merge=merge or (),
                     context=context,

@@ -21,6 +21,7 @@ from srs_eval.errors import InputError
 
 Status = Literal["done", "failed", "skipped"]
 FOLDERS = ("result", "timing", "failed", "skipped")
+RAW = "raw"
 JOURNAL = ".journal"
 SETUP = "setup.json"
 
@@ -38,6 +39,7 @@ class Unit:
     seconds: float = 0.0
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
+    raw: bytes | None = None  # its predictions as a parquet file, if they were asked for
 
 
 def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
@@ -105,6 +107,8 @@ class ResultStore:
     def append(self, unit: Unit) -> None:
         """Add a unit. It survives the end of this process as soon as this returns."""
         record: dict[str, Any] = {"user": unit.user, "status": unit.status}
+        if unit.raw is not None:
+            write_atomically(self._raw(unit.configuration, unit.user), unit.raw)
         if unit.status == "done":
             record |= {
                 "line": unit.line,
@@ -118,6 +122,10 @@ class ResultStore:
             if unit.detail:
                 record["detail"] = unit.detail
         self._write(unit.configuration, record)
+
+    def has_raw(self, configuration: str, user: int) -> bool:
+        """Whether the predictions of a unit are there."""
+        return self._raw(configuration, user).is_file()
 
     def take_over(self, other: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
@@ -142,6 +150,9 @@ class ResultStore:
                 if user not in mine or (
                     mine[user] == "failed" and records[user]["status"] != "failed"
                 ):
+                    raw = _raw(other, configuration, user)
+                    if raw.is_file():
+                        write_atomically(self._raw(configuration, user), raw.read_bytes())
                     self._write(configuration, records[user])
                     added += 1
         return added
@@ -157,6 +168,9 @@ class ResultStore:
         self._dirty.clear()
 
     # --- inside ---
+
+    def _raw(self, configuration: str, user: int) -> Path:
+        return _raw(self.folder, configuration, user)
 
     def _records(self, configuration: str) -> dict[int, dict[str, Any]]:
         records, damaged = _read_journal(_journal(self.folder, configuration))
@@ -202,6 +216,8 @@ class ResultStore:
             for folder in FOLDERS:
                 (self.folder / folder / f"{configuration}.jsonl").unlink(missing_ok=True)
             _journal(self.folder, configuration).unlink(missing_ok=True)
+            for path in (self.folder / RAW / configuration).glob("user_id=*.parquet"):
+                path.unlink()
         (self.folder / SETUP).unlink(missing_ok=True)
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
@@ -290,6 +306,10 @@ def folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
 
 def _journal(folder: Path, configuration: str) -> Path:
     return folder / JOURNAL / f"{configuration}.jsonl"
+
+
+def _raw(folder: Path, configuration: str, user: int) -> Path:
+    return folder / RAW / configuration / f"user_id={user}.parquet"
 
 
 def _configurations_in(folder: Path) -> list[str]:

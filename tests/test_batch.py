@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pandas
 import pytest
 
-from srs_eval import batch, cluster
+from srs_eval import batch, cluster, metrics
 from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users, shard_of
 from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import resolve
@@ -306,6 +307,34 @@ def test_engines_that_there_are_not(dataset: Path, tmp_path: Path) -> None:
         True,
         False,
     ]
+
+
+def test_raw_predictions(dataset: Path, tmp_path: Path) -> None:
+    """They give the figures again; they come later, too, and travel with a merge."""
+    models, users = "AVG,SM2-short", ("--users", "1-3,20")
+    assert run(dataset, tmp_path / "one", *users, models=models).returncode == 0
+    assert not (tmp_path / "one" / "raw").exists()
+    again = run(dataset, tmp_path / "one", *users, "--raw", models=models)
+    assert "6 units to evaluate" in again.stderr
+    assert "0 units" in run(dataset, tmp_path / "one", *users, "--raw", models=models).stderr
+    merge = ("--merge", str(tmp_path / "one"))
+    run(dataset, tmp_path / "two", *users, "--raw", *merge, models=models)
+    assert results(tmp_path / "two") == results(tmp_path / "one")
+    for name in models.split(","):
+        frame = pandas.read_parquet(tmp_path / "two" / "raw" / name)
+        assert list(frame["user"].unique()) == [1, 2, 3]
+        assert set(frame["configuration"]) == {name}
+        assert frame["fold"].between(1, 5).all()
+        assert (frame["preset_id"] >= 0).any()
+        for user, line in lines(tmp_path / "two" / "result" / f"{name}.jsonl").items():
+            own = frame[frame["user"] == user]
+            assert len(own) == line["size"]
+            loss = metrics.log_loss(own["y"].to_numpy(float), own["p"].to_numpy())
+            assert loss == pytest.approx(line["metrics"]["LogLoss"], abs=6e-7)
+            assert own["review_th"].is_unique
+    assert "raw" in {path.name for path in (tmp_path / "two").iterdir()}
+    run(dataset, tmp_path / "two", *users, "--fresh", models=models)
+    assert not list((tmp_path / "two" / "raw").rglob("*.parquet"))
 
 
 def test_shards_divide_the_users() -> None:
