@@ -53,7 +53,7 @@ scheduler_same_day: Any = None
 scheduler_recall: Any = None
 
 MOST_STEPS = 5  # of learning or relearning that a card takes on one day
-HALVINGS, FINE_HALVINGS = 26, 60  # of the logarithm of an interval
+HALVINGS, SEARCH = 60, 10  # of the logarithm of an interval; steps of a faster search for it
 LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
 RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
 (DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
@@ -104,7 +104,9 @@ class Queue(NamedTuple):
     following: Int32Array  # (room,) the next card of the same day
     due: Int32Array  # (horizon,) how many cards are due, for the balance
     horizon: int
-    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards
+    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (none: inf) ...
+    of_interval: FloatArray  # (horizon,) ... times that of the interval
+    weights: FloatArray  # (horizon,) room for those of a fuzz range
 
 
 class Day(NamedTuple):
@@ -156,7 +158,7 @@ def drawn(random: Any, shares: Any, start: int, count: int) -> int:
 
 @njit(nogil=True, error_model="numpy")
 def balanced_interval(
-    random: Any, interval: float, longest: float, day: int, due: Any, horizon: int, crowding: Any
+    random: Any, interval: float, longest: float, day: int, days: int, queue: Any
 ) -> float:
     """An interval of Anki's fuzz range, rather on a day with few cards due.
 
@@ -171,33 +173,27 @@ def balanced_interval(
         + 0.1 * max(min(interval, 20.0) - 7.0, 0.0)
         + 0.05 * max(interval - 20.0, 0.0)
     )
-    low = min(max(math.floor(interval - spread + 0.5), 1.0), longest)
-    high = min(max(math.floor(interval + spread + 0.5), 1.0), longest)
-    if high == low and 2.0 < high < longest:
-        high = low + 1.0
-    begin, end = day + int(low), day + int(high)
+    low = int(min(max(math.floor(interval - spread + 0.5), 1.0), longest))
+    high = int(min(max(math.floor(interval + spread + 0.5), 1.0), longest))
+    if high == low and 2 < high < longest:
+        high = low + 1
+    seen = min(high + 1, queue.horizon - day)  # beyond, nothing is known to be due
     u = uniform(random)
-    if begin >= horizon:
-        return low + math.floor(u * (high - low + 1.0))
-    weights = 0.0
-    for at in range(begin, end + 1):
-        count = due[at] if at < horizon else 0
-        if count == 0:
-            weights += 1.0
-        else:
-            length = float(at - day)
-            weights += crowding[count] / (length * length * length)
-    left = u * weights
-    for at in range(begin, end):
-        count = due[at] if at < horizon else 0
-        if count == 0:
-            left -= 1.0
-        else:
-            length = float(at - day)
-            left -= crowding[count] / (length * length * length)
-        if left < 0.0:
-            return float(at - day)
-    return high
+    if day + low >= days:  # it is not played, so any day will do
+        return low + math.floor(u * (high - low + 1))
+    due, weights = queue.due, queue.weights
+    crowding, of_interval = queue.crowding, queue.of_interval
+    added = 0.0
+    for length in range(low, seen):
+        added += min(crowding[due[day + length]] * of_interval[length], 1.0)
+        weights[length - low] = added
+    u *= added + (high + 1 - seen)
+    if u >= added:
+        return min(float(seen) + math.floor(u - added), float(high))
+    at = 0
+    while u >= weights[at]:
+        at += 1
+    return float(low + at)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -273,7 +269,7 @@ def play(
             today.passed[k] = 1.0
         one = load_state((today.passed, LANES), 0, SCHEDULER_STATES)
         short, long = broadcast(-30.0), broadcast(30.0)
-        for _ in range(FINE_HALVINGS):
+        for _ in range(HALVINGS):
             middle = 0.5 * (short + long)
             enough = scheduler_recall(exp(middle), one, w) >= question.retention
             short, long = where(enough, middle, short), where(enough, long, middle)
@@ -458,21 +454,31 @@ def play(
             for i in range(0, n, LANES):
                 w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
                 now = gather_state(scheduler_state, card, i, SCHEDULER_STATES)
+                # The Illinois method (Dowell and Jarratt 1971) on the interval's logarithm
                 short, long = broadcast(log_shortest), broadcast(log_longest)
-                for _ in range(HALVINGS):
-                    middle = 0.5 * (short + long)
-                    enough = scheduler_recall(exp(middle), now, w) >= question.retention
-                    short, long = where(enough, middle, short), where(enough, long, middle)
-                store(t, i, exp(short))
+                above = scheduler_recall(exp(short), now, w) - question.retention
+                below = scheduler_recall(exp(long), now, w) - question.retention
+                at_once, never = above <= 0.0, below >= 0.0
+                kept, found = broadcast(0.0), short
+                for _ in range(SEARCH):
+                    found = short + (long - short) * above / (above - below)
+                    here = scheduler_recall(exp(found), now, w) - question.retention
+                    enough = here >= 0.0
+                    half_above = where(kept < 0.0, 0.5 * above, above)
+                    half_below = where(kept > 0.0, 0.5 * below, below)
+                    above, below = where(enough, here, half_above), where(enough, half_below, here)
+                    short, long = where(enough, found, short), where(enough, long, found)
+                    kept = where(enough, broadcast(1.0), broadcast(-1.0))
+                found = where(never, log_longest, where(at_once, log_shortest, found))
+                store(t, i, exp(found))
         for i in range(n):
             k = card[i]
             interval = math.floor(t[i] + 0.5)
             interval = min(max(interval, 1.0), question.maximum_interval)
             if question.balanced:
                 interval = balanced_interval(
-                    random, interval, question.maximum_interval, day, due, queue.horizon,
-                    queue.crowding,
-                )  # fmt: skip
+                    random, interval, question.maximum_interval, day, days, queue
+                )
             last[k], cards.due[k] = day, day + interval
             if cards.due[k] < queue.horizon:
                 at = int(cards.due[k])

@@ -228,14 +228,16 @@ def simulate(
         due=_with_room(deck.due_day, room),
         lapses=_with_room(deck.lapses, room, np.int32),
     )
-    crowding = np.arange(room + 1, dtype=np.float64)
-    crowding[1:] **= -2.15
+    with np.errstate(divide="ignore"):
+        crowding = np.arange(room + 1.0) ** -2.15
     queue = kernel.Queue(
         head=np.full(days, -1, np.int32),
         following=np.empty(room, np.int32),
         due=np.zeros(horizon, np.int32),
         horizon=horizon,
         crowding=crowding,
+        of_interval=np.maximum(np.arange(float(horizon)), 1.0) ** -3.0,
+        weights=np.empty(horizon),
     )
     states = max(len(state), len(scheduler_state))
     day = kernel.Day(
