@@ -29,7 +29,7 @@ PACKAGE = Path(__file__).parent
 VIEWS = frozenset(
     {
         *("app", "screens", "widgets", "state"),
-        *("cli", "options", "console", "tables", "words", "__main__"),
+        *("cli", "options", "console", "report", "tables", "words", "__main__"),
     }
 )
 """The rooms that show figures: those of other rooms do not depend on them."""

@@ -25,13 +25,17 @@ from srs_eval.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
     RUN_PANEL,
+    CsvFolderOption,
     CsvOption,
     Flags,
+    HtmlOption,
     JobsOption,
     JsonOption,
+    MarkdownOption,
     ModelFileOption,
     ModelsOption,
     NoCacheOption,
+    PngFolderOption,
     ReferenceOption,
     Source,
     context_options,
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.engine import Event
+    from srs_eval.report.document import Document
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
@@ -354,6 +359,77 @@ def batch(
     for group in mean_ranking(configurations, results):
         console.print(batch_table(group, console.width))
     return SOME_FAILED if failed else FINE
+
+
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
+            metavar="DIR...",
+            show_default=False,
+        ),
+    ],
+    html: HtmlOption = None,
+    md: MarkdownOption = None,
+    csv: CsvFolderOption = None,
+    png: PngFolderOption = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results of another run: tell what changed.",
+            metavar="DIR",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    users: Annotated[
+        str,
+        typer.Option(
+            help="Means over the users that all have, or over each one's own.",
+            metavar="common|each",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "common",
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="The metric that pairs, sizes and distributions are of.",
+            metavar="NAME",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "LogLoss",
+    columns: Annotated[
+        str,
+        typer.Option(
+            help="Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
+            metavar="A,B",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "LogLoss,RMSE(bins),AUC",
+    average: Annotated[
+        str,
+        typer.Option(
+            help="Side by side: global, user, deck, card. All but user need predictions in raw/.",
+            metavar="A,B",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "user",
+) -> int:
+    """Tables, pairs and pictures of results of many users."""
+    from srs_eval.report.build import dataset_report
+
+    _check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png)
+    document = dataset_report(
+        folders,
+        metric=metric,
+        columns=columns.split(","),
+        users=one_of("--users", users, ("common", "each")),
+        average=average.split(","),
+        baseline=baseline,
+    )
+    _write_document(document, html, md, csv, png)
+    return FINE
 
 
 @app.command()
@@ -722,6 +798,69 @@ def _check_targets(source: Source, *targets: str | None) -> None:
             raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
         if path.is_file() and is_learners_file(path, source.path):
             raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
+
+
+def _check_outputs(
+    read: Sequence[Path],
+    html: str | None,
+    md: str | None,
+    csv: Path | None,
+    png: Path | None,
+) -> None:
+    """Refuse what cannot be written, or would be written into what is read, before the work."""
+    for target in (html, md):
+        if target is None or target == "-":
+            continue
+        path = Path(target).expanduser()
+        if path.is_dir():
+            raise InputError(f'"{path}" is a folder: name a file in it.')
+        if not path.parent.is_dir():
+            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
+        if path.exists() and path.suffix in (".jsonl", ".gz", ".anki2", ".colpkg", ".apkg"):
+            raise InputError(f'"{path}" holds results and is not overwritten: name another file.')
+    if html == "-" and md == "-":
+        raise InputError("stdout can carry --html or --md, not both: give one a file.")
+    for folder in (csv, png):
+        if folder == Path("-"):
+            raise InputError("--csv and --png take a folder: name one for the files.")
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise InputError(f'"{folder}" is no folder: name one for the files.')
+        if folder is not None and any(folder.absolute() == each.absolute() for each in read):
+            raise InputError(f'"{folder}" holds what the report is on: name another folder.')
+
+
+def _write_document(
+    document: Document, html: str | None, md: str | None, csv: Path | None, png: Path | None
+) -> None:
+    """A report in the forms that were asked for; in the terminal's where none was."""
+    from srs_eval.console import console_for, say
+
+    written: list[Path] = []
+    if html is not None:
+        from srs_eval.report.page import page
+
+        _write(html, page(document))
+    if md is not None:
+        from srs_eval.report.markdown import markdown
+
+        _write(md, markdown(document))
+    if csv is not None:
+        from srs_eval.report.files import write_csv
+
+        written += write_csv(document, csv)
+    if png is not None:
+        from srs_eval.report.files import write_png
+
+        written += write_png(document, png)
+    if written:
+        from srs_eval.plural import counted
+
+        say(f"{counted(len(written), 'file')} written.")
+    if html is md is csv is png is None:
+        from srs_eval.tables import document_text
+
+        console = console_for(sys.stdout)
+        console.print(document_text(document, console.width))
 
 
 def _write(target: str, text: str) -> None:

@@ -107,18 +107,19 @@ class Configuration:
     @property
     def rows_in_words(self) -> str:
         """Which reviews it is judged on; see `Protocol.judged_rows`."""
-        rows = self.protocol.judged_rows()
-        if not rows.secs:
-            words = "reviews of later days"
-        elif not rows.short:
-            words = "reviews of later days, intervals in seconds"
-        elif rows.no_test_same_day:
-            words = "reviews of later days, folds cut over same-day ones too"
-        else:
-            words = "reviews, same-day ones too"
-        if rows.known_decks_only:
-            words += ", of cards and decks that are known"
-        return f"{words}, trained on them as well" if rows.train_equals_test else words
+        return rows_in_words(self.protocol)
+
+    @property
+    def inputs(self) -> str:
+        """What it knows of a review, as the model's `inputs`, its flags considered."""
+        inputs = self.model.inputs
+        if inputs == "-":
+            return inputs
+        if self.protocol.secs:
+            inputs = re.sub(r"\bIL\b", "FIL", inputs)
+        if self.protocol.short and "SR" not in inputs:
+            inputs += ", SR"
+        return inputs
 
     @property
     def is_floor(self) -> bool:
@@ -173,6 +174,22 @@ def resolve(
     if not found:
         raise InputError("No model is named: give names, or a group such as fast or all.")
     return sorted(found.values(), key=lambda each: (each.compiles, each.expected_seconds_per_10k))
+
+
+def rows_in_words(protocol: Protocol) -> str:
+    """Which reviews are judged under these flags; see `Protocol.judged_rows`."""
+    rows = protocol.judged_rows()
+    if not rows.secs:
+        words = "reviews of later days"
+    elif not rows.short:
+        words = "reviews of later days, intervals in seconds"
+    elif rows.no_test_same_day:
+        words = "reviews of later days, folds cut over same-day ones too"
+    else:
+        words = "reviews, same-day ones too"
+    if rows.known_decks_only:
+        words += ", of cards and decks that are known"
+    return f"{words}, trained on them as well" if rows.train_equals_test else words
 
 
 @cache

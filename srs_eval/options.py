@@ -336,6 +336,42 @@ CsvOption = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
+HtmlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        help="Write a page that opens offline to a file, or to stdout with -.",
+        metavar="FILE|-",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+MarkdownOption = Annotated[
+    str | None,
+    typer.Option(
+        "--md",
+        help="Write Markdown to a file, or to stdout with -.",
+        metavar="FILE|-",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+CsvFolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv",
+        help="Write every table to a folder.",
+        metavar="DIR",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+PngFolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--png",
+        help="Write every picture to a folder.",
+        metavar="DIR",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
 ReferenceOption = Annotated[
     str,
     typer.Option(

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, TypeVar
+from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
 from srs_eval.comparison import (
@@ -46,6 +47,20 @@ TIES: Mapping[str, tuple[Standing, ...]] = {
     "worse than the average": ("below the floor",),
 }
 """Verdicts against the best, as headings."""
+
+
+class Competitor(Interface):
+    """What places are given to, such as a `Configuration`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_floor(self) -> bool: ...
+    @property
+    def learns(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Competitor)
 
 
 @dataclass(frozen=True)
@@ -234,16 +249,16 @@ def own_scheduler(log: ReviewLog) -> str | None:
 
 def with_floors(configurations: Sequence[Configuration]) -> list[Configuration]:
     """The configurations, and AVG before them for each set of reviews that lacks it."""
-    there = {_rows(each) for each in configurations if each.is_floor}
+    there = {rows_of(each) for each in configurations if each.is_floor}
     floors: list[Configuration] = []
-    for wanted in dict.fromkeys(map(_rows, configurations)):
+    for wanted in dict.fromkeys(map(rows_of, configurations)):
         if wanted not in there:
             with suppress(InputError):  # AVG cannot take some flags
-                floors += [each for each in resolve(FLOOR, wanted) if _rows(each) == wanted]
+                floors += [each for each in resolve(FLOOR, wanted) if rows_of(each) == wanted]
     return [*floors, *configurations]
 
 
-def _rows(configuration: Configuration) -> Protocol:
+def rows_of(configuration: Configuration) -> Protocol:
     """What decides the judged reviews, deleted cards apart: mostly there are none."""
     return replace(configuration.protocol.judged_rows(), known_decks_only=False)
 
@@ -255,17 +270,17 @@ def _groups(pairs: list[tuple[Configuration, Result]], reference: str) -> Iterat
     compared = next((result for each, result in pairs if each.name == reference), None)
     # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
     rows = min((each.rows_in_words for each, _ in pairs), key=len)
-    for learns, members in _apart(pairs, lambda pair: pair[0]):
+    for learns, members in apart(pairs, lambda pair: pair[0]):
         yield _group(members, rows, learns, floor, compared)
 
 
-def _apart(
-    members: Sequence[T], configuration_of: Callable[[T], Configuration]
+def apart(
+    members: Sequence[T], competitor_of: Callable[[T], Competitor]
 ) -> Iterator[tuple[bool, list[T]]]:
-    """Schedulers with the floor, then the models that learn while they are judged."""
-    learners = [each for each in members if configuration_of(each).learns]
-    schedulers = [each for each in members if not configuration_of(each).learns]
-    if learners and all(configuration_of(each).is_floor for each in schedulers):
+    """Schedulers with the floor, then (True) the models that learn while they are judged."""
+    learners = [each for each in members if competitor_of(each).learns]
+    schedulers = [each for each in members if not competitor_of(each).learns]
+    if learners and all(competitor_of(each).is_floor for each in schedulers):
         yield True, [*learners, *schedulers]
         return
     yield False, schedulers
@@ -281,9 +296,9 @@ def _group(
     reference: Result | None,
 ) -> Group:
     results = {configuration.name: result for configuration, result in members}
-    placed = _placed([(configuration, _loss(result)) for configuration, result in members])
-    best = next((results[each.name] for each, place in placed if place == 1), None)
-    ranked = {each.name: results[each.name] for each, place in placed if place is not None}
+    in_order = placed([(configuration, _loss(result)) for configuration, result in members])
+    best = next((results[each.name] for each, place in in_order if place == 1), None)
+    ranked = {each.name: results[each.name] for each, place in in_order if place is not None}
     to_best, to_floor, to_reference = (
         {
             name: _difference(result, other)
@@ -295,7 +310,7 @@ def _group(
     # Many are compared at once: what is called worse takes that into account.
     beside_best, beside_floor = verdicts(to_best), verdicts(to_floor)
     lines = []
-    for configuration, place in placed:
+    for configuration, place in in_order:
         name, result = configuration.name, results[configuration.name]
         standing: Standing | None = None
         if place is not None and beside_floor.get(name) == "worse":
@@ -323,16 +338,17 @@ def _group(
     return Group(rows, learns, tuple(lines))
 
 
-def _placed(
-    figures: Iterable[tuple[Configuration, float]],
-) -> list[tuple[Configuration, int | None]]:
-    """Configurations with their log losses, best first, and their places from 1."""
-    placed: list[tuple[Configuration, int | None]] = []
+def placed(figures: Iterable[tuple[C, float]]) -> list[tuple[C, int | None]]:
+    """Competitors with their log losses, best first, and their places from 1; the floor has none.
+
+    To six decimals, then by name.
+    """
+    found: list[tuple[C, int | None]] = []
     place = 0
-    for configuration, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
-        place += not configuration.is_floor
-        placed.append((configuration, None if configuration.is_floor else place))
-    return placed
+    for competitor, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
+        place += not competitor.is_floor
+        found.append((competitor, None if competitor.is_floor else place))
+    return found
 
 
 _intervals: WeakKeyDictionary[Result, WeakKeyDictionary[Result, Interval]] = WeakKeyDictionary()
@@ -437,33 +453,23 @@ def mean_ranking(
     that all configurations of a group have with the same number of reviews. A configuration
     that shares no such user with a group starts one of its own.
     """
-    found = [each for each in configurations if results.get(each.name)]
-    # The most users first, so that who has few joins those that have many.
-    found.sort(key=lambda each: (-len(results[each.name]), each.name))
-    sets: list[tuple[Protocol, list[Configuration], dict[int, int]]] = []
-    for configuration in found:
-        rows = _rows(configuration)
-        sizes = {user: line["size"] for user, line in results[configuration.name].items()}
-        for number, (rows_of_set, members, shared) in enumerate(sets):
-            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
-            if both and rows == rows_of_set:
-                sets[number] = rows, [*members, configuration], both
-                break
-        else:
-            sets.append((rows, [configuration], sizes))
-    sets.sort(key=lambda each: (-len(each[1]), all(one.name != FLOOR for one in each[1])))
+    sizes = [
+        (each, rows_of(each), {user: line["size"] for user, line in results[each.name].items()})
+        for each in configurations
+        if results.get(each.name)
+    ]
     groups = []
-    for _, members, shared in sets:
+    for members, shared in judged_alike(sizes):
         means = [_mean(each, results[each.name], shared) for each in members]
         floor = min(
             (mean.metrics["LogLoss"] for mean in means if mean.configuration.is_floor),
             default=None,
         )
         rows_in_words = min((each.rows_in_words for each in members), key=len)
-        for learns, group in _apart(means, lambda mean: mean.configuration):
+        for learns, group in apart(means, lambda mean: mean.configuration):
             by_name = {mean.configuration.name: mean for mean in group}
             lines = []
-            for configuration, place in _placed(
+            for configuration, place in placed(
                 [(mean.configuration, mean.metrics["LogLoss"]) for mean in group]
             ):
                 mean = by_name[configuration.name]
@@ -474,6 +480,32 @@ def mean_ranking(
             reviews = sum(shared.values())
             groups.append(MeanGroup(rows_in_words, learns, len(shared), reviews, tuple(lines)))
     return groups
+
+
+def judged_alike(
+    found: Iterable[tuple[C, Protocol, Mapping[int, int]]],
+) -> list[tuple[list[C], dict[int, int]]]:
+    """Competitors that can be compared, with the users they share and these users' reviews.
+
+    Each comes with the rows it is judged on (`Protocol.judged_rows`) and the number of judged
+    reviews by user. Those with equal rows and users for whom these numbers agree go together; the
+    largest set comes first.
+    """
+    # The most users first, so that who has few joins those that have many.
+    ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
+    sets: list[tuple[Protocol, list[C], dict[int, int]]] = []
+    for competitor, rows, sizes in ordered:
+        for number, (rows_of_set, members, shared) in enumerate(sets):
+            if rows != rows_of_set:
+                continue
+            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
+            if both:
+                sets[number] = rows, [*members, competitor], both
+                break
+        else:
+            sets.append((rows, [competitor], dict(sizes)))
+    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_floor for one in each[1])))
+    return [(members, shared) for _, members, shared in sets]
 
 
 def _mean(

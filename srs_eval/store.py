@@ -132,10 +132,10 @@ class ResultStore:
 
         Returns their number. Raises InputError where the set-ups differ.
         """
-        setup = _read_setup(other)
+        setup = read_setup(other)
         if setup is None:
             raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
-        here = _read_setup(self.folder)
+        here = read_setup(self.folder)
         assert here is not None
         difference = disagreement(here, setup)
         if difference:
@@ -221,7 +221,7 @@ class ResultStore:
         (self.folder / SETUP).unlink(missing_ok=True)
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
-        stored = _read_setup(self.folder)
+        stored = read_setup(self.folder)
         if stored is None:
             for configuration in setup["configurations"]:
                 path = self.folder / "result" / f"{configuration}.jsonl"
@@ -354,7 +354,8 @@ def _open_journal(path: Path) -> int:
     return handle
 
 
-def _read_setup(folder: Path) -> dict[str, Any] | None:
+def read_setup(folder: Path) -> dict[str, Any] | None:
+    """What the figures of a batch folder depend on (docs/formats.md); None where it is none."""
     try:
         text = (folder / SETUP).read_text()
     except FileNotFoundError:

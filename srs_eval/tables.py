@@ -16,7 +16,10 @@ from rich.text import Text
 from srs_eval import words
 from srs_eval.plural import counted
 from srs_eval.ranking import Group, MeanGroup
+from srs_eval.report.document import Document, Figure, Picture, Section, written
+from srs_eval.report.document import Table as FiguresTable
 
+LONGEST_CELL = 40
 WIDE = 110  # columns from which file names and more differences are shown
 INPUTS = {
     "IL": "interval lengths in days",
@@ -91,6 +94,73 @@ def batch_table(group: MeanGroup, width: int) -> RenderableType:
 
 def _table() -> Table:
     return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+
+
+def document_text(document: Document, width: int) -> RenderableType:
+    """A report's sentences and tables; what is folded on a page is left out.
+
+    Of a table that is too wide the last columns are left out, and that is told.
+    """
+    parts: list[RenderableType] = [Text(document.title, "bold"), ""]
+    parts += [Text(sentence) for sentence in document.lead]
+    for section in document.sections:
+        parts += _section_text(section, width)
+    return Lines(*parts)
+
+
+def _section_text(section: Section, width: int) -> list[RenderableType]:
+    if section.folded:
+        return []
+    parts: list[RenderableType] = ["", Text(section.title, "bold underline")]
+    for block in section.blocks:
+        if isinstance(block, str):
+            parts += ["", Text(block)]
+        elif isinstance(block, FiguresTable) and block.shown:
+            parts += ["", *_figures(block, width)]
+        elif isinstance(block, Picture) and block.table is not None:
+            parts += ["", *_figures(block.table, width)]
+        elif isinstance(block, Section):
+            parts += _section_text(block, width)
+    return parts
+
+
+def _figures(figures: FiguresTable, width: int) -> list[RenderableType]:
+    cells = [
+        [written(cell, column) for cell, column in zip(row, figures.columns, strict=True)]
+        for row in figures.rows
+    ]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    room, shown = width, 0
+    for k, column in enumerate(figures.columns):
+        longest = max((len(row[k]) for row in cells), default=0)
+        needed = min(max(len(column.title), longest), LONGEST_CELL) + 2
+        if shown >= 2 and needed > room:
+            break
+        room -= needed
+        words = any(isinstance(row[k], str) for row in figures.rows)
+        folds = longest > LONGEST_CELL
+        table.add_column(
+            Text(column.title),
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=not folds,
+            max_width=LONGEST_CELL if folds else None,
+        )
+        shown += 1
+    for row, written_row in zip(figures.rows, cells, strict=True):
+        strong = [isinstance(cell, Figure) and cell.strong for cell in row]
+        table.add_row(
+            *(
+                Text(text, "bold" if bold else "")
+                for text, bold in zip(written_row[:shown], strong[:shown], strict=True)
+            )
+        )
+    parts: list[RenderableType] = [Text(figures.title, "bold")] if figures.title else []
+    parts.append(table)
+    if shown < len(figures.columns):
+        left_out = len(figures.columns) - shown
+        parts.append(Text(f"{counted(left_out, 'column')} more in --html, --md and --csv", "dim"))
+    return parts
 
 
 def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:

@@ -1,0 +1,254 @@
+"""Figures over users: means with their intervals, and how sure one model is ahead of another.
+
+Arrays are (n, k): n users, k models. A user whose figure is not defined (AUC with one class
+only) holds nan and is left out of that figure, weight included. Users are independent of each
+other, so whole users are resampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from srs_eval.reviews import FloatArray, IntArray
+
+CONFIDENCE = 0.99
+RESAMPLES = 9_999
+_BLOCK = 256  # resamples that are drawn at a time
+
+
+@dataclass(frozen=True)
+class MeanInterval:
+    """A (weighted) mean over users with a 99 % interval, which need not be symmetric."""
+
+    estimate: float  # nan over no users
+    low: float  # nan, as high is, over fewer than two users
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's width."""
+        return (self.high - self.low) / 2
+
+
+# Bootstrap
+
+
+def mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted means (k,) of the defined values; nan where there are none."""
+    defined = np.isfinite(values)
+    weight = np.where(defined, weights[:, None], 0.0)
+    with np.errstate(invalid="ignore"):
+        found: FloatArray = (np.where(defined, values, 0.0) * weight).sum(0) / weight.sum(0)
+    return found
+
+
+def mean_intervals(
+    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[list[MeanInterval]]:
+    """Means of every column under every weighting (n, w), with BCa intervals: [w][k].
+
+    Columns that are defined for the same users share their resamples, and so do weightings.
+    """
+    found = [[MeanInterval(math.nan, math.nan, math.nan)] * values.shape[1] for _ in weightings.T]
+    for users, columns in _alike(values):
+        part, weights = values[users][:, columns], weightings[users]
+        drawn = resampled_means(part, weights, resamples=resamples, seed=seed)
+        for number, weighting in enumerate(weights.T):
+            for place, column in enumerate(columns):
+                found[number][column] = bca_interval(
+                    part[:, place], weighting, drawn[number, :, place]
+                )
+    return found
+
+
+def _alike(values: FloatArray) -> Iterator[tuple[IntArray, list[int]]]:
+    """The columns that are defined for the same users, with these; none without users."""
+    groups: dict[bytes, list[int]] = {}
+    defined = np.isfinite(values)
+    for column in range(values.shape[1]):
+        groups.setdefault(defined[:, column].tobytes(), []).append(column)
+    for columns in groups.values():
+        users = np.flatnonzero(defined[:, columns[0]])
+        if len(users):
+            yield users, columns
+
+
+def resampled_means(
+    values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0
+) -> FloatArray:
+    """Means of (n, k) defined values in resamples of the users: (w, resamples, k).
+
+    A drawn user brings figures and weights along; the draws are the same for all columns and
+    weightings, so that differences of columns are paired.
+    """
+    users, models = values.shape
+    kinds = weightings.shape[1]
+    random = np.random.default_rng(seed)
+    sums = np.concatenate([values * weightings[:, k, None] for k in range(kinds)], axis=1)
+    columns = np.ascontiguousarray(np.concatenate([sums, weightings], axis=1))
+    drawn = np.empty((kinds, resamples, models))
+    counts = np.empty((_BLOCK, users))
+    for start in range(0, resamples, _BLOCK):
+        size = min(_BLOCK, resamples - start)
+        for row in range(size):
+            counts[row] = np.bincount(random.integers(0, users, users), minlength=users)
+        totals = counts[:size] @ columns
+        weight = totals[:, kinds * models :]
+        for k in range(kinds):
+            drawn[k, start : start + size] = (
+                totals[:, k * models : (k + 1) * models] / weight[:, k, None]
+            )
+    return drawn
+
+
+def bca_interval(values: FloatArray, weights: FloatArray, drawn: FloatArray) -> MeanInterval:
+    """Efron's bias-corrected and accelerated interval of the weighted mean of (n,) values.
+
+    `drawn` are its resampled values. The acceleration is the jackknife's, which for a weighted
+    mean has a closed form. Efron (1987), JASA 82; as scipy.stats.bootstrap computes it.
+    """
+    from scipy.special import ndtr, ndtri
+
+    total = weights.sum()
+    estimate = float((values * weights).sum() / total)
+    if len(values) < 2:
+        return MeanInterval(estimate, math.nan, math.nan)
+    if np.ptp(drawn) <= 1e-14 * max(1.0, abs(estimate)):  # all users have the same figure
+        return MeanInterval(estimate, estimate, estimate)
+    below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn <= estimate)) / 2
+    bias = ndtri(below / len(drawn))
+    without = (total * estimate - weights * values) / (total - weights)
+    apart = without.mean() - without
+    acceleration = (apart**3).sum() / (6 * (apart**2).sum() ** 1.5)
+    tail = ndtri((1 - CONFIDENCE) / 2)
+    shares = [
+        float(ndtr(bias + (bias + z) / (1 - acceleration * (bias + z)))) for z in (tail, -tail)
+    ]
+    if not all(map(math.isfinite, shares)):
+        return MeanInterval(estimate, math.nan, math.nan)
+    low, high = np.quantile(drawn, shares)
+    return MeanInterval(estimate, float(low), float(high))
+
+
+# Pairs of models. Figures are losses here: lower is better.
+
+
+def superiority(losses: FloatArray) -> FloatArray:
+    """Share of users for whom the row's model has the lower loss (k, k); a tie counts one half.
+
+    Of the users for whom both are defined. nan on the diagonal and where there is no such user.
+    """
+    models = losses.shape[1]
+    found = np.full((models, models), np.nan)
+    for row in range(models):
+        for column in range(row):
+            difference = _paired(losses, row, column)
+            if len(difference):
+                share = np.mean(difference < 0) + np.mean(difference == 0) / 2
+                found[row, column], found[column, row] = share, 1 - share
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Effect sizes and p-values of all pairs (k, k); positive where the row's model is better."""
+
+    effect: FloatArray
+    p_value: FloatArray  # two-sided
+
+
+def wilcoxon_effects(losses: FloatArray) -> Effects:
+    """Wilcoxon's signed-rank test of all pairs: r = z / √n over the n users who differ.
+
+    Normal approximation with average ranks and without correction for continuity, pairs
+    without a difference left out. Wilcoxon (1945), Biometrics Bulletin 1; r: Rosenthal (1991).
+    """
+    from scipy.special import ndtr
+    from scipy.stats import rankdata
+
+    def effect(difference: FloatArray) -> tuple[float, float]:
+        difference = difference[difference != 0]
+        n = len(difference)
+        if not n:
+            return 0.0, 1.0
+        ranks = rankdata(np.abs(difference))
+        _, ties = np.unique(ranks, return_counts=True)
+        variance = n * (n + 1) * (2 * n + 1) / 24 - float((ties**3 - ties).sum()) / 48
+        z = (float(ranks[difference < 0].sum()) - n * (n + 1) / 4) / math.sqrt(variance)
+        return z / math.sqrt(n), 2 * float(ndtr(-abs(z)))
+
+    return _effects(losses, effect)
+
+
+def t_effects(losses: FloatArray) -> Effects:
+    """Student's paired t-test of all pairs; the effect is Cohen's d, mean / SD of differences.
+
+    Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, d_z.
+    """
+    from scipy.special import stdtr
+
+    def effect(difference: FloatArray) -> tuple[float, float]:
+        n = len(difference)
+        if n < 2:
+            return math.nan, math.nan
+        spread = float(difference.std(ddof=1))
+        if spread <= 1e-14:
+            return (0.0, 1.0) if abs(difference[0]) <= 1e-14 else (math.nan, 0.0)
+        d = -float(difference.mean()) / spread
+        return d, 2 * float(stdtr(n - 1, -abs(d) * math.sqrt(n)))
+
+    return _effects(losses, effect)
+
+
+def _effects(losses: FloatArray, effect: Callable[[FloatArray], tuple[float, float]]) -> Effects:
+    models = losses.shape[1]
+    effects, p_values = np.full((models, models), np.nan), np.full((models, models), np.nan)
+    for row in range(models):
+        for column in range(row):
+            found, p_value = effect(_paired(losses, row, column))
+            effects[row, column], effects[column, row] = found, -found
+            p_values[row, column] = p_values[column, row] = p_value
+    return Effects(effects, p_values)
+
+
+def _paired(losses: FloatArray, row: int, column: int) -> FloatArray:
+    difference = losses[:, row] - losses[:, column]
+    return difference[np.isfinite(difference)]
+
+
+# Model confidence set
+
+
+def confidence_set(estimates: FloatArray, drawn: FloatArray) -> FloatArray:
+    """p-values (k,) of the model confidence set of mean losses (k,) with resampled ones (b, k).
+
+    A model is in the set of confidence c if its p-value is at least 1 - c: with probability c
+    the set holds the best. While the models that are left differ by the test of the largest
+    standardised difference from their mean (T_max), the worst of them is taken out; its p-value
+    is the largest so far, that of the last is 1.
+    Hansen, Lunde & Nason (2011), The model confidence set, Econometrica 79.
+    """
+    left = list(range(len(estimates)))
+    p_values = np.ones(len(estimates))
+    largest = 0.0
+    while len(left) > 1:
+        differences = estimates[left] - estimates[left].mean()
+        resampled = drawn[:, left] - drawn[:, left].mean(axis=1, keepdims=True) - differences
+        errors = np.sqrt(np.mean(resampled**2, axis=0))
+        if not errors.any():  # models without a difference between them, or of one user
+            if not differences.any():
+                break
+            worst = int(np.argmax(differences))
+            p_value = 0.0
+        else:
+            errors = np.maximum(errors, 1e-12 * errors.max())
+            statistics = differences / errors
+            worst = int(np.argmax(statistics))
+            p_value = float(np.mean((resampled / errors).max(axis=1) >= statistics[worst]))
+        largest = max(largest, p_value)
+        p_values[left.pop(worst)] = largest
+    return p_values

@@ -1,0 +1,190 @@
+"""One set of predictions, averaged in several ways: over reviews, users, decks or cards.
+
+Which of them is meant decides figures and at times the ranking; who does not say it says little.
+Pelánek (2017), Measuring predictive performance of user models: the details matter, UMAP;
+docs/metrics.md shows a ranking that turns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.comparison import log_losses
+from srs_eval.errors import InputError
+from srs_eval.reviews import FloatArray, IntArray
+
+MODES = ("global", "user", "deck", "card")
+METRICS = ("LogLoss", "RMSE", "AUC")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """k judged reviews with one model's predictions."""
+
+    p: FloatArray  # (k,)
+    y: FloatArray  # (k,) 1.0 recalled
+    groups: Mapping[str, IntArray]
+    """(k,) numbers of user, deck and card, as far as they are known; unlike between users."""
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """One configuration's figures by mode; a mode whose groups are not known is left out."""
+
+    label: str
+    means: Mapping[str, Mapping[str, float]]  # mode -> metric; nan where it is not defined at all
+    groups: Mapping[str, int]  # mode -> number averaged over; reviews for "global"
+    undefined: Mapping[str, Mapping[str, int]]  # mode -> metric -> groups left out
+
+
+def averages(label: str, found: Predictions, modes: Sequence[str] = MODES) -> Averages:
+    """Means of LogLoss, RMSE and AUC over groups, each group counting the same."""
+    means: dict[str, dict[str, float]] = {}
+    groups: dict[str, int] = {}
+    undefined: dict[str, dict[str, int]] = {}
+    for mode in modes:
+        if mode == "global":
+            group = np.zeros(len(found.p), dtype=np.int64)
+        elif mode in found.groups:
+            group = np.unique(found.groups[mode], return_inverse=True)[1]
+        else:
+            continue
+        figures = by_group(found.y, found.p, group)
+        groups[mode] = len(found.p) if mode == "global" else int(group.max(initial=-1)) + 1
+        undefined[mode] = {name: int(np.isnan(each).sum()) for name, each in figures.items()}
+        means[mode] = {
+            name: float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else np.nan
+            for name, each in figures.items()
+        }
+    return Averages(label, means, groups, undefined)
+
+
+def by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
+    """LogLoss, RMSE and AUC of each group (g,); `group` (k,) counts from 0. AUC nan: one class."""
+    count = np.bincount(group)
+    loss = np.bincount(group, log_losses(y, p)) / count
+    rmse = np.sqrt(np.bincount(group, (p - y) ** 2) / count)
+    return {"LogLoss": loss, "RMSE": rmse, "AUC": _auc(y, p, group, len(count))}
+
+
+def _auc(y: FloatArray, p: FloatArray, group: IntArray, groups: int) -> FloatArray:
+    """Mann-Whitney statistic of each group over its pairs; equal p share their ranks."""
+    order = np.lexsort((p, group))
+    group, p, y = group[order], p[order], y[order]
+    new = np.r_[True, (group[1:] != group[:-1]) | (p[1:] != p[:-1])]
+    tie = np.cumsum(new) - 1
+    start = np.flatnonzero(new)
+    size = np.diff(np.r_[start, len(p)])
+    first = np.searchsorted(group, np.arange(groups))
+    rank = (start + (size - 1) / 2)[tie] - first[group] + 1
+    recalled = np.bincount(group, y, groups)
+    forgotten = np.bincount(group, 1 - y, groups)
+    pairs = recalled * forgotten
+    with np.errstate(invalid="ignore"):
+        found: FloatArray = (
+            np.bincount(group, rank * y, groups) - recalled * (recalled + 1) / 2
+        ) / np.where(pairs > 0, pairs, np.nan)
+    return found
+
+
+def places(found: Sequence[Averages], mode: str, metric: str) -> list[int | None]:
+    """The place of each by a metric's mean, from 1, equal ones sharing theirs; None without."""
+    losses = [each.means[mode][metric] * (-1 if metric == "AUC" else 1) for each in found]
+    known = sorted(round(loss, 6) for loss in losses if not np.isnan(loss))
+    return [None if np.isnan(loss) else 1 + known.index(round(loss, 6)) for loss in losses]
+
+
+# Files
+
+
+def read_predictions(folder: Path) -> Iterator[tuple[str, Predictions]]:
+    """Name and predictions of each configuration in a folder's `raw/`.
+
+    Parquet files, in any arrangement, with `user`, `configuration`, `p`, `y` and, for the other
+    modes, `deck` and `card`; or srs-benchmark's `raw/NAME.jsonl` with lists `p` and `y` by
+    user. Raises InputError where there are none.
+    """
+    raw = folder / "raw"
+    tables = sorted(raw.rglob("*.parquet"))
+    lists = sorted(raw.glob("*.jsonl"))
+    if not tables and not lists:
+        raise InputError(
+            f'"{folder}" has no predictions in a folder raw, and without these only '
+            "--average user can be told."
+        )
+    if tables:
+        yield from _from_parquet(raw, tables)
+    for path in lists:
+        yield path.name.removesuffix(".jsonl"), _from_lists(path)
+
+
+def _from_parquet(raw: Path, tables: Sequence[Path]) -> Iterator[tuple[str, Predictions]]:
+    import pyarrow
+    import pyarrow.compute
+    import pyarrow.dataset
+
+    try:
+        found = pyarrow.dataset.dataset([str(path) for path in tables], format="parquet")
+        missing = {"user", "configuration", "p", "y"} - set(found.schema.names)
+        if missing:
+            raise InputError(f'"{raw}": the predictions have no column {min(missing)}.')
+        names = sorted(
+            pyarrow.compute.unique(found.to_table(columns=["configuration"])[0]).to_pylist()
+        )
+        columns = [
+            each for each in ("user", "p", "y", "deck", "card") if each in found.schema.names
+        ]
+        for name in names:
+            table = found.to_table(
+                columns=columns, filter=pyarrow.compute.field("configuration") == name
+            )
+            values = {each: table[each].to_numpy() for each in columns}
+            user = np.unique(values["user"], return_inverse=True)[1]
+            groups = {"user": user}
+            for each in ("deck", "card"):
+                if each in values:
+                    groups[each] = _within(user, values[each])
+            yield name, Predictions(_checked(values["p"], raw), _checked(values["y"], raw), groups)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f'"{raw}" cannot be read ({str(error).splitlines()[0]}).') from None
+
+
+def _within(user: IntArray, group: IntArray) -> IntArray:
+    """Numbers of groups that are told apart by user."""
+    _, inner = np.unique(group, return_inverse=True)
+    return user * (int(inner.max(initial=0)) + 1) + inner
+
+
+def _from_lists(path: Path) -> Predictions:
+    p: list[FloatArray] = []
+    y: list[FloatArray] = []
+    users: list[int] = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                p.append(np.array(line["p"], dtype=float))
+                y.append(np.array(line["y"], dtype=float))
+                users.append(line["user"])
+                if p[-1].shape != y[-1].shape:
+                    raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f'"{path}", line {len(users) + 1}: lists p and y of one length and a user are needed.'
+        ) from None
+    if not users:
+        raise InputError(f'"{path}" is empty: take it away, or evaluate again.')
+    user = np.repeat(np.array(users), [len(each) for each in p])
+    whole_p, whole_y = np.concatenate(p), np.concatenate(y)
+    return Predictions(_checked(whole_p, path), _checked(whole_y, path), {"user": user})
+
+
+def _checked(values: FloatArray, path: Path) -> FloatArray:
+    values = np.asarray(values, dtype=float)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise InputError(f'"{path}": p and y must lie between 0 and 1.')
+    return values

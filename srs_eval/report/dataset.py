@@ -1,0 +1,765 @@
+"""The report on result files of many users, as `srs-eval report` shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from srs_eval import __version__
+from srs_eval.across_users import CONFIDENCE, RESAMPLES, MeanInterval
+from srs_eval.averaging import MODES, Averages, places
+from srs_eval.plural import counted
+from srs_eval.report import pictures
+from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.result_files import ResultFolder
+from srs_eval.reviews import FloatArray
+from srs_eval.standings import (
+    HIGHER_IS_BETTER,
+    PERCENTILES,
+    WEIGHTINGS,
+    Change,
+    Comparison,
+    Standing,
+    Standings,
+    fitted_percentiles,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+SECONDS = "seconds"
+METRICS = ("LogLoss", "RMSE(bins)", "AUC")
+HEADINGS = {"LogLoss": "log loss", "RMSE(bins)": "RMSE(bins)"}
+READABLE = 12  # models of a matrix that is read without looking closely
+LINES = 8  # of a chart
+SURE = 0.01  # p-values above it tell nothing
+MEDIUM, LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
+WORSE_COLOURS = ("coral", "red", "darkred")
+BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
+UNSURE_COLOUR = "silver"
+
+INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
+SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
+SPEED = "of one core, as the batch measured it"
+CAVEAT = (
+    "Every user counts the same here, however many reviews they have, and a difference of any "
+    "size counts as one: read how consistent a lead is, not how large."
+)
+SET_UP = (
+    "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
+    "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
+    "the difficulty of evaluating baselines)."
+)
+
+
+def dataset_document(
+    folders: Sequence[ResultFolder],
+    comparisons: Sequence[Comparison],
+    *,
+    columns: Sequence[str] = METRICS,
+    own_users: bool = False,
+    baseline: Sequence[ResultFolder] = (),
+    changes: Sequence[Change] = (),
+    averages: Sequence[Averages] = (),
+) -> Document:
+    """Everything about some folders of results."""
+    files = sum(len(folder.files) for folder in folders)
+    users = max(len(comparison.users) for comparison in comparisons)
+    named = [
+        f"{number}-" if len(comparisons) > 1 else "" for number in range(1, len(comparisons) + 1)
+    ]
+    sections = [
+        _comparison(comparison, columns, name, own_users)
+        for comparison, name in zip(comparisons, named, strict=True)
+    ]
+    metric = comparisons[0].metric
+    if baseline:
+        sections.insert(0, _changes(changes, metric, folders, baseline))
+    if averages:
+        sections.append(_averages(averages))
+    return Document(
+        title=f"{counted(files, 'configuration')}, {counted(users, 'user')}",
+        lead=tuple(each for comparison in comparisons for each in _lead(comparison)),
+        sections=(
+            *sections,
+            *_median_parameters(folders),
+            _card(folders, comparisons, columns, own_users, baseline),
+        ),
+    )
+
+
+def heading(metric: str) -> str:
+    """A metric as people call it."""
+    return HEADINGS.get(metric, metric)
+
+
+def _arrow(metric: str) -> str:
+    if metric == "MBE":
+        return heading(metric)
+    return f"{heading(metric)} {'↑' if metric in HIGHER_IS_BETTER else '↓'}"
+
+
+# What it comes to
+
+
+def _lead(comparison: Comparison) -> list[str]:
+    """Who is ahead, and what that depends on."""
+    by_reviews, by_users = (
+        [line for line in table.lines if line.place] for table in comparison.tables
+    )
+    if not by_users:
+        return []
+    title = _title(comparison)
+    firsts = [lines[0] for lines in (by_reviews, by_users)]
+    same = firsts[0].file is firsts[1].file
+    if len(by_users) == 1:
+        return [f"{title}: {firsts[0].file.label} has no other to be compared with."]
+    ahead = (
+        f"{firsts[0].file.label} has the lowest mean log loss, by reviews and by users."
+        if same
+        else f"{firsts[0].file.label} has the lowest mean log loss by reviews, "
+        f"{firsts[1].file.label} by users."
+    )
+    said = [f"{title}: {ahead}"]
+    among = [
+        {line.file.label for line in table.lines if line.set_p_value >= SURE}
+        for table in comparison.tables
+    ]
+    words = heading(comparison.metric)
+    if all(len(each) == 1 for each in among):
+        said.append(f"By {words} none of the others can be the best, with 99 % confidence.")
+    else:
+        told = "; ".join(
+            f"by {weighting}: {_listed(sorted(each))}"
+            for weighting, each in zip(WEIGHTINGS, among, strict=True)
+        )
+        said.append(f"By {words} these cannot be told from the best, with 99 % confidence: {told}.")
+    moved = comparison.moved
+    if moved:
+        said.append(
+            "The order depends on whether reviews or users count the same: "
+            f"{_listed([label for label, *_ in moved])} change places."
+        )
+    return said
+
+
+def _title(comparison: Comparison) -> str:
+    title = f"Judged on {comparison.reviews:,} {comparison.rows}"
+    if comparison.learns:
+        title += ": models that learn while they are judged"
+    return title
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# One set of judged reviews
+
+
+def _comparison(
+    comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
+) -> Section:
+    blocks: list[str | Table | Picture | Section] = [_over_whom(comparison, own_users)]
+    undefined = (
+        max(line.undefined["AUC"] for line in comparison.tables[1].lines) if "AUC" in columns else 0
+    )
+    if undefined:
+        blocks.append(
+            f"AUC is not defined for {counted(undefined, 'user')} with one outcome only; they are "
+            "left out of its means, weight included."
+        )
+    for table in comparison.tables:
+        blocks.append(_means(table, comparison, columns, name, own_users))
+    blocks.append(_means_picture(comparison, name))
+    moved = comparison.moved
+    if moved:
+        blocks.append(_places(moved, name))
+    if len(comparison.files) > 1:
+        blocks.append(_pairs(comparison, name))
+    blocks += [_sizes(comparison, name), _distribution(comparison, name)]
+    return Section(_title(comparison), tuple(blocks))
+
+
+def _over_whom(comparison: Comparison, own_users: bool) -> str:
+    users = len(comparison.users)
+    words = f"Means over {counted(users, 'user')}"
+    if own_users:
+        return (
+            f"Means over each configuration's own users; pairs and confidence sets over "
+            f"the {users:,} that all have, judged on the same number of reviews."
+        )
+    if users < comparison.most_users:
+        words += (
+            f" of {comparison.most_users:,}: those that all have, judged on the same number "
+            "of reviews"
+        )
+    return f"{words}, ± half of the {CONFIDENCE:.0%} interval.".replace("%", " %")
+
+
+def _means(
+    table: Standings,
+    comparison: Comparison,
+    columns: Sequence[str],
+    name: str,
+    own_users: bool,
+) -> Table:
+    metric = comparison.metric
+    metrics = [each for each in columns if each != SECONDS]
+    best = {each: table.best(each) for each in metrics}
+    undefined = [each for each in metrics if _differ(table, each)]
+    heads = [
+        Column("model"),
+        Column("place"),
+        *(Column(_arrow(each)) for each in metrics),
+        Column("parameters", note="trainable ones"),
+        Column("input", note=INPUTS),
+        Column(f"{heading(metric)} to the best", signed=True, note="mean paired difference"),
+        Column("set p", digits=3, note=SET_P),
+        *([Column("s / 10,000 reviews", digits=3, note=SPEED)] if SECONDS in columns else []),
+        *([Column("users")] if own_users else []),
+        *(Column(f"users without {heading(each)}") for each in undefined),
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    for line in table.lines:
+        file = line.file
+        cells: list[Cell] = [file.label, line.place]
+        cells += [_mean(line.means[each], file.label in best[each]) for each in metrics]
+        cells += [file.parameter_count, file.inputs]
+        cells.append(None if line.to_best is None else _mean(line.to_best))
+        cells.append(Figure(line.set_p_value))
+        if SECONDS in columns:
+            cells.append(None if file.seconds_per_10k is None else Figure(file.seconds_per_10k))
+        if own_users:
+            cells.append(line.users)
+        cells += [line.undefined[each] for each in undefined]
+        rows.append(tuple(cells))
+    title = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}[
+        table.weighting
+    ]
+    return Table(f"{name}means-by-{table.weighting}", title, tuple(heads), tuple(rows))
+
+
+def _differ(table: Standings, metric: str) -> bool:
+    """Whether a metric is not defined for some users of some models only."""
+    return len({line.undefined[metric] for line in table.lines}) > 1
+
+
+def _mean(interval: MeanInterval, strong: bool = False) -> Figure:
+    return Figure(interval.estimate, interval.half_width, strong)
+
+
+def _means_picture(comparison: Comparison, name: str) -> Picture:
+    metric = comparison.metric
+    by_reviews, by_users = (
+        {line.file.label: line.means[metric] for line in table.lines} for table in comparison.tables
+    )
+    labels = [file.label for file in comparison.files]
+    series = [
+        (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
+        for weighting, means in (("users", by_users), ("reviews", by_reviews))
+    ]
+    floor = next(
+        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
+    )
+    return Picture(
+        f"{name}means",
+        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
+        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
+        pictures.intervals(labels, series, heading(metric), floor),
+        None,
+    )
+
+
+def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
+    return Table(
+        f"{name}places",
+        "Places by log loss that depend on what counts the same",
+        (Column("model"), Column("by reviews"), Column("by users")),
+        tuple(moved),
+    )
+
+
+# Pairs
+
+
+def _pairs(comparison: Comparison, name: str) -> Section:
+    words = heading(comparison.metric)
+    readable = _readable(comparison)
+    blocks: list[str | Table | Picture | Section] = [CAVEAT, SET_UP]
+    kinds: list[tuple[str, str, str, FloatArray, FloatArray | None, Callable[[float], str]]] = [
+        (
+            "superiority",
+            f"Superiority: users for whom the row's model has the better {words}, in per cent",
+            f"Share of users for whom one model has the better {words} than another.",
+            comparison.superiority,
+            None,
+            lambda value: f"{100 * value:.1f}",
+        ),
+        *(
+            (
+                kind,
+                f"{title} of {words}: green where the row's model is better, grey where p > {SURE}",
+                f"{title} of {words} for each pair of models.",
+                effects.effect,
+                effects.p_value,
+                lambda value: f"{value:.2f}".replace("-", "−"),
+            )
+            for kind, title, effects in (
+                ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
+                ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
+            )
+        ),
+    ]
+    for kind, title, told, values, p_values, text in kinds:
+        whole = list(range(len(comparison.files)))
+        for chosen, suffix in ((readable, ""), (whole, "-all")):
+            if suffix and len(readable) == len(whole):
+                continue
+            picture = Picture(
+                f"{name}{kind}{suffix}",
+                title,
+                told,
+                _matrix(comparison, chosen, values, p_values, text),
+                _matrix_table(
+                    comparison,
+                    chosen,
+                    values,
+                    f"{name}{kind}{suffix}",
+                    title,
+                    shares=p_values is None,
+                ),
+            )
+            blocks.append(
+                Section(f"All {len(whole)} models", (picture,), folded=True) if suffix else picture
+            )
+        if p_values is not None:
+            blocks.append(_p_values(comparison, p_values, f"{name}{kind}-p"))
+    return Section(f"Pairs of models by {words}", tuple(blocks))
+
+
+def _readable(comparison: Comparison) -> list[int]:
+    """Positions of the best configuration of each model, the floor among them, at most twelve."""
+    files = comparison.files
+    if len(files) <= READABLE:
+        return list(range(len(files)))
+    chosen: dict[str, int] = {}
+    for position, file in enumerate(files):
+        model = file.configuration.model.name if file.configuration else file.name
+        chosen.setdefault(model, position)
+    floors = [k for k in chosen.values() if files[k].is_floor][:1]
+    others = [k for k in chosen.values() if k not in floors][: READABLE - len(floors)]
+    return sorted([*others, *floors])
+
+
+def _matrix(
+    comparison: Comparison,
+    chosen: Sequence[int],
+    values: FloatArray,
+    p_values: FloatArray | None,
+    text: Callable[[float], str],
+) -> Callable[[pictures.Palette], Drawing]:
+    part = values[np.ix_(chosen, chosen)]
+    p_part = None if p_values is None else p_values[np.ix_(chosen, chosen)]
+
+    def colour(row: int, column: int) -> str:
+        if p_part is None:
+            return share_colour(float(part[row, column]))
+        return effect_colour(float(part[row, column]), float(p_part[row, column]))
+
+    labels = [comparison.files[k].label for k in chosen]
+    return pictures.matrix(labels, part, colour, text)
+
+
+def share_colour(share: float) -> str:
+    """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
+    parts = (
+        round(math.sqrt(share * green**2 + (1 - share) * red**2))
+        for red, green in ((255, 45), (0, 180), (0, 0))
+    )
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def effect_colour(effect: float, p_value: float) -> str:
+    """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
+    if not p_value <= SURE:
+        return UNSURE_COLOUR
+    size = (abs(effect) > MEDIUM) + (abs(effect) > LARGE)
+    return (BETTER_COLOURS if effect > 0 else WORSE_COLOURS)[size]
+
+
+def _matrix_table(
+    comparison: Comparison,
+    chosen: Sequence[int],
+    values: FloatArray,
+    name: str,
+    title: str,
+    shares: bool = False,
+) -> Table:
+    digits = 1 if shares else 3
+    labels = [comparison.files[k].label for k in chosen]
+    return Table(
+        name,
+        title,
+        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
+        tuple(
+            (label, *(None if math.isnan(value) else Figure(float(value)) for value in row))
+            for label, row in zip(labels, values[np.ix_(chosen, chosen)], strict=True)
+        ),
+    )
+
+
+def _p_values(comparison: Comparison, values: FloatArray, name: str) -> Table:
+    whole = range(len(comparison.files))
+    return replace(_matrix_table(comparison, whole, values, name, "p-values"), shown=False)
+
+
+# Sizes and distributions
+
+
+def _sizes(comparison: Comparison, name: str) -> Section:
+    groups = comparison.by_size
+    words = heading(comparison.metric)
+    chosen = _readable(comparison)[:LINES]
+    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
+    if floor is not None and floor not in chosen:
+        chosen = [*chosen[: LINES - 1], floor]
+
+    def table(models: Sequence[int], file_name: str, shown: bool) -> Table:
+        return Table(
+            f"{name}{file_name}",
+            f"Mean {words} by size of the collection, every user counting the same",
+            (
+                Column("judged reviews"),
+                Column("users"),
+                *(Column(comparison.files[k].label) for k in models),
+            ),
+            tuple(
+                (
+                    f"{groups.smallest[g]:,} to {groups.largest[g]:,}",
+                    groups.users[g],
+                    *(Figure(float(groups.means[g, k])) for k in models),
+                )
+                for g in range(len(groups.users))
+            ),
+            shown,
+        )
+
+    drawn = pictures.lines(
+        groups.median,
+        [(comparison.files[k].label, groups.means[:, k].tolist()) for k in chosen],
+        "judged reviews of a user (median of each group)",
+        f"mean {words}",
+        logarithmic=True,
+    )
+    title = f"Mean {words} over collection size"
+    told = f"{title} for {_listed([comparison.files[k].label for k in chosen])}."
+    blocks: list[Table | Picture] = [table(chosen, "by-size", True)]
+    if len(groups.users) > 1:
+        blocks = [Picture(f"{name}by-size", title, told, drawn, table(chosen, "by-size", True))]
+    if len(chosen) < len(comparison.files):
+        blocks.append(table(range(len(comparison.files)), "by-size-all", False))
+    return Section("By size of the collection", tuple(blocks))
+
+
+def _distribution(comparison: Comparison, name: str) -> Section:
+    words = heading(comparison.metric)
+    labels = [file.label for file in comparison.files]
+    table = Table(
+        f"{name}percentiles",
+        f"Percentiles of {words} over users",
+        (
+            Column("model"),
+            *(
+                Column(f"{percentile} %" if percentile != 50 else "median")
+                for percentile in PERCENTILES
+            ),
+        ),
+        tuple(
+            (label, *(Figure(float(value)) for value in column))
+            for label, column in zip(labels, comparison.percentiles.T, strict=True)
+        ),
+    )
+    picture = Picture(
+        f"{name}distribution",
+        f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
+        table.title,
+        pictures.spreads(labels, comparison.percentiles, words),
+        table,
+    )
+    return Section("Distribution over users", (picture,))
+
+
+# Parameters, averages, changes
+
+
+def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
+    files = [
+        file
+        for folder in folders
+        for file in folder.files
+        if file.parameters is not None and file.parameter_count != 0
+    ]
+    if not files:
+        return []
+    shown: list[tuple[Cell, ...]] = []
+    every: list[tuple[Cell, ...]] = []
+    for file in files:
+        assert file.parameters is not None
+        percentiles = fitted_percentiles(file.parameters)
+        shown.append(
+            (file.label, len(file.parameters), ", ".join(f"{each:.4f}" for each in percentiles[1]))
+        )
+        every += [
+            (file.label, number, *map(Figure, column.tolist()))
+            for number, column in enumerate(percentiles.T)
+        ]
+    table = Table(
+        "median-parameters",
+        "Median of each fitted parameter",
+        (Column("model"), Column("fits", note="users, or partitions of users"), Column("medians")),
+        tuple(shown),
+    )
+    spread = Table(
+        "parameters",
+        "Fitted parameters",
+        (Column("model"), Column("parameter"), Column("5 %"), Column("median"), Column("95 %")),
+        tuple(every),
+        shown=False,
+    )
+    return [Section("Median parameters", (table, spread), folded=True)]
+
+
+def _averages(averages: Sequence[Averages]) -> Section:
+    """Averaging modes side by side."""
+    modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
+    metrics = list(averages[0].means[modes[0]])
+    blocks: list[str | Table | Picture | Section] = [
+        "The same predictions, averaged in different ways: over all reviews at once (global), over "
+        "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
+        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models)."
+    ]
+    for metric in metrics:
+        by_mode = {mode: places(averages, mode, metric) for mode in modes}
+        rows = tuple(
+            (
+                each.label,
+                *(
+                    cell
+                    for mode in modes
+                    for cell in (Figure(each.means[mode][metric]), by_mode[mode][k])
+                ),
+            )
+            for k, each in enumerate(averages)
+        )
+        heads = [Column("model")]
+        for mode in modes:
+            heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
+        blocks.append(Table(f"averages-{metric}", _arrow(metric), tuple(heads), rows))
+        changing = [
+            each.label
+            for k, each in enumerate(averages)
+            if len({by_mode[mode][k] for mode in modes}) > 1
+        ]
+        blocks.append(
+            f"Places by {heading(metric)} that change with the averaging: {_listed(changing)}."
+            if changing
+            else f"No place by {heading(metric)} changes with the averaging."
+        )
+    counts = Table(
+        "averages-groups",
+        "What is averaged over",
+        (
+            Column("model"),
+            *(Column(mode) for mode in modes),
+            *(Column(f"AUC undefined, {mode}") for mode in modes),
+        ),
+        tuple(
+            (
+                each.label,
+                *(each.groups[mode] for mode in modes),
+                *(each.undefined[mode].get("AUC", 0) for mode in modes),
+            )
+            for each in averages
+        ),
+    )
+    return Section("Averaging", (*blocks, counts))
+
+
+def _changes(
+    changes: Sequence[Change],
+    metric: str,
+    folders: Sequence[ResultFolder],
+    baseline: Sequence[ResultFolder],
+) -> Section:
+    heads = [
+        Column("model"),
+        Column("users", note="in both runs, judged on as many reviews"),
+        Column("verdict by users", note=f"on {heading(metric)}"),
+        Column("by reviews"),
+    ]
+    metrics = list(changes[0].differences) if changes else []
+    for each in metrics:
+        heads += [
+            Column(f"{heading(each)} by users", signed=True),
+            Column(f"{heading(each)} by reviews", signed=True),
+        ]
+    heads += [
+        Column("users better"),
+        Column("worse"),
+        Column("only before"),
+        Column("only now"),
+        Column("other reviews", note="users judged on another number of reviews"),
+    ]
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            change.file.label,
+            change.users,
+            change.verdict(metric, "users"),
+            change.verdict(metric, "reviews"),
+            *(
+                _mean(interval)
+                for each in metrics
+                for interval in (change.differences[each][1], change.differences[each][0])
+            ),
+            change.better,
+            change.worse,
+            change.only_before,
+            change.only_now,
+            change.other_reviews,
+        )
+        for change in changes
+    )
+    blocks: list[str | Table | Picture | Section] = [
+        "New minus old, paired by user, ± half of the 99 % interval; a verdict needs an interval "
+        "that leaves out 0."
+    ]
+    if rows:
+        blocks.append(Table("changes", "", tuple(heads), rows))
+    now = {file.name: file.label for folder in folders for file in folder.files}
+    before = {file.name: file.label for folder in baseline for file in folder.files}
+    for words, missing in (
+        ("Only in the baseline", [before[name] for name in before if name not in now]),
+        ("Not in the baseline", [now[name] for name in now if name not in before]),
+    ):
+        if missing:
+            blocks.append(f"{words}: {_listed(sorted(missing), 20)}.")
+    return Section("What changed against the baseline", tuple(blocks))
+
+
+# The card
+
+
+def _card(
+    folders: Sequence[ResultFolder],
+    comparisons: Sequence[Comparison],
+    columns: Sequence[str],
+    own_users: bool,
+    baseline: Sequence[ResultFolder],
+) -> Section:
+    """Exactly what was computed over what."""
+    from importlib.metadata import version
+
+    lines = [
+        f"srs-eval {__version__}, numpy {version('numpy')}, scipy {version('scipy')}.",
+        "A mean of a metric is over users, weighted by each user's judged reviews or all alike; "
+        "nothing is pooled over users. Users without a figure are left out of it, weight "
+        "included.",
+        f"Intervals: {100 * CONFIDENCE:.0f} %, BCa bootstrap of the mean over users, {RESAMPLES:,} "
+        "resamples with a fixed seed; paired differences and confidence sets use the same "
+        "resamples.",
+        "Confidence set: Hansen, Lunde & Nason (2011), the test of the largest standardised "
+        "difference.",
+        "Log loss and AUC depend on what is recalled as well as on the model; RMSE(bins) can be "
+        "gamed (docs/metrics.md).",
+        "Users: each configuration's own."
+        if own_users
+        else "Users: those that all configurations of a table have, judged on the same number of "
+        "reviews.",
+    ]
+    rows = [_source(folder, "") for folder in folders]
+    rows += [_source(folder, "baseline") for folder in baseline]
+    sources = Table(
+        "sources",
+        "Sources",
+        (
+            Column("folder"),
+            Column("results of"),
+            Column("configurations"),
+            Column("users"),
+            Column("judged reviews", note="of the file that has most"),
+            Column("to know"),
+        ),
+        tuple(rows),
+    )
+    compared = Table(
+        "compared",
+        "Compared",
+        (
+            Column("judged on"),
+            Column("configurations"),
+            Column("users"),
+            Column("reviews"),
+            Column("undefined figures"),
+        ),
+        tuple(
+            (
+                comparison.rows + (", learning while judged" if comparison.learns else ""),
+                len(comparison.files),
+                len(comparison.users),
+                comparison.reviews,
+                _undefined(comparison.tables[1].lines, columns),
+            )
+            for comparison in comparisons
+        ),
+    )
+    return Section("Metric card", (*lines, compared, sources))
+
+
+def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
+    most = {
+        metric: max(line.undefined[metric] for line in lines)
+        for metric in columns
+        if metric != SECONDS
+    }
+    told = [f"{heading(metric)}: {counted(n, 'user')}" for metric, n in most.items() if n]
+    return ", ".join(told) or "none"
+
+
+def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, str]:
+    known = [role] if role else []
+    if folder.setup is not None:
+        data = folder.setup["data"]
+        known.append(f"data set of {data.get('users', '?')} users, {data['fingerprint'][:12]}")
+        known += [
+            f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
+        ]
+    known += folder.unread
+    known += [
+        f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
+        for file in folder.files
+        if file.repeated
+    ]
+    return (
+        folder_name(folder.path),
+        folder.origin,
+        len(folder.files),
+        max(len(file.users) for file in folder.files),
+        int(max(file.sizes.sum() for file in folder.files)),
+        "; ".join(known),
+    )
+
+
+def folder_name(path: Path) -> str:
+    """The end of a path, which tells nobody where somebody works."""
+    return path.name or path.absolute().name
+
+
+__all__ = ("METRICS", "SECONDS", "dataset_document", "effect_colour", "share_colour")

@@ -1,0 +1,228 @@
+"""A document as one self-contained page: opens offline, asks nobody for anything.
+
+Pictures are inline SVG in the page's colours, dark or light as the reader's system has it. Tables
+sort by a click on a heading; what does that is the only script.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from html import escape
+
+from srs_eval import __version__
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    written,
+)
+
+STYLE = """
+:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#5b6570;--rule:#d5dade;
+--band:#f4f6f8;--accent:#0b62c4;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;--c4:#a8478a;--c5:#b07d00;
+--c6:#3d97d3;--c7:#6b4fc8;--c8:#6f7780}
+@media (prefers-color-scheme:dark){:root{--paper:#14171a;--ink:#e6e9ec;--soft:#9aa5b0;
+--rule:#353c43;--band:#1d2226;--accent:#6fb1ff;--c1:#5ab4ec;--c2:#ff8d4e;--c3:#3fcf9f;
+--c4:#e08cc4;--c5:#e2b33c;--c6:#8ac7f2;--c7:#a995f5;--c8:#a3acb5}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:1240px;margin:0 auto;padding:1.5rem 1rem 4rem}
+h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0 1rem}
+h2{font-size:1.3rem;line-height:1.25;margin:2.5rem 0 .75rem;padding-top:.75rem;
+border-top:1px solid var(--rule)}
+h3{font-size:1.08rem;margin:1.75rem 0 .5rem}
+p{max-width:46rem;margin:.5rem 0;overflow-wrap:anywhere}
+.lead p{font-size:1.1rem}
+nav ul{list-style:none;padding:0;margin:1rem 0;display:flex;flex-wrap:wrap;gap:.25rem 1.25rem}
+a{color:var(--accent)}
+.scroll{overflow-x:auto;margin:.75rem 0;max-width:100%}
+table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
+caption{text-align:left;font-weight:600;padding:.25rem 0;white-space:nowrap}
+th,td{padding:.28rem .65rem;border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;
+vertical-align:top}
+td.long{white-space:normal;min-width:18rem;overflow-wrap:anywhere}
+th{background:var(--band);font-weight:600}
+th button{all:unset;cursor:pointer;display:block;width:100%}
+th button:focus-visible,summary:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
+th[aria-sort=ascending] button::after{content:" \\25B2"}
+th[aria-sort=descending] button::after{content:" \\25BC"}
+.n{text-align:right}
+td:first-child,th:first-child{position:sticky;left:0;background:var(--paper)}
+th:first-child{background:var(--band)}
+tbody tr:hover td{background:var(--band)}
+figure{margin:1rem 0}
+figure .scroll>svg{display:block;width:100%;height:auto}
+figcaption{font-weight:600;margin-bottom:.25rem}
+summary{cursor:pointer;font-weight:600;padding:.3rem 0}
+details{margin:.75rem 0;border-left:3px solid var(--rule);padding-left:.9rem}
+footer{margin-top:3rem;color:var(--soft);font-size:.88rem}
+@media (max-width:600px){body{font-size:15px}main{padding:1rem .75rem 3rem}
+th,td{padding:.28rem .45rem}h1{font-size:1.4rem}}
+@media print{:root{--paper:#fff;--ink:#000;--soft:#444;--rule:#bbb;--band:#eee;--accent:#000;
+--c1:#0072b2;--c2:#d55e00;--c3:#009e73;--c4:#a8478a;--c5:#b07d00;--c6:#3d97d3;--c7:#6b4fc8;
+--c8:#6f7780}body{font-size:10pt}main{max-width:none;padding:0}nav{display:none}
+.scroll{overflow:visible}table{font-size:8pt}th,td{padding:.1rem .3rem}
+tr,figure{break-inside:avoid}h2,h3,caption{break-after:avoid}}
+"""
+
+SCRIPT = """
+document.addEventListener('click', event => {
+  const button = event.target.closest('th button');
+  if (!button) return;
+  const heading = button.parentElement, body = heading.closest('table').tBodies[0];
+  const column = heading.cellIndex, up = heading.getAttribute('aria-sort') !== 'ascending';
+  const key = row => row.cells[column].dataset.v ?? row.cells[column].textContent;
+  const known = row => key(row) !== '';
+  const rows = [...body.rows];
+  const numbers = rows.every(row => !known(row) || !isNaN(key(row)));
+  const sorted = rows.filter(known).sort((a, b) =>
+    numbers ? key(a) - key(b) : key(a).localeCompare(key(b), undefined, {numeric: true}));
+  if (!up) sorted.reverse();
+  body.append(...sorted, ...rows.filter(row => !known(row)));
+  for (const other of heading.parentElement.cells) other.removeAttribute('aria-sort');
+  heading.setAttribute('aria-sort', up ? 'ascending' : 'descending');
+});
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+LONG = 60  # characters from which a cell is wrapped
+
+
+def page(document: Document) -> str:
+    """The whole page as text."""
+    numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
+    links = "".join(
+        f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
+    )
+    drawn = _Counter()
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(document.title)}</title>",
+        '<link rel="icon" href="data:,">',
+        f"<style>{STYLE}</style>",
+        "</head>",
+        "<body>",
+        "<main>",
+        f"<h1>{escape(document.title)}</h1>",
+        f'<div class="lead">{"".join(_paragraph(each) for each in document.lead)}</div>',
+        f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
+        *(_section(section, 2, drawn, place) for place, section in numbered),
+        f"<footer>Made by srs-eval {escape(__version__)}.</footer>",
+        "</main>",
+        f"<script>{SCRIPT}</script>",
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+class _Counter:
+    """Numbers the pictures, whose inner names must not meet on one page."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+
+def _section(section: Section, level: int, drawn: _Counter, place: str = "") -> str:
+    blocks = "\n".join(_block(each, level, drawn) for each in section.blocks)
+    title = escape(section.title)
+    name = f' id="{place}"' if place else ""
+    if section.folded:
+        return f"<details{name}><summary>{title}</summary>\n{blocks}\n</details>"
+    tag = f"h{min(level, 4)}"
+    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{blocks}\n</section>"
+
+
+def _block(block: str | Table | Picture | Section, level: int, drawn: _Counter) -> str:
+    match block:
+        case str():
+            return _paragraph(block)
+        case Table():
+            return _table(block) if block.shown else ""
+        case Picture():
+            return _figure(block, drawn.next())
+        case Section():
+            return _section(block, level + 1, drawn)
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def _figure(picture: Picture, number: int) -> str:
+    from srs_eval.report.pictures import svg
+
+    told = f' role="img" aria-label="{escape(picture.told)}"'
+    drawn = re.sub(r"<svg\b", f"<svg{told}", svg(picture, f"p{number}"), count=1)
+    table = ""
+    if picture.table is not None:
+        folded = "<details><summary>The same as a table</summary>"
+        table = f"\n{folded}\n{_table(picture.table)}\n</details>"
+    return (
+        f"<figure><figcaption>{escape(picture.title)}</figcaption>"
+        f'<div class="scroll">{drawn}</div>{table}</figure>'
+    )
+
+
+def _table(table: Table) -> str:
+    right = [
+        bool(table.rows) and all(not isinstance(row[k], str) for row in table.rows)
+        for k in range(len(table.columns))
+    ]
+    heads = "".join(
+        f'<th scope="col"{_class("n" if number else "")}{_title(column)}>'
+        f"<button>{escape(column.title)}</button></th>"
+        for column, number in zip(table.columns, right, strict=True)
+    )
+    rows = "\n".join(
+        "<tr>"
+        + "".join(
+            _cell(cell, column, number)
+            for cell, column, number in zip(row, table.columns, right, strict=True)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return (
+        f'<div class="scroll"><table>{caption}\n<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell, column: Column, number: bool) -> str:
+    text = escape(written(cell, column))
+    value = ""
+    match cell:
+        case None:
+            value = ' data-v=""'
+        case int():
+            value = f' data-v="{cell}"'
+        case Figure():
+            value = f' data-v="{"" if math.isnan(cell.value) else f"{cell.value:.10g}"}"'
+            if cell.strong:
+                text = f"<b>{text}</b>"
+    kind = "n" if number else "long" if len(text) > LONG else ""
+    return f"<td{_class(kind)}{value}>{text}</td>"
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
+def _title(column: Column) -> str:
+    return f' title="{escape(column.note)}"' if column.note else ""

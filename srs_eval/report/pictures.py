@@ -1,0 +1,305 @@
+"""Charts, drawn with matplotlib: as SVG in the colours of the page, or as PNG.
+
+SVG is drawn in colours that stand for the page's (`Palette`), which then take their place: so
+one drawing serves dark and light.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from srs_eval.report.document import Picture
+from srs_eval.reviews import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
+PNG_SCALE = 2.5
+WIDTH = 860.0
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of a drawing; `series` tell lines apart, also for the colour-blind."""
+
+    ink: str
+    soft: str
+    rule: str
+    paper: str
+    series: tuple[str, ...]
+
+
+LIGHT = Palette(
+    ink="#1b1f24",
+    soft="#5b6570",
+    rule="#d5dade",
+    paper="#ffffff",
+    series=(
+        "#0072b2",
+        "#d55e00",
+        "#009e73",
+        "#a8478a",
+        "#b07d00",
+        "#3d97d3",
+        "#6b4fc8",
+        "#6f7780",
+    ),
+)
+# Colours that nothing else has; each is replaced by a variable of the page's style.
+STAND_IN = Palette(
+    ink="#010203",
+    soft="#010204",
+    rule="#010205",
+    paper="#010206",
+    series=tuple(f"#0103{number:02x}" for number in range(1, 9)),
+)
+VARIABLES = {
+    STAND_IN.ink: "--ink",
+    STAND_IN.soft: "--soft",
+    STAND_IN.rule: "--rule",
+    STAND_IN.paper: "--paper",
+    **{colour: f"--c{number}" for number, colour in enumerate(STAND_IN.series, 1)},
+}
+MARKERS = "osD^vPX*"
+
+
+def svg(picture: Picture, name: str) -> str:
+    """A picture as an SVG element whose inner names begin with `name`."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        text = io.StringIO()
+        drawing = picture.draw(STAND_IN)
+        drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    found = text.getvalue()
+    found = found[found.index("<svg") :].strip()
+    found = re.sub(r"<metadata>.*?</metadata>", "", found, flags=re.S)
+    found = re.sub(r"<!--.*?-->", "", found, flags=re.S)
+    for colour, variable in VARIABLES.items():
+        found = found.replace(colour, f"var({variable})")
+    found = found.replace("xlink:href", "href")
+    found = re.sub(r'\sxmlns:xlink="[^"]*"|\sversion="[^"]*"', "", found)
+    found = re.sub(r"font-family: [^;\"]*;? ?", "", found)  # the page's
+    found = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", found)
+    found = re.sub(r"(\d\.\d\d)\d+", r"\1", found)
+    found = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", found)
+    needed = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", found))
+    found = re.sub(
+        r' id="([^"]*)"',
+        lambda match: f' id="{name}-{match[1]}"' if match[1] in needed else "",
+        found,
+    )
+    found = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", found)
+    width = float(drawing.get_size_inches()[0]) * DOTS_PER_INCH
+    least = width if width > WIDTH else min(width, 640.0)  # what is dense scrolls
+    found = re.sub(
+        r'<svg [^>]*viewBox="([^"]*)"[^>]*>',
+        rf'<svg viewBox="\1" xmlns="http://www.w3.org/2000/svg" '
+        rf'style="max-width:{width:.0f}px;min-width:{least:.0f}px">',
+        found,
+        count=1,
+    )
+    return re.sub(r"\n\s*", "\n", found)
+
+
+def png(picture: Picture) -> bytes:
+    """A picture as PNG for a light background."""
+    content = io.BytesIO()
+    drawing = picture.draw(LIGHT)
+    dots = DOTS_PER_INCH * PNG_SCALE
+    drawing.savefig(
+        content, format="png", dpi=dots, facecolor=LIGHT.paper, metadata={"Software": None}
+    )
+    return content.getvalue()
+
+
+def canvas(palette: Palette, width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty drawing of some points with thin axes on two sides."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(
+        figsize=(width / DOTS_PER_INCH, height / DOTS_PER_INCH),
+        dpi=DOTS_PER_INCH,
+        layout="constrained",
+    )
+    axes = figure.add_subplot()
+    axes.set_facecolor("none")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(palette.rule)
+    axes.tick_params(colors=palette.ink, labelsize=11, length=3, color=palette.rule)
+    axes.xaxis.label.set_color(palette.soft)
+    axes.yaxis.label.set_color(palette.soft)
+    return figure, axes
+
+
+def intervals(
+    labels: Sequence[str],
+    series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]],
+    unit: str,
+    floor: float | None = None,
+    digits: int = 4,
+) -> Callable[[Palette], Figure]:
+    """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
+
+    `floor` is a line through all; figures at the right are those of the first series.
+    """
+
+    def draw(palette: Palette) -> Figure:
+        step = 17.0 * len(series) + 7
+        figure, axes = canvas(palette, WIDTH, 70 + step * len(labels))
+        places = np.arange(len(labels), dtype=float)
+        for number, (name, values) in enumerate(series):
+            estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
+            where = places + (number - (len(series) - 1) / 2) * 0.62 / max(len(series), 1)
+            colour = palette.series[number % len(palette.series)]
+            axes.hlines(where, low, high, color=colour, linewidth=2)
+            axes.plot(
+                estimate, where, MARKERS[number], color=colour, markersize=6, label=name, zorder=3
+            )
+        if floor is not None:
+            axes.axvline(floor, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+        axes.set_yticks(places, labels)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_xlabel(unit, fontsize=11)
+        axes.grid(axis="x", color=palette.rule, linewidth=0.6)
+        axes.set_axisbelow(True)
+        if len(series) > 1:
+            _legend(axes, palette)
+        return figure
+
+    return draw
+
+
+def lines(
+    x: Sequence[float],
+    series: Sequence[tuple[str, Sequence[float]]],
+    x_label: str,
+    y_label: str,
+    logarithmic: bool = False,
+) -> Callable[[Palette], Figure]:
+    """A line with markers for each series."""
+
+    def draw(palette: Palette) -> Figure:
+        figure, axes = canvas(palette, WIDTH, 400)
+        for number, (name, values) in enumerate(series):
+            colour = palette.series[number % len(palette.series)]
+            axes.plot(
+                x,
+                values,
+                color=colour,
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=5,
+                linewidth=1.8,
+                linestyle="-" if number < len(palette.series) else "--",
+                label=name,
+            )
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_xlabel(x_label, fontsize=11)
+        axes.set_ylabel(y_label, fontsize=11)
+        axes.grid(color=palette.rule, linewidth=0.6)
+        axes.set_axisbelow(True)
+        if len(series) > 1:
+            _legend(axes, palette)
+        return figure
+
+    return draw
+
+
+def spreads(
+    labels: Sequence[str], percentiles: FloatArray, unit: str
+) -> Callable[[Palette], Figure]:
+    """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
+
+    def draw(palette: Palette) -> Figure:
+        figure, axes = canvas(palette, WIDTH, 70 + 24 * len(labels))
+        places = np.arange(len(labels))
+        p1, p5, p25, p50, p75, p95, p99 = percentiles
+        colour = palette.series[0]
+        axes.hlines(places, p1, p99, color=colour, linewidth=1)
+        axes.hlines(places, p5, p95, color=colour, linewidth=3)
+        axes.barh(places, p75 - p25, left=p25, height=0.55, color=colour)
+        axes.vlines(p50, places - 0.4, places + 0.4, color=palette.ink, linewidth=2.5)
+        axes.set_yticks(places, labels)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_xlabel(unit, fontsize=11)
+        axes.grid(axis="x", color=palette.rule, linewidth=0.6)
+        axes.set_axisbelow(True)
+        return figure
+
+    return draw
+
+
+def matrix(
+    labels: Sequence[str],
+    values: FloatArray,
+    colour: Callable[[int, int], str],
+    text: Callable[[float], str],
+) -> Callable[[Palette], Figure]:
+    """A coloured square for each pair, the row's model against the column's; nan stays empty."""
+
+    def draw(palette: Palette) -> Figure:
+        from matplotlib.colors import to_rgb
+        from matplotlib.patches import Rectangle
+
+        count = len(labels)
+        cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
+        size = 10.0 if count <= 14 else cell * 0.31
+        side = cell * count + 8.5 * size + 40
+        figure, axes = canvas(palette, side, side)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        for row in range(count):
+            for column in range(count):
+                value = values[row, column]
+                if not np.isfinite(value):
+                    continue
+                shade = colour(row, column)
+                axes.add_patch(
+                    Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
+                )
+                red, green, blue = to_rgb(shade)
+                dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+                axes.text(
+                    column,
+                    row,
+                    text(value),
+                    ha="center",
+                    va="center",
+                    fontsize=size,
+                    color="#ffffff" if dark else "#000000",
+                )
+        axes.set_xlim(-0.5, count - 0.5)
+        axes.set_ylim(count - 0.5, -0.5)
+        axes.set_aspect("equal")
+        options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": palette.ink}
+        axes.set_xticks(
+            range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options
+        )
+        axes.set_yticks(range(count), labels, **options)
+        axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+        return figure
+
+    return draw
+
+
+def _legend(axes: Axes, palette: Palette) -> None:
+    axes.figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside upper left",
+        ncols=4,
+        frameon=False,
+        fontsize=11,
+        labelcolor=palette.ink,
+    )

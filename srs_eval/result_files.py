@@ -1,0 +1,272 @@
+"""Result files of many users, ours and srs-benchmark's, as columns.
+
+A folder is one of `srs-eval batch` (setup.json, result/, timing/), one of srs-benchmark, or any
+folder that holds such files: one JSON line a user with `metrics`, `user` and `size`, named after
+the configuration, `.jsonl` or `.jsonl.gz`. Spellings of 2025 and of 2026 are both known.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srs_eval.configurations import FLOOR, SUFFIX_ALIASES, SUFFIXES, Configuration, published
+from srs_eval.configurations import resolve as resolved
+from srs_eval.configurations import rows_in_words as words_of_rows
+from srs_eval.errors import InputError
+from srs_eval.protocol import Protocol
+from srs_eval.ranking import rows_of
+from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.store import read_setup
+
+ENDINGS = (".jsonl", ".jsonl.gz")
+OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
+"""Upstream's names of 2026 for models that are not here, and what they were before."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResultFile:
+    """One configuration's results of n users, ascending by user."""
+
+    name: str  # canonical where the configuration is known, else the file's
+    label: str  # the same for people; unlike any other file's of the report
+    configuration: Configuration | None  # None for a model that is not here
+    rows: Protocol  # which reviews are judged (`Protocol.judged_rows`)
+    path: Path
+    users: IntArray
+    sizes: FloatArray  # judged reviews
+    metrics: Mapping[str, FloatArray]  # by the names of result files; nan where undefined
+    parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
+    seconds_per_10k: float | None  # of one core, by timing/
+    repeated: int = 0  # lines of users who had one before: the last counts
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether it is the average, which others are held against."""
+        return self.name == FLOOR or bool(self.configuration and self.configuration.is_floor)
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns from each review that it is judged on."""
+        return bool(self.configuration and self.configuration.learns)
+
+    @property
+    def rows_in_words(self) -> str:
+        """Which reviews it is judged on."""
+        return words_of_rows(self.rows)
+
+    @property
+    def parameter_count(self) -> int | None:
+        """Number of trainable parameters; of unknown models as many as the file lists."""
+        if self.configuration is not None:
+            return self.configuration.parameters
+        return None if self.parameters is None else self.parameters.shape[1]
+
+    @property
+    def inputs(self) -> str:
+        """What the model knows of a review: "IL, G"; "?" for unknown models."""
+        return "?" if self.configuration is None else self.configuration.inputs
+
+    def by_user(self) -> dict[int, int]:
+        """Judged reviews of each user."""
+        return dict(zip(self.users.tolist(), self.sizes.astype(int).tolist(), strict=True))
+
+    def of(self, users: IntArray) -> dict[str, FloatArray]:
+        """Metrics of some users, in their order; nan for those without results."""
+        place = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
+        there = self.users[place] == users
+        return {name: np.where(there, found[place], np.nan) for name, found in self.metrics.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ResultFolder:
+    """What a folder holds, and of which program its results are."""
+
+    path: Path
+    files: tuple[ResultFile, ...]
+    setup: Mapping[str, Any] | None  # of `srs-eval batch`, else None
+    unread: tuple[str, ...]  # files that are empty, with what that means
+
+    @property
+    def origin(self) -> str:
+        """ "srs-eval 1.2.0", or that it says nothing."""
+        return f"srs-eval {self.setup['srs_eval']}" if self.setup else "srs-benchmark's layout"
+
+
+def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
+    """Every result file of some folders; labels tell equal configurations apart.
+
+    Raises InputError for a folder without result files and for a file that is damaged.
+    """
+    folders = [_read_folder(path) for path in paths]
+    files = [each for folder in folders for each in folder.files]
+    # The name alone where that is enough, else with the folder, else with the file.
+    for told_by in (
+        lambda each: _home(each.path).name,
+        lambda each: f"{_home(each.path).name}: {_spelled(each.path)}",
+        lambda each: str(each.path),
+    ):
+        several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
+        files = [
+            replace(each, label=f"{_plain(each)} ({told_by(each)})")
+            if each.label in several
+            else each
+            for each in files
+        ]
+    labelled = {each.path: each for each in files}
+    return [
+        replace(folder, files=tuple(labelled[each.path] for each in folder.files))
+        for folder in folders
+    ]
+
+
+def _read_folder(path: Path) -> ResultFolder:
+    if not path.is_dir():
+        raise InputError(f'"{path}" is no folder: name one that holds result files.')
+    home = path / "result" if (path / "result").is_dir() else path
+    found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
+    setup = read_setup(path)
+    if not found:
+        raise InputError(
+            f'"{path}" holds no result files: name a folder that `srs-eval batch` or srs-benchmark '
+            "has written."
+        )
+    files, unread = [], []
+    for each in found:
+        read = _read_file(each, path, setup)
+        if read is None:
+            unread.append(f"{each.name} is empty")
+        else:
+            files.append(read)
+    if not files:
+        raise InputError(f'"{path}": all result files are empty.')
+    return ResultFolder(path, tuple(files), setup, tuple(unread))
+
+
+def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
+    spelled = _spelled(path)
+    lines: dict[int, dict[str, Any]] = {}
+    count = 0  # lines read
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            for text in file:
+                count += 1
+                line = json.loads(text)
+                lines[int(line["user"])] = line
+                line["metrics"].items()
+                float(line["size"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f'"{path}", line {count}: not a result of srs-eval or srs-benchmark; '
+            "take the line out, or evaluate again."
+        ) from None
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "it is cut off"
+        raise InputError(f'"{path}" cannot be read ({reason}).') from None
+    if not lines:
+        return None
+    users = sorted(lines)
+    configuration = _configuration(spelled, setup)
+    rows = rows_of(configuration) if configuration else _judged_rows(spelled)
+    name = configuration.name if configuration else OTHER_NAMES.get(spelled, spelled)
+    known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
+    return ResultFile(
+        name=name,
+        label=configuration.words if configuration else name,
+        configuration=configuration,
+        rows=rows,
+        path=path,
+        users=np.array(users),
+        sizes=np.array([lines[user]["size"] for user in users], dtype=float),
+        metrics={
+            metric: np.array([_figure(lines[user]["metrics"].get(metric)) for user in users])
+            for metric in known
+        },
+        parameters=_parameters(lines[user].get("parameters") for user in users),
+        seconds_per_10k=_seconds(folder / "timing" / f"{spelled}.jsonl"),
+        repeated=count - len(users),
+    )
+
+
+def _configuration(name: str, setup: Mapping[str, Any] | None) -> Configuration | None:
+    """The configuration that a file's name means; None for a model that is not here."""
+    try:
+        if setup is None:
+            return published(name)
+        (found,) = resolved([name])
+    except InputError:
+        return None
+    flags = setup["configurations"].get(name, {}).get("protocol", {})
+    there = {field.name for field in fields(Protocol)}
+    return replace(
+        found,
+        protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in there}),
+    )
+
+
+def _judged_rows(name: str) -> Protocol:
+    """What the suffixes of an unknown model's name say of the reviews that are judged."""
+    meanings = {**SUFFIXES, **{alias: SUFFIXES[of] for alias, of in SUFFIX_ALIASES.items()}}
+    there = {field.name for field in fields(Protocol)}
+    flags: dict[str, Any] = {}
+    for suffix in name.split("-")[1:]:
+        flag, value = meanings.get(suffix, ("", None))
+        if flag in there:
+            flags[flag] = value
+    if flags.get("secs"):
+        flags["short"] = True  # as other.py judges them: every positive interval
+    return Protocol(**flags).judged_rows()
+
+
+def _figure(value: object) -> float:
+    """A metric of a line; nan for null."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
+
+
+def _parameters(found: Iterable[Any]) -> FloatArray | None:
+    """All lists of parameters of a file, of every partition; None where there are none."""
+    lists: list[Sequence[float]] = []
+    for each in found:
+        if isinstance(each, Mapping):
+            lists += each.values()
+        elif each:
+            lists.append(each)
+    counts = Counter(map(len, lists))
+    if not counts:
+        return None
+    usual = counts.most_common(1)[0][0]
+    return np.array([each for each in lists if len(each) == usual], dtype=float)
+
+
+def _seconds(timing: Path) -> float | None:
+    """Seconds per 10,000 judged reviews, over all users that took any."""
+    try:
+        with open(timing, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+    except (OSError, ValueError):
+        return None
+    reviews = sum(line["size"] for line in lines)
+    return 10_000 * sum(line["seconds"] for line in lines) / reviews if reviews else None
+
+
+def _spelled(path: Path) -> str:
+    """The name that a file has."""
+    return path.name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def _plain(file: ResultFile) -> str:
+    return file.configuration.words if file.configuration else file.name
+
+
+def _home(path: Path) -> Path:
+    """The folder that was named for a file."""
+    folder = path.parent
+    return folder.parent if folder.name == "result" else folder

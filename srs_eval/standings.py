@@ -1,0 +1,382 @@
+"""Configurations compared over the users of result files: what `srs-eval report` tells.
+
+Places, intervals, pairs, sizes and changes against another run; figures only, no layout.
+`docs/reports.md` says what each is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from srs_eval.across_users import (
+    Effects,
+    MeanInterval,
+    bca_interval,
+    confidence_set,
+    mean_intervals,
+    resampled_means,
+    superiority,
+    t_effects,
+    wilcoxon_effects,
+)
+from srs_eval.ranking import apart, judged_alike, placed
+from srs_eval.result_files import ResultFile
+from srs_eval.reviews import FloatArray, IntArray
+
+Weighting = Literal["reviews", "users"]
+WEIGHTINGS: tuple[Weighting, ...] = ("reviews", "users")
+HIGHER_IS_BETTER = frozenset({"AUC", "precision@90", "recall@90"})
+SIZE_GROUPS = 10
+PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
+
+
+def as_losses(metric: str, values: FloatArray) -> FloatArray:
+    """A metric turned so that lower is better; a bias counts by its distance from 0."""
+    if metric in HIGHER_IS_BETTER:
+        return -values
+    return np.abs(values) if metric == "MBE" else values
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """One configuration's line of a table."""
+
+    file: ResultFile
+    place: int | None  # from 1 by log loss; None for the floor
+    users: int  # compared
+    means: Mapping[str, MeanInterval]
+    undefined: Mapping[str, int]  # users without the figure, left out of its mean
+    to_best: MeanInterval | None
+    """Mean paired difference of the metric of choice (of a bias: of its size); None for the best
+    and where no user has all models' figures."""
+    set_p_value: float
+    """Of the model confidence set of that metric: below 0.01 it is not among the best."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standings:
+    """Means under one weighting, best first."""
+
+    weighting: Weighting
+    lines: tuple[Standing, ...]
+
+    def best(self, metric: str) -> frozenset[str]:
+        """Labels of those with the best mean, to the six decimals of result files."""
+        means = {line.file.label: line.means[metric].estimate for line in self.lines}
+        losses = {
+            label: round(float(as_losses(metric, np.array(mean))), 6)
+            for label, mean in means.items()
+            if not np.isnan(mean)
+        }
+        return frozenset(label for label, loss in losses.items() if loss == min(losses.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Configurations that were judged on the same reviews of the same users.
+
+    Arrays over models are in the order of `files`.
+    """
+
+    rows: str  # which reviews, in words
+    learns: bool  # models that learn while they are judged
+    metric: str  # of choice: pairs, sizes, distributions and sets are of it
+    files: tuple[ResultFile, ...]  # best first by users
+    users: IntArray  # that all have, judged on as many reviews
+    sizes: FloatArray  # reviews of these users
+    tables: tuple[Standings, ...]  # of WEIGHTINGS
+
+    @property
+    def reviews(self) -> int:
+        """Judged reviews of the users that are compared."""
+        return int(self.sizes.sum())
+
+    @property
+    def moved(self) -> list[tuple[str, int, int]]:
+        """Label, place by reviews and place by users of those for whom these differ."""
+        by_reviews, by_users = (
+            {line.file.label: line.place for line in table.lines if line.place is not None}
+            for table in self.tables
+        )
+        return [
+            (label, place, by_users[label])
+            for label, place in by_reviews.items()
+            if by_users[label] != place
+        ]
+
+    @property
+    def most_users(self) -> int:
+        """That any of the files holds."""
+        return max(len(file.users) for file in self.files)
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """The metric of choice (users, models)."""
+        return np.column_stack([file.of(self.users)[self.metric] for file in self.files])
+
+    @cached_property
+    def _losses(self) -> FloatArray:
+        return as_losses(self.metric, self.values)
+
+    @cached_property
+    def superiority(self) -> FloatArray:
+        """Share of users for whom the row's model is better."""
+        return superiority(self._losses)
+
+    @cached_property
+    def wilcoxon(self) -> Effects:
+        """r of Wilcoxon's signed-rank test."""
+        return wilcoxon_effects(self._losses)
+
+    @cached_property
+    def t_test(self) -> Effects:
+        """Cohen's d of the paired t-test."""
+        return t_effects(self._losses)
+
+    @cached_property
+    def by_size(self) -> SizeGroups:
+        """Users in ten groups of equal number, from the smallest collections to the largest."""
+        order = np.argsort(self.sizes, kind="stable")
+        parts = np.array_split(order, min(SIZE_GROUPS, len(order)))
+        with np.errstate(invalid="ignore"):
+            means = [_nanmean(self.values[part]) for part in parts]
+        return SizeGroups(
+            users=tuple(len(part) for part in parts),
+            smallest=tuple(int(self.sizes[part].min()) for part in parts),
+            largest=tuple(int(self.sizes[part].max()) for part in parts),
+            median=tuple(float(np.median(self.sizes[part])) for part in parts),
+            means=np.array(means),
+        )
+
+    @cached_property
+    def percentiles(self) -> FloatArray:
+        """Of the metric over users (PERCENTILES, models); nan where nobody has it."""
+        found = np.full((len(PERCENTILES), len(self.files)), np.nan)
+        for model, values in enumerate(self.values.T):
+            defined = values[np.isfinite(values)]
+            if len(defined):
+                found[:, model] = np.percentile(defined, PERCENTILES)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SizeGroups:
+    """Means of the metric of choice within groups of users of like size."""
+
+    users: tuple[int, ...]
+    smallest: tuple[int, ...]  # judged reviews
+    largest: tuple[int, ...]
+    median: tuple[float, ...]
+    means: FloatArray  # (groups, models), every user counting the same
+
+
+def compare(
+    files: Sequence[ResultFile],
+    metric: str = "LogLoss",
+    *,
+    metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
+    users: Literal["common", "each"] = "common",
+) -> list[Comparison]:
+    """Files put together by the reviews that they judge, the largest set first.
+
+    Means of `metrics` are over the users that all files of a set have ("common"), or over each
+    file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
+    that learn while they are judged stand apart.
+    """
+    found = []
+    shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    for members, shared in judged_alike((each, each.rows, each.by_user()) for each in files):
+        rows = min((each.rows_in_words for each in members), key=len)
+        common = np.array(sorted(shared))
+        sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
+        for learns, group in apart(members, lambda each: each):
+            tables = _tables(group, metric, shown, common, sizes, own_users=users == "each")
+            files_in_order = tuple(line.file for line in tables[-1].lines)
+            found.append(Comparison(rows, learns, metric, files_in_order, common, sizes, tables))
+    return found
+
+
+def _tables(
+    files: Sequence[ResultFile],
+    metric: str,
+    metrics: Sequence[str],
+    common: IntArray,
+    sizes: FloatArray,
+    own_users: bool,
+) -> tuple[Standings, ...]:
+    values = {name: _column_stack(files, name, common) for name in metrics}
+    weightings = np.column_stack([sizes, np.ones(len(sizes))])
+    if own_users:
+        # Nobody's figures are compared here: each file is a table of one column.
+        alone = [
+            mean_intervals(
+                np.column_stack([file.metrics.get(name, _nothing(file)) for name in metrics]),
+                np.column_stack([file.sizes, np.ones(len(file.sizes))]),
+            )
+            for file in files
+        ]
+        means = [[dict(zip(metrics, found[w], strict=True)) for found in alone] for w in range(2)]
+    else:
+        together = mean_intervals(np.concatenate(list(values.values()), axis=1), weightings)
+        means = [
+            [
+                {name: found[len(files) * m + k] for m, name in enumerate(metrics)}
+                for k in range(len(files))
+            ]
+            for found in together
+        ]
+    paired = _paired_to_best(values[metric], weightings, metric)
+    tables = []
+    for w, weighting in enumerate(WEIGHTINGS):
+        to_best, p_values = paired[w]
+        by_label = {file.label: k for k, file in enumerate(files)}
+        order = placed([(file, means[w][k]["LogLoss"].estimate) for k, file in enumerate(files)])
+        lines = []
+        for file, place in order:
+            k = by_label[file.label]
+            over = file.metrics if own_users else {name: values[name][:, k] for name in metrics}
+            lines.append(
+                Standing(
+                    file=file,
+                    place=place,
+                    users=len(file.users) if own_users else len(common),
+                    means=means[w][k],
+                    undefined={
+                        name: int(np.isnan(over.get(name, _nothing(file))).sum())
+                        for name in metrics
+                    },
+                    to_best=to_best[k],
+                    set_p_value=float(p_values[k]),
+                )
+            )
+        tables.append(Standings(weighting, tuple(lines)))
+    return tuple(tables)
+
+
+def _paired_to_best(
+    values: FloatArray, weightings: FloatArray, metric: str
+) -> list[tuple[list[MeanInterval | None], FloatArray]]:
+    """Differences to the best mean and p-values of the model confidence set, by weighting."""
+    losses = as_losses(metric, values)
+    complete = np.isfinite(losses).all(axis=1)
+    users, models = losses[complete].shape
+    if not users:
+        return [([None] * models, np.full(models, np.nan)) for _ in weightings.T]
+    losses, weightings = losses[complete], weightings[complete]
+    drawn = resampled_means(losses, weightings)
+    sign = -1 if metric in HIGHER_IS_BETTER else 1  # the metric's own
+    found = []
+    for w, weighting in enumerate(weightings.T):
+        estimates = (losses * weighting[:, None]).sum(0) / weighting.sum()
+        best = int(np.argmin(np.round(estimates, 6)))
+        to_best: list[MeanInterval | None] = []
+        for k in range(models):
+            apart_from_best = sign * (losses[:, k] - losses[:, best])
+            resampled = sign * (drawn[w][:, k] - drawn[w][:, best])
+            to_best.append(
+                None if k == best else bca_interval(apart_from_best, weighting, resampled)
+            )
+        found.append((to_best, confidence_set(estimates, drawn[w])))
+    return found
+
+
+def _column_stack(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
+    nothing = np.full(len(users), np.nan)
+    return np.column_stack([file.of(users).get(metric, nothing) for file in files])
+
+
+def _nothing(file: ResultFile) -> FloatArray:
+    return np.full(len(file.users), np.nan)
+
+
+def _nanmean(values: FloatArray) -> FloatArray:
+    defined = np.isfinite(values)
+    found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
+    return found
+
+
+def fitted_percentiles(parameters: FloatArray) -> FloatArray:
+    """5th, 50th and 95th percentile of each parameter (3, p) over its fits (m, p)."""
+    found: FloatArray = np.percentile(parameters, (5, 50, 95), axis=0)
+    return found
+
+
+# Against another run
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What became of one configuration since another run; differences are new minus old."""
+
+    file: ResultFile
+    before: ResultFile
+    users: int  # compared: in both runs, judged on as many reviews
+    only_before: int  # users
+    only_now: int
+    other_reviews: int  # users judged on another number of reviews
+    differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, of WEIGHTINGS
+    better: int  # users, by the metric of choice
+    worse: int
+
+    def verdict(self, metric: str, weighting: Weighting) -> str:
+        """ "better", "worse", "unchanged" (nobody's figure moved) or "can't tell"."""
+        difference = self.differences[metric][WEIGHTINGS.index(weighting)]
+        if not self.users:
+            return "no common user"
+        if not (self.better or self.worse):
+            return "unchanged"
+        low, high = sorted((difference.low, difference.high))
+        if low <= 0 <= high or np.isnan(low):
+            return "can't tell"
+        return "better" if (low > 0) == (metric in HIGHER_IS_BETTER) else "worse"
+
+
+def changes(
+    files: Sequence[ResultFile],
+    baseline: Sequence[ResultFile],
+    metric: str = "LogLoss",
+    metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
+) -> list[Change]:
+    """Every configuration that both runs have, with paired intervals over users."""
+    before = {each.name: each for each in baseline}
+    shown = tuple(dict.fromkeys((metric, *metrics)))
+    found = []
+    for file in files:
+        if file.name not in before:
+            continue
+        old = before[file.name]
+        sizes, sizes_before = file.by_user(), old.by_user()
+        both = [user for user in sizes if user in sizes_before]
+        alike = np.array([user for user in both if sizes[user] == sizes_before[user]], dtype=int)
+        weight = np.array([sizes[user] for user in alike.tolist()], dtype=float)
+        now, then = file.of(alike), old.of(alike)
+        nothing = np.full(len(alike), np.nan)
+        values = np.column_stack(
+            [now.get(name, nothing) - then.get(name, nothing) for name in shown]
+        )
+        by_weighting = mean_intervals(values, np.column_stack([weight, np.ones(len(weight))]))
+        moved = as_losses(metric, now.get(metric, nothing)) - as_losses(
+            metric, then.get(metric, nothing)
+        )
+        found.append(
+            Change(
+                file=file,
+                before=old,
+                users=len(alike),
+                only_before=len(sizes_before) - len(both),
+                only_now=len(sizes) - len(both),
+                other_reviews=len(both) - len(alike),
+                differences={
+                    name: tuple(of_weighting[k] for of_weighting in by_weighting)
+                    for k, name in enumerate(shown)
+                },
+                better=int((moved < 0).sum()),
+                worse=int((moved > 0).sum()),
+            )
+        )
+    return found
