@@ -15,7 +15,7 @@ from srs_eval.cache import VIEWS
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
-HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual")
+HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual", "matplotlib")
 
 
 def module_name(path: Path) -> str:

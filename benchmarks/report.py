@@ -1,0 +1,64 @@
+"""How long a report on result files takes, in seconds of one core.
+
+    python benchmarks/report.py DIR
+
+prints the time to read the files, to compare them, and to lay out the page with its pictures,
+and how many times faster the comparison's intervals are than scipy's bootstrap of one mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.across_users import RESAMPLES
+from srs_eval.report.dataset import dataset_document
+from srs_eval.report.page import page
+from srs_eval.result_files import read_folders
+from srs_eval.standings import compare
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    clock = [time.process_time()]
+    (found,) = read_folders([folder])
+    clock.append(time.process_time())
+    comparisons = compare(found.files)
+    clock.append(time.process_time())
+    text = page(dataset_document([found], comparisons))
+    clock.append(time.process_time())
+    read, compared, laid_out = np.diff(clock)
+    print(f"read        {read:6.2f} s")
+    print(f"compared    {compared:6.2f} s")
+    print(f"page        {laid_out:6.2f} s ({len(text):,} characters)")
+    print(f"together    {clock[-1] - clock[0]:6.2f} s")
+    intervals = sum(len(line.means) for c in comparisons for t in c.tables for line in t.lines)
+    one = _scipy(comparisons[0].values[:, 0], comparisons[0].sizes)
+    print(
+        f"scipy's bootstrap of one mean takes {one:.1f} s; here {intervals} intervals and all else"
+    )
+    print(f"are {one * intervals / compared:.0f} times faster")
+
+
+def _scipy(values: np.ndarray, weights: np.ndarray) -> float:
+    from scipy.stats import bootstrap
+
+    start = time.process_time()
+    bootstrap(
+        (values, weights),
+        lambda v, w, axis: (v * w).sum(axis) / w.sum(axis),
+        paired=True,
+        n_resamples=RESAMPLES,
+        batch=100,
+        confidence_level=0.99,
+    )
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()
