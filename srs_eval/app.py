@@ -27,14 +27,19 @@ from textual.theme import Theme
 from srs_eval import state as remembered
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
-from srs_eval.engine import Event, Finished
+from srs_eval.engine import Event, Finished, Prepared
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import own_scheduler, with_floors
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
-from srs_eval.screens.background import Background, EvaluateFunction
+from srs_eval.screens.background import (
+    Background,
+    EngineEnded,
+    EngineEvent,
+    EvaluateFunction,
+)
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
@@ -42,6 +47,7 @@ from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 if TYPE_CHECKING:
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
+    from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
 
 LoadFunction = Callable[..., ReviewLog]
@@ -104,6 +110,7 @@ class SrsEvalApp(App[int]):
         self.file_name = ""
         self.evaluation = Evaluation()
         self.run_number = 0
+        self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self.monotonic, self.now = monotonic, now
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
@@ -397,8 +404,22 @@ class SrsEvalApp(App[int]):
             self._prepared[self.protocol] = (evaluation.reviews, evaluation.judged)
         return self._prepared.get(self.protocol)
 
+    def show_ranking(self) -> None:
+        """The ranking of the models asked for; evaluates them unless that is done or under way."""
+        from srs_eval.screens.run import RunScreen
+
+        if self.log_ is None:
+            return
+        same = self._evaluated == (self.log_, self.models, self.protocol)
+        if not same or self.evaluation.cancelled:
+            self.start_evaluation()
+        self.push_screen(RunScreen())
+
     def start_evaluation(self, again: bool = False) -> None:
-        """Evaluate the open collection; `again`: only the models without figures."""
+        """Evaluate the open collection; `again`: only the models without figures.
+
+        It goes on whatever screen is shown, until it is cancelled or the file is closed.
+        """
         log = self.log_
         if log is None:
             return
@@ -408,6 +429,7 @@ class SrsEvalApp(App[int]):
         before = self.evaluation
         missing: list[Configuration] = []
         self.evaluation = Evaluation(started=self.monotonic())
+        self._evaluated = (log, self.models, self.protocol)
         if again:
             missing = [
                 model.configuration for model in before.models.values() if model.result is None
@@ -418,13 +440,6 @@ class SrsEvalApp(App[int]):
                 self.evaluation = before
                 self.notify("Every model has its figures.", timeout=3)
                 return
-        from srs_eval.screens.run import EngineEnded, EngineEvent, RunScreen
-
-        if again and isinstance(self.screen, RunScreen):
-            screen = self.screen
-        else:
-            screen = RunScreen()
-            self.push_screen(screen)
 
         def events(cancel: threading.Event) -> Iterator[Event]:
             evaluate = self._evaluate
@@ -447,15 +462,39 @@ class SrsEvalApp(App[int]):
             if isinstance(event, Finished):
                 # Computed here, in the thread, so that moving the cursor later costs nothing.
                 self.graph(event.result)
-            screen.post_message(EngineEvent(number, event))
+            self.post_message(EngineEvent(number, event))
 
         def ended(error: Exception | None) -> None:
-            screen.post_message(EngineEnded(number, error))
+            self.post_message(EngineEnded(number, error))
 
         self.backgrounds = [each for each in self.backgrounds if each.alive]
         background = Background(events, deliver, ended)
         self.backgrounds.append(background)
         background.start()
+
+    def on_engine_event(self, message: EngineEvent) -> None:
+        if message.run != self.run_number:
+            return
+        self.evaluation.apply(message.event, self.monotonic())
+        for screen in self._rankings():
+            screen.evaluation_changed()
+        if isinstance(message.event, Prepared) and isinstance(self.screen, AppScreen):
+            self.screen.show_protocol()
+
+    def on_engine_ended(self, message: EngineEnded) -> None:
+        if message.run != self.run_number:
+            return
+        self.evaluation.end(self.monotonic())
+        for screen in self._rankings():
+            screen.evaluation_ended()
+        if message.error is not None:
+            self._evaluated = None  # asked for again, it is tried again
+            self.evaluation_failed(message.error)
+
+    def _rankings(self) -> list[RunScreen]:
+        from srs_eval.screens.run import RunScreen
+
+        return [screen for screen in self.screen_stack if isinstance(screen, RunScreen)]
 
     def _jobs(self) -> int:
         if self.options.jobs is not None:
@@ -472,9 +511,7 @@ class SrsEvalApp(App[int]):
             background.cancel.set()
 
     def evaluation_failed(self, error: Exception) -> None:
-        from srs_eval.screens.run import RunScreen
-
-        if isinstance(self.screen, RunScreen) and not self.evaluation.results():
+        if self.screen in self._rankings() and not self.evaluation.results():
             self.pop_screen()
         self._refuse("Can't evaluate this", error, "Back", "")
 

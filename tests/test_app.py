@@ -181,6 +181,23 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
         assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
 
 
+async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("escape")
+        await until(pilot, on(app, "ReceiptScreen"))
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+        assert len(app.evaluation.results()) == len(MODELS)
+        await pilot.press("enter")
+        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        assert len(engine.asked) == 1
+
+
 async def test_broken_file_is_told_kindly_and_another_opens(tmp_path: Path) -> None:
     broken = tmp_path / "broken.anki2"
     broken.write_bytes(b"SQLite format 3\0" + b"\x10" * 40)

@@ -5,10 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
+from textual.message import Message
+
 from srs_eval.engine import Event
 
 EvaluateFunction = Callable[..., Iterator[Event]]
 """Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""
+
+
+class EngineEvent(Message):
+    """Carries an event of the engine, posted from the engine's thread."""
+
+    def __init__(self, run: int, event: Event) -> None:
+        super().__init__()
+        self.run, self.event = run, event
+
+
+class EngineEnded(Message):
+    """The engine has ended, with an error or without."""
+
+    def __init__(self, run: int, error: Exception | None) -> None:
+        super().__init__()
+        self.run, self.error = run, error
 
 
 class Background:

@@ -231,7 +231,7 @@ whose parameters a preset holds.
         self.action_evaluate()
 
     def action_evaluate(self) -> None:
-        self.srs_app.start_evaluation()
+        self.srs_app.show_ranking()
 
     def action_back(self) -> None:
         self.srs_app.close_file()

@@ -11,12 +11,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval import words
 from srs_eval.configurations import in_words
-from srs_eval.engine import Event, Prepared
 from srs_eval.ranking import ORDERS
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
@@ -27,22 +25,6 @@ from srs_eval.widgets.ranking import RankingTable
 from srs_eval.words import clock
 
 _REFRESH = 1 / 6  # seconds between two updates of the screen
-
-
-class EngineEvent(Message):
-    """Carries an event of the engine, posted from the engine's thread."""
-
-    def __init__(self, run: int, event: Event) -> None:
-        super().__init__()
-        self.run, self.event = run, event
-
-
-class EngineEnded(Message):
-    """The engine has ended, with an error or without."""
-
-    def __init__(self, run: int, error: Exception | None) -> None:
-        super().__init__()
-        self.run, self.error = run, error
 
 
 class FilterInput(Input):
@@ -143,23 +125,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._status(now)
         self._show_model()
 
-    def on_engine_event(self, message: EngineEvent) -> None:
-        if message.run != self.srs_app.run_number:
-            return
-        self.evaluation.apply(message.event, self.srs_app.monotonic())
+    def evaluation_changed(self) -> None:
+        """The engine has said something: shown at the next tick."""
         self._dirty = True
-        if isinstance(message.event, Prepared):
-            self.show_protocol()
 
-    def on_engine_ended(self, message: EngineEnded) -> None:
-        if message.run != self.srs_app.run_number:
-            return
-        self.evaluation.end(self.srs_app.monotonic())
-        self._dirty = True
+    def evaluation_ended(self) -> None:
         self.refresh_bindings()
         self.update_now()
-        if message.error is not None:
-            self.srs_app.evaluation_failed(message.error)
 
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
@@ -373,7 +345,3 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def action_bins(self) -> None:
         self.srs_app.next_bins()
         self.update_now()
-
-    def action_back(self) -> None:
-        self.srs_app.cancel_evaluation()
-        self.app.pop_screen()
