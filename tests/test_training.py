@@ -647,3 +647,99 @@ def test_kernels_read_and_write_what_a_record_holds() -> None:
 def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
     with pytest.raises(TypeError, match="number must be a contiguous array of int64"):
         packed(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))
+
+
+def test_exp_and_log_side_by_side_are_those_alone() -> None:
+    from srs_eval.fitting import simd
+
+    x = np.random.default_rng(0).normal(size=64)
+
+    def many(x: Any) -> Any:
+        exps = [elementwise.exp(x * k) for k in range(1, 8)]
+        logs = [elementwise.log(elementwise.exp(x) + k) for k in range(3)]
+        return (*exps, *logs)
+
+    found = _evaluate_all(compiled_step(many), x, 10)  # type: ignore[arg-type]
+    for k in range(1, 8):
+        np.testing.assert_array_equal(found[k - 1], _evaluate(simd.exp, x * k))
+    for k in range(3):
+        np.testing.assert_array_equal(found[7 + k], _evaluate(simd.log, _evaluate(simd.exp, x) + k))
+
+
+def _evaluate_all(function: Any, x: np.ndarray, results: int) -> np.ndarray:
+    import numba
+
+    from srs_eval.fitting import simd
+
+    load: Any = simd.load
+    store_state: Any = simd.store_state
+
+    @numba.njit
+    def each(x: Any, out: Any) -> None:
+        for i in range(0, len(x), 8):
+            store_state(out, i, function(load(x, i)))
+
+    out = np.empty((results, len(x)))
+    each(x, out)
+    return out
+
+
+def growth(state: Any, t: Any, rating: Any, w: Any) -> Any:
+    s, d = state
+    return s * elementwise.power(1.0 + t / s, w[0]) + rating, elementwise.exp(-w[1]) * d
+
+
+def growth_adjoint(state: Any, t: Any, rating: Any, w: Any, bar: Any, w_bar: Any) -> Any:
+    s, _ = state
+    u = 1.0 + t / s
+    grown = elementwise.power(u, w[0])
+    w_bar[0] += s * grown * elementwise.log(u) * bar[0]
+    return (grown - w[0] * grown * t / s / u) * bar[0], elementwise.exp(-w[1]) * bar[1]
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["as it was left", "left by another"])
+def test_an_adjoint_reads_what_its_step_left_on_the_tape(in_order: bool) -> None:
+    import numba
+
+    from srs_eval.fitting import simd
+    from srs_eval.fitting.tracing import tape_length, taped
+
+    assert tape_length(growth, growth_adjoint, 2, 2) == 3  # t / s, log and exp
+    step, adjoint = taped(growth, growth_adjoint)
+    alone: Any = compiled_step(growth_adjoint)  # type: ignore[arg-type]
+    as_tuple: Any = simd.as_tuple
+    load_state: Any = simd.load_state
+    rows_from: Any = simd.rows_from
+    rows_of: Any = simd.rows_of
+    store_state: Any = simd.store_state
+
+    @numba.njit
+    def run(inputs: Any, w: Any, back: Any, w_bar: Any, tape: Any, places: Any) -> None:
+        values = as_tuple(w, 2)
+        for i in range(2):
+            s, d, t, rating = load_state(inputs, 8 * i, 4)
+            step((s, d), t, rating, values, rows_from(tape, 24 * i))
+        for i in range(2):
+            s, d, t, rating = load_state(inputs, 8 * i, 4)
+            left = rows_from(tape, 24 * places[i])
+            store_state(
+                back, 8 * i, adjoint((s, d), t, rating, values, (t, d), rows_of(w_bar), left)
+            )
+
+    @numba.njit
+    def run_alone(inputs: Any, w: Any, back: Any, w_bar: Any) -> None:
+        for i in range(2):
+            s, d, t, rating = load_state(inputs, 8 * i, 4)
+            store_state(
+                back, 8 * i, alone((s, d), t, rating, as_tuple(w, 2), (t, d), rows_of(w_bar))
+            )
+
+    inputs = np.random.default_rng(0).uniform(1.0, 5.0, (4, 16))
+    w = np.array([0.3, 0.7])
+    found, exact = np.empty((2, 16)), np.empty((2, 16))
+    w_bar, exact_w_bar = np.zeros((2, 8)), np.zeros((2, 8))
+    places = np.array([0, 1] if in_order else [1, 0])
+    run(inputs, w, found, w_bar, np.empty(48), places)
+    run_alone(inputs, w, exact, exact_w_bar)
+    assert np.allclose(found, exact, rtol=1e-14) == in_order
+    assert np.allclose(w_bar, exact_w_bar, rtol=1e-14) == in_order

@@ -169,11 +169,16 @@ def specialised(
     name: str,
     steps: Mapping[str, Callable[..., Any]],
     constants: Mapping[str, int],
+    taped: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] | None = None,
 ) -> Any:
     """The template compiled with its global names `steps` and `constants` replaced.
 
-    Every `name` must be unique: it is the name in the disk cache.
+    `taped` are steps with their adjoints, which share a tape (`tracing.taped`); the adjoint of
+    `success` is called `success_adjoint`. Every `name` must be unique: it is the name in the
+    disk cache.
     """
+    from srs_eval.fitting import tracing
+
     numba, disk = _numba()
     assert isinstance(template, FunctionType)
     files: set[Path] = set()
@@ -182,6 +187,11 @@ def specialised(
         assert isinstance(step, FunctionType)
         _add_files(step, files)
         names[key] = compiled_step(step)
+    for key, pair in (taped or {}).items():
+        for step in pair:
+            assert isinstance(step, FunctionType)
+            _add_files(step, files)
+        names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
     unique = f"{template.__name__}_{name}_{_hash(sorted(files))}"
     made = _copy(template, unique, names)
     return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))

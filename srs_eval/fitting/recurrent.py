@@ -41,6 +41,7 @@ from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
+TAPED = ("success", "failure", "same_day")  # steps that leave something for their adjoints
 SEED = 2023  # of the order of batches
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
 
@@ -117,6 +118,7 @@ class Scratch(NamedTuple):
     room: int  # for nodes
     w_bar: FloatArray  # (p + constants, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
+    tape: FloatArray  # what the steps of a batch leave for their adjoints
 
 
 def new_descent(
@@ -218,7 +220,7 @@ def fit_recurrent(
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
         idle=idle,
     )
-    scratch = _scratch(model, (batches, whole))
+    scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
     orders = permutations(len(parts), SEED)
@@ -280,7 +282,7 @@ def predict_recurrent(
     trie = history_trie(trials, model.same_day is not None)
     whole = trie_batches(trie, trials, [index])
     w = _values(model, parameters)
-    scratch = _scratch(model, (whole,))
+    scratch = _scratch(model, (), (whole,))
     idle = np.zeros(len(Descent._fields), np.int64)
     _kernel_of(model)(_ONE, -1, w, packed(whole), idle, packed(scratch))
     return scratch.recall[whole.target]
@@ -335,23 +337,39 @@ def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> In
     return quicksort_order(lengths)
 
 
-def _scratch(model: RecurrentModel, several: Sequence[TrieBatches]) -> Scratch:
-    nodes = max(int(np.diff(batches.first_node).max()) for batches in several)
-    targets = max(len(batches.target_node) for batches in several)
+def _scratch(
+    model: RecurrentModel, learned: Sequence[TrieBatches], judged: Sequence[TrieBatches] = ()
+) -> Scratch:
+    """Room for batches that are trained on and for others that are only evaluated."""
+    nodes = max(_nodes(batches) for batches in (*learned, *judged))
+    targets = max(len(batches.target_node) for batches in (*learned, *judged))
+    taped = max((_nodes(batches) for batches in learned), default=LANES)
+    values = len(model.default) + len(model.constants)
     return Scratch(
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
         room=nodes,
-        w_bar=np.empty((len(model.default) + len(model.constants), LANES)),
+        w_bar=np.empty((values, LANES)),
         recall=np.empty(targets),
+        tape=np.empty(taped * _tape_length(_steps(model), model.states, values)),
     )
+
+
+def _nodes(batches: TrieBatches) -> int:
+    """In the largest batch."""
+    return int(np.diff(batches.first_node).max())
 
 
 def _kernel_of(model: RecurrentModel) -> Any:
     """The model's compiled kernel."""
+    return _kernel(
+        model.name, _steps(model), model.states, len(model.default), len(model.constants)
+    )
+
+
+def _steps(model: RecurrentModel) -> tuple[tuple[str, Step], ...]:
     names = ("first", "success", "failure", "recall", "same_day")
-    steps = tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
-    return _kernel(model.name, steps, model.states, len(model.default), len(model.constants))
+    return tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
 
 
 @cache
@@ -364,8 +382,9 @@ def _kernel(
     from srs_eval.fitting.compile import specialised
     from srs_eval.fitting.recurrent_kernel import recurrent_pass
 
-    functions = {key: step.forward for key, step in steps}
-    functions |= {f"{key}_adjoint": step.adjoint for key, step in steps}
+    once = [(key, step) for key, step in steps if key not in TAPED]
+    functions = {key: step.forward for key, step in once}
+    functions |= {f"{key}_adjoint": step.adjoint for key, step in once}
     return specialised(
         recurrent_pass,
         re.sub(r"\W", "_", name),
@@ -374,6 +393,17 @@ def _kernel(
             "STATES": states,
             "PARAMETERS": parameters,
             "VALUES": parameters + constants,
-            "HAS_SAME_DAY": int("same_day" in functions),
+            "HAS_SAME_DAY": int("same_day" in dict(steps)),
+            "TAPE": _tape_length(steps, states, parameters + constants),
         },
+        taped={key: step for key, step in steps if key in TAPED},
     )
+
+
+@cache
+def _tape_length(steps: tuple[tuple[str, Step], ...], states: int, values: int) -> int:
+    """Numbers on the tape for each node."""
+    from srs_eval.fitting.tracing import tape_length
+
+    taped = [step for key, step in steps if key in TAPED]
+    return max(tape_length(step.forward, step.adjoint, states, values) for step in taped)

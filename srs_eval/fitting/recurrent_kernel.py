@@ -21,6 +21,7 @@ gather_state: Any = simd.gather_state
 load: Any = simd.load
 load_state: Any = simd.load_state
 log: Any = simd.log
+rows_from: Any = simd.rows_from
 rows_of: Any = simd.rows_of
 scatter_add: Any = simd.scatter_add
 set_zero: Any = simd.set_zero
@@ -34,6 +35,7 @@ STATES = 0
 PARAMETERS = 0
 VALUES = 0  # parameters and constants
 HAS_SAME_DAY = 0
+TAPE = 0  # numbers that a step leaves for its adjoint
 first: Any = None
 first_adjoint: Any = None
 success: Any = None
@@ -64,6 +66,8 @@ def recurrent_pass(
     state, bar = (scratch.state, scratch.room), (scratch.bar, scratch.room)
     means, squares = descent.mean, descent.square
     sums = rows_of(scratch.w_bar)
+    tape = scratch.tape
+    width = TAPE if done >= 0 else 0  # nobody reads it without learning
     loss = broadcast(0.0)
     for b in order:
         w = as_tuple(weights, VALUES)
@@ -81,18 +85,21 @@ def recurrent_pass(
                     for i in range(begin, end, LANES):
                         old = gather_state(state, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
-                        store_state(state, i - base, same_day(old, dt, rating, w))
+                        left = rows_from(tape, (i - base) * width)
+                        store_state(state, i - base, same_day(old, dt, rating, w, left))
                     continue
             if kind == SUCCESS:
                 for i in range(begin, end, LANES):
                     old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, i - base, success(old, dt, rating, w))
+                    left = rows_from(tape, (i - base) * width)
+                    store_state(state, i - base, success(old, dt, rating, w, left))
             else:
                 for i in range(begin, end, LANES):
                     old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
-                    store_state(state, i - base, failure(old, dt, rating, w))
+                    left = rows_from(tape, (i - base) * width)
+                    store_state(state, i - base, failure(old, dt, rating, w, left))
 
         if done >= 0:
             set_zero(bar, batches.first_node[b + 1] - base, STATES)
@@ -133,7 +140,8 @@ def recurrent_pass(
                         old = gather_state(state, parent, i, STATES)
                         dt, rating = load(delta_t, i), load(ratings, i)
                         new_bar = load_state(bar, i - base, STATES)
-                        old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums)
+                        left = rows_from(tape, (i - base) * width)
+                        old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
                         scatter_add(bar, parent, i, old_bar)
                     continue
             if kind == SUCCESS:
@@ -141,14 +149,16 @@ def recurrent_pass(
                     old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
                     new_bar = load_state(bar, i - base, STATES)
-                    old_bar = success_adjoint(old, dt, rating, w, new_bar, sums)
+                    left = rows_from(tape, (i - base) * width)
+                    old_bar = success_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
             else:
                 for i in range(begin, end, LANES):
                     old = gather_state(state, parent, i, STATES)
                     dt, rating = load(delta_t, i), load(ratings, i)
                     new_bar = load_state(bar, i - base, STATES)
-                    old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums)
+                    left = rows_from(tape, (i - base) * width)
+                    old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
 
         # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)

@@ -11,6 +11,7 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -23,7 +24,6 @@ from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import schema
 
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
-_INTEGERS = ir.VectorType(ir.IntType(64), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 _INDEX = ir.IntType(32)
 _FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
@@ -69,12 +69,15 @@ class _RowsModel(models.PrimitiveModel):
         super().__init__(manager, fe_type, ir.PointerType(ir.DoubleType()))
 
 
-def _constant(x: float) -> ir.Constant:
-    return ir.Constant(VECTOR, [float(x)] * LANES)
-
-
-def _integers(x: int) -> ir.Constant:
-    return ir.Constant(_INTEGERS, [x] * LANES)
+def _constants(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
+    """Numbers and integers in every lane of vectors as wide as x, and the type of the integers."""
+    lanes = x.type.count
+    integers = ir.VectorType(ir.IntType(64), lanes)
+    return (
+        lambda number: ir.Constant(x.type, [float(number)] * lanes),
+        lambda number: ir.Constant(integers, [number] * lanes),
+        integers,
+    )
 
 
 def as_vector(builder: Any, value: Any) -> Any:
@@ -87,6 +90,21 @@ def as_vector(builder: Any, value: Any) -> Any:
         ir.Constant(VECTOR, ir.Undefined),
         ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES),
     )
+
+
+def joined(builder: Any, a: Any, b: Any) -> Any:
+    """One vector of the lanes of a and those of b."""
+    lanes = 2 * a.type.count
+    chosen = ir.Constant(ir.VectorType(_INDEX, lanes), list(range(lanes)))
+    return builder.shuffle_vector(a, b, chosen)
+
+
+def part(builder: Any, wide: Any, k: int) -> Any:
+    """The vector k of those that a wider one is joined of."""
+    chosen = list(range(k * LANES, (k + 1) * LANES))
+    undefined = ir.Constant(wide.type, ir.Undefined)
+    mask = ir.Constant(ir.VectorType(_INDEX, LANES), chosen)
+    return builder.shuffle_vector(wide, undefined, mask)
 
 
 _OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
@@ -204,6 +222,16 @@ def rows_of(typing_context, array):
         return _data(context, builder, sig.args[0], args[0])
 
     return rows(array), codegen
+
+
+@intrinsic
+def rows_from(typing_context, array, index):
+    """The rows of vectors that begin at an index of a contiguous float64 array."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
+
+    return rows(array, types.intp), codegen
 
 
 @intrinsic
@@ -359,10 +387,11 @@ def unpacked(typing_context, table, record):
 
 def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
     """Horner's scheme, highest power first."""
-    value = _constant(coefficients[0])
+    number, _, _ = _constants(x)
+    value = number(coefficients[0])
     for coefficient in coefficients[1:]:
         value = builder.fadd(
-            builder.fmul(value, x, flags=_FUSED), _constant(coefficient), flags=_FUSED
+            builder.fmul(value, x, flags=_FUSED), number(coefficient), flags=_FUSED
         )
     return value
 
@@ -399,42 +428,46 @@ _LOG = (
 
 
 def emit_exp(builder: Any, x: Any) -> Any:
-    low, high = _constant(-708.0), _constant(709.0)
+    """e^x of vectors of any width."""
+    number, integer, integers = _constants(x)
+    low, high = number(-708.0), number(709.0)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    shifted = builder.fadd(builder.fmul(x, _constant(_LOG2_E)), _constant(_ROUND))
-    n = builder.fsub(shifted, _constant(_ROUND))
-    r = builder.fsub(x, builder.fmul(n, _constant(_LN2_HIGH), flags=_FUSED), flags=_FUSED)
-    r = builder.fsub(r, builder.fmul(n, _constant(_LN2_LOW), flags=_FUSED), flags=_FUSED)
+    shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUND))
+    n = builder.fsub(shifted, number(_ROUND))
+    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED), flags=_FUSED)
+    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED), flags=_FUSED)
     q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=_FUSED)
-    value = builder.fadd(_constant(1.0), builder.fadd(r, q))
+    value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
-    exponent = builder.shl(builder.bitcast(shifted, _INTEGERS), _integers(52))
-    return builder.bitcast(builder.add(builder.bitcast(value, _INTEGERS), exponent), VECTOR)
+    exponent = builder.shl(builder.bitcast(shifted, integers), integer(52))
+    return builder.bitcast(builder.add(builder.bitcast(value, integers), exponent), x.type)
 
 
 def emit_log(builder: Any, x: Any) -> Any:
-    bits = builder.bitcast(x, _INTEGERS)
+    """log x of vectors of any width."""
+    number, integer, integers = _constants(x)
+    bits = builder.bitcast(x, integers)
     # Move the seam between exponents to sqrt(1/2), so that the mantissa is around 1.
     seam = 0x3FE6A09E667F3BCD
-    moved = builder.sub(bits, _integers(seam))
-    n = builder.ashr(moved, _integers(52))
+    moved = builder.sub(bits, integer(seam))
+    n = builder.ashr(moved, integer(52))
     mantissa = builder.bitcast(
-        builder.sub(bits, builder.shl(n, _integers(52))), VECTOR
+        builder.sub(bits, builder.shl(n, integer(52))), x.type
     )  # in [sqrt(1/2), sqrt(2))
     # n to floating point by the bits of 1.5 * 2**52 + n
-    integer = builder.add(n, _integers(0x4338000000000000))
-    exponent = builder.fsub(builder.bitcast(integer, VECTOR), _constant(_ROUND))
-    f = builder.fsub(mantissa, _constant(1.0))
-    s = builder.fdiv(f, builder.fadd(mantissa, _constant(1.0)))
+    shifted = builder.add(n, integer(0x4338000000000000))
+    exponent = builder.fsub(builder.bitcast(shifted, x.type), number(_ROUND))
+    f = builder.fsub(mantissa, number(1.0))
+    s = builder.fdiv(f, builder.fadd(mantissa, number(1.0)))
     z = builder.fmul(s, s)
     tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=_FUSED)
     # log(m) = 2 s + tail = f - s f + tail: f is exact, the rest is small.
     small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED), flags=_FUSED)
     small = builder.fadd(
-        small, builder.fmul(exponent, _constant(_LN2_LOW), flags=_FUSED), flags=_FUSED
+        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED), flags=_FUSED
     )
-    whole = builder.fmul(exponent, _constant(_LN2_HIGH))
+    whole = builder.fmul(exponent, number(_LN2_HIGH))
     return builder.fadd(whole, builder.fadd(f, small))
 
 

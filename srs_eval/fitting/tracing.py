@@ -1,11 +1,13 @@
 """Steps as instructions: a plain Python function, run once on values that note what is done.
 
 A step (see `recurrent`) is arithmetic without branches. Called with `Traced` values, which
-stand for numbers that are known only when the kernel runs, every operation appends an
-instruction to the kernel in the making. numba sees the whole step as one intrinsic and infers
-no types inside, which used to be half of the time that compiling took. numpy hands its functions
-over to such values (`__array_ufunc__`, `__array_function__`), so the operations of
-`elementwise` are written once. What is computed twice in a step becomes one instruction.
+stand for numbers that are known only when the kernel runs, every operation becomes a value of a
+graph (`step_graph`), which appends its instructions to the kernel in the making. numba sees the
+whole step as one intrinsic and infers no types inside, which used to be half of the time that
+compiling took. numpy hands its functions over to such values (`__array_ufunc__`,
+`__array_function__`), so the operations of `elementwise` are written once. What is computed
+twice in a step becomes one instruction, and what both a step and its adjoint need is computed
+by the step alone (`taped`).
 
 Traced are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows of
 vectors and arrays are read and written element by element, at literal places. A step that is
@@ -16,9 +18,9 @@ This module imports numba; import it inside functions only.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,36 +30,9 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from srs_eval.fitting import simd
+from srs_eval.fitting.step_graph import DOUBLE, SLOW, Graph, Store, Value, emit, unknown
 
-_DOUBLE = ir.DoubleType()
 _FUSED = ("contract",)  # of vectors, as in simd
-
-
-class _Emitter:
-    """Appends instructions without side effects, each once for equal operands."""
-
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
-        self._made: dict[tuple[Any, ...], Any] = {}
-
-    def once(self, make: Any, *operands: Any) -> Any:
-        """`make(*operands)`; `make` is named, so that equal ones are known."""
-        key = (make, *map(id, operands))
-        if key not in self._made:
-            # The operands are kept with it: an object's id is its own only while it lives.
-            self._made[key] = make(self.builder, *operands), operands
-        return self._made[key][0]
-
-    def value(self, x: Any) -> Any:
-        if isinstance(x, Traced):
-            return x.value
-        key = (float, float(x), str(x)[0])  # -0.0 is not 0.0
-        if key not in self._made:
-            self._made[key] = ir.Constant(_DOUBLE, float(x)), ()
-        return self._made[key][0]
-
-    def vector(self, value: Any) -> Any:
-        return self.once(simd.as_vector, value)
 
 
 def _arithmetic(instruction: str, flags: Sequence[str]) -> Any:
@@ -78,6 +53,7 @@ _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 _OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
 _OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
 _COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
+_WORTH_KEEPING = (*SLOW, _OF_VECTORS["fdiv"])
 
 
 def _negative(builder: Any, x: Any) -> Any:
@@ -92,30 +68,35 @@ def _first_lane(builder: Any, x: Any) -> Any:
     return builder.extract_element(x, ir.IntType(32)(0))
 
 
+def _value(graph: Graph, x: Any) -> Value:
+    return x.value if isinstance(x, Traced) else graph.constant(x)
+
+
 class Traced:
     """A number, a vector or a condition in the making."""
 
-    __slots__ = ("emitter", "value")
+    __slots__ = ("graph", "value")
 
-    def __init__(self, emitter: _Emitter, value: Any) -> None:
-        self.emitter = emitter
+    def __init__(self, graph: Graph, value: Value) -> None:
+        self.graph = graph
         self.value = value
 
-    def _operands(self, a: Any, b: Any) -> tuple[Any, Any, bool]:
-        x, y = self.emitter.value(a), self.emitter.value(b)
+    def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
+        x, y = _value(self.graph, a), _value(self.graph, b)
         vectors = simd.VECTOR in (x.type, y.type)
         if vectors:
-            x, y = self.emitter.vector(x), self.emitter.vector(y)
+            x, y = self.graph.vector(x), self.graph.vector(y)
         return x, y, vectors
 
     def _arithmetic(self, instruction: str, a: Any, b: Any) -> Traced:
         x, y, vectors = self._operands(a, b)
         make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
-        return Traced(self.emitter, self.emitter.once(make, x, y))
+        return Traced(self.graph, self.graph.once(x.type, make, x, y))
 
     def _compared(self, sign: str, other: Any) -> Traced:
-        x, y, _ = self._operands(self, other)
-        return Traced(self.emitter, self.emitter.once(_COMPARISONS[sign], x, y))
+        x, y, vectors = self._operands(self, other)
+        kind = simd.BITS if vectors else ir.IntType(1)
+        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
 
     def __add__(self, other: Any) -> Traced:
         return self._arithmetic("fadd", self, other)
@@ -142,7 +123,7 @@ class Traced:
         return self._arithmetic("fdiv", other, self)
 
     def __neg__(self) -> Traced:
-        return Traced(self.emitter, self.emitter.once(_negative, self.value))
+        return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
 
     def __lt__(self, other: Any) -> Traced:
         return self._compared("<", other)
@@ -168,67 +149,166 @@ class Traced:
         emit = {np.exp: simd.emit_exp, np.log: simd.emit_log}.get(ufunc)
         if emit is None or method != "__call__" or options:
             return NotImplemented
-        result = self.emitter.once(emit, self.emitter.vector(self.value))
+        result = self.graph.once(simd.VECTOR, emit, self.graph.vector(self.value))
         if self.value.type != simd.VECTOR:
             # One lane of the same polynomial, so that numbers agree with vectors.
-            result = self.emitter.once(_first_lane, result)
-        return Traced(self.emitter, result)
+            result = self.graph.once(DOUBLE, _first_lane, result)
+        return Traced(self.graph, result)
 
     def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
         if function is not np.where or options:
             return NotImplemented
         condition, a, b = inputs
-        x, y = self.emitter.value(a), self.emitter.value(b)
+        x, y = _value(self.graph, a), _value(self.graph, b)
         if condition.value.type == simd.BITS or simd.VECTOR in (x.type, y.type):
-            x, y = self.emitter.vector(x), self.emitter.vector(y)
-        return Traced(self.emitter, self.emitter.once(_select, condition.value, x, y))
+            x, y = self.graph.vector(x), self.graph.vector(y)
+        return Traced(self.graph, self.graph.once(x.type, _select, condition.value, x, y))
 
 
 class _Elements:
-    """The vectors or the numbers of an array, in memory."""
+    """The vectors or the numbers of an array, in memory. Arrays must not overlap."""
 
-    def __init__(self, emitter: _Emitter, data: Any, vectors: bool) -> None:
-        self.emitter = emitter
+    def __init__(self, graph: Graph, data: Any, vectors: bool) -> None:
+        self.graph = graph
         self.data = data
         self.vectors = vectors
+        self._read: dict[int, Value] = {}
+        self._now: dict[int, Value] = {}
 
-    def _at(self, k: int) -> Any:
-        builder = self.emitter.builder
+    def _at(self, builder: Any, k: int) -> Any:
         index = ir.IntType(64)(k * simd.LANES if self.vectors else k)
         at = builder.gep(self.data, [index])
         return builder.bitcast(at, ir.PointerType(simd.VECTOR)) if self.vectors else at
 
-    def __getitem__(self, k: int) -> Traced:
-        value = self.emitter.builder.load(self._at(k))
+    def load(self, builder: Any, *, k: int) -> Any:
+        value = builder.load(self._at(builder, k))
         value.align = 8
-        return Traced(self.emitter, value)
+        return value
+
+    def _store(self, builder: Any, value: Any, *, k: int) -> None:
+        builder.store(value, self._at(builder, k)).align = 8
+
+    def __getitem__(self, k: int) -> Traced:
+        if k not in self._now:
+            kind = simd.VECTOR if self.vectors else DOUBLE
+            load = functools.partial(self.load, k=k)
+            self._now[k] = self._read[k] = self.graph.new(kind, load, varies=self.vectors)
+        return Traced(self.graph, self._now[k])
 
     def __setitem__(self, k: int, new: Any) -> None:
-        value = self.emitter.value(new)
-        if self.vectors:
-            value = self.emitter.vector(value)
-        self.emitter.builder.store(value, self._at(k)).align = 8
+        value = _value(self.graph, new)
+        self._now[k] = self.graph.vector(value) if self.vectors else value
+
+    def stores(self) -> list[Store]:
+        """What has changed."""
+        return [
+            Store(value, functools.partial(self._store, k=k), self._read.get(k))
+            for k, value in self._now.items()
+            if value is not self._read.get(k)
+        ]
 
 
-def traced(function: FunctionType) -> Any:
+def traced(function: Callable[..., Any]) -> Any:
     """The step for use in compiled code, inlined there. Its arguments are floats, vectors,
     arrays of floats, rows of vectors and tuples of these.
     """
 
+    def emitted(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+        found = _values_of(graph, kind, function(*given))
+        emit(builder, found, _stores(given))
+        return found
+
+    return _intrinsic(function, (), emitted)
+
+
+def taped(forward: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
+    """A step and its adjoint as `traced` makes them, with one more argument, rows of vectors:
+    a tape, on which the step leaves what took long and the adjoint needs again.
+
+    The adjoint takes the arguments of the step, the gradients of its results and those of w.
+    """
+
+    def emit_forward(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+        *inputs, tape = given
+        found, _, _, shared = _both(graph, forward, adjoint, inputs)
+        for k, value in enumerate(shared):
+            tape[k] = Traced(graph, value)
+        emit(builder, found, tape.stores())
+        return found
+
+    def emit_adjoint(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+        *inputs, bar, w_bar, tape = given
+        _, found, stores, shared = _both(graph, forward, adjoint, inputs, (bar, w_bar))
+        for k, value in enumerate(shared):
+            value.make, value.operands = functools.partial(tape.load, k=k), ()
+        emit(builder, found, stores)
+        return found
+
+    return (
+        _intrinsic(forward, ("tape",), emit_forward),
+        _intrinsic(adjoint, ("tape",), emit_adjoint),
+    )
+
+
+def tape_length(
+    forward: Callable[..., Any], adjoint: Callable[..., Any], states: int, values: int
+) -> int:
+    """Vectors on the tape of a step of a recurrent model with so many states and w."""
+    graph = Graph()
+    state, w = types.UniTuple(simd.vector, states), types.UniTuple(types.float64, values)
+    inputs = [_stand_in(graph, kind) for kind in (state, simd.vector, simd.vector, w)]
+    return len(_both(graph, forward, adjoint, inputs)[3])
+
+
+def _both(
+    graph: Graph,
+    forward: Callable[..., Any],
+    adjoint: Callable[..., Any],
+    inputs: Sequence[Any],
+    gradients: tuple[Any, _Elements] | None = None,
+) -> tuple[list[Value], list[Value], list[Store], list[Value]]:
+    """What the step returns, what its adjoint returns and stores, and what goes on the tape."""
+    result = forward(*inputs)
+    found = _vectors(graph, result)
+    if gradients is None:
+        bar = tuple(Traced(graph, graph.new(simd.VECTOR, varies=True)) for _ in found)
+        gradients = bar, _Elements(graph, None, vectors=True)
+    back = _vectors(graph, adjoint(*inputs, *gradients))
+    stores = _stores(gradients)
+    slow = {
+        value.number for value in unknown(found) if value.varies and value.make in _WORTH_KEEPING
+    }
+    needed = unknown([*back, *(value for value, _, _ in stores)], slow)
+    return found, back, stores, [value for value in needed if value.number in slow]
+
+
+def _vectors(graph: Graph, result: tuple[Any, ...]) -> list[Value]:
+    return [graph.vector(_value(graph, part)) for part in result]
+
+
+def _stores(given: Sequence[Any]) -> list[Store]:
+    arrays = [value for value in given if isinstance(value, _Elements)]
+    return [store for elements in arrays for store in elements.stores()]
+
+
+def _intrinsic(function: Callable[..., Any], more: Sequence[str], emit: Any) -> Any:
+    """What numba calls for a step with the arguments of a function, and `more`."""
+
     def step(typing_context: Any, *kinds: Any) -> Any:
-        result = _result_type(function, kinds)
+        result = _result_type(function, kinds[: len(kinds) - len(more)])
 
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-            emitter = _Emitter(builder)
+            graph = Graph()
             given = [
-                _given(context, emitter, kind, value)
+                _given(context, builder, graph, kind, value)
                 for kind, value in zip(sig.args, values, strict=True)
             ]
-            return _packed(context, emitter, sig.return_type, function(*given))
+            found = emit(builder, graph, sig.return_type, given)
+            return _packed(context, builder, sig.return_type, iter(found))
 
         return result(*kinds), codegen
 
-    names = ["typing_context", *inspect.signature(function).parameters]
+    names = ["typing_context", *inspect.signature(function).parameters, *more]
     step.__name__, step.__qualname__ = function.__name__, function.__qualname__
     step.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # numba asks for it
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
@@ -236,51 +316,57 @@ def traced(function: FunctionType) -> Any:
     return intrinsic(step)
 
 
-def _given(context: Any, emitter: _Emitter, kind: Any, value: Any) -> Any:
-    builder = emitter.builder
+def _given(context: Any, builder: Any, graph: Graph, kind: Any, value: Any) -> Any:
     if _is_tuple(kind):
         return tuple(
-            _given(context, emitter, item, builder.extract_value(value, k))
+            _given(context, builder, graph, item, builder.extract_value(value, k))
             for k, item in enumerate(kind)
         )
     if kind == simd.rows:
-        return _Elements(emitter, value, vectors=True)
+        return _Elements(graph, value, vectors=True)
     if isinstance(kind, types.Array):
         data = simd.array_field(context, builder, kind, value, "data")
-        return _Elements(emitter, data, vectors=False)
-    return Traced(emitter, value)
+        return _Elements(graph, data, vectors=False)
+    return Traced(graph, graph.given(value))
 
 
-def _packed(context: Any, emitter: _Emitter, kind: Any, result: Any) -> Any:
+def _values_of(graph: Graph, kind: Any, result: Any) -> list[Value]:
+    """The values of a result of this type, tuples one part after the other."""
     if _is_tuple(kind):
-        values = [
-            _packed(context, emitter, item, part) for item, part in zip(kind, result, strict=True)
-        ]
-        return context.make_tuple(emitter.builder, kind, values)
+        parts = zip(kind, result, strict=True)
+        return [value for item, part in parts for value in _values_of(graph, item, part)]
+    if kind == types.none:
+        return []
+    value = _value(graph, result)
+    return [graph.vector(value) if kind == simd.vector else value]
+
+
+def _packed(context: Any, builder: Any, kind: Any, values: Iterator[Value]) -> Any:
+    if _is_tuple(kind):
+        return context.make_tuple(
+            builder, kind, [_packed(context, builder, item, values) for item in kind]
+        )
     if kind == types.none:
         return context.get_dummy_value()
-    value = emitter.value(result)
-    return emitter.vector(value) if kind == simd.vector else value
+    return next(values).instruction
 
 
-def _result_type(function: FunctionType, kinds: Sequence[Any]) -> Any:
+def _result_type(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
     """What the step returns for arguments of these types: it is run once for that alone."""
-    trial = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), ()), "trial")
-    emitter = _Emitter(ir.IRBuilder(trial.append_basic_block()))
-    result = function(*(_stand_in(emitter, kind) for kind in kinds))
+    graph = Graph()
+    result = function(*(_stand_in(graph, kind) for kind in kinds))
     return _type_of(result, any(_holds_vectors(kind) for kind in kinds))
 
 
-def _stand_in(emitter: _Emitter, kind: Any) -> Any:
+def _stand_in(graph: Graph, kind: Any) -> Any:
     if _is_tuple(kind):
-        return tuple(_stand_in(emitter, item) for item in kind)
+        return tuple(_stand_in(graph, item) for item in kind)
     if kind == simd.rows or (isinstance(kind, types.Array) and kind.dtype == types.float64):
-        data = ir.Constant(ir.PointerType(_DOUBLE), None)
-        return _Elements(emitter, data, vectors=kind == simd.rows)
+        return _Elements(graph, None, vectors=kind == simd.rows)
     if kind == simd.vector:
-        return Traced(emitter, ir.Constant(simd.VECTOR, ir.Undefined))
+        return Traced(graph, graph.new(simd.VECTOR, varies=True))
     if kind == types.float64:
-        return Traced(emitter, ir.Constant(_DOUBLE, ir.Undefined))
+        return Traced(graph, graph.new(DOUBLE))
     raise TypingError(f"a step takes floats, not {kind}")
 
 

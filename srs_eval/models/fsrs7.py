@@ -55,25 +55,35 @@ def raw_decay1(q: Value, w: Any) -> Value:
 def short_recall(t: Value, q: Value, w: Any) -> Value:
     """R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
     decay = clamp(raw_decay1(q, w), 0.01, 0.95)
-    factor = exp(minimum(-log(w[25]) / decay, 60.0)) - 1.0
-    return power(1.0 + factor * t / q, -decay)
+    factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
+    return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
 
 def short_recall_adjoint(t: Value, q: Value, w: Any, bar: Value, w_bar: Any) -> Value:
     """Gradient with respect to q."""
     raw = raw_decay1(q, w)
     decay = clamp(raw, 0.01, 0.95)
-    exponent = -log(w[25]) / decay
+    exponent = -log(w[25]) * (1.0 / decay)
     base = exp(minimum(exponent, 60.0))
-    u = 1.0 + (base - 1.0) * t / q
+    elapsed = t * (1.0 / q)
+    u = 1.0 + (base - 1.0) * elapsed
     r = power(u, -decay)
     u_bar = -decay * r / u * bar
-    exponent_bar = where(exponent > 60.0, 0.0, base * t / q * u_bar)
-    w_bar[25] += -exponent_bar / (decay * w[25])
-    decay_bar = clamp_bar(raw, 0.01, 0.95, -r * log(u) * bar - exponent_bar * exponent / decay)
-    w_bar[23] += raw / w[23] * decay_bar
-    w_bar[33] += log(q) * raw * decay_bar
-    return (w[33] - 0.3) * raw / q * decay_bar - u_bar * (base - 1.0) * t / (q * q)
+    exponent_bar = where(exponent > 60.0, 0.0, base * elapsed * u_bar)
+    shrink_bar = exponent_bar * (1.0 / decay)
+    w_bar[25] += -(1.0 / w[25]) * shrink_bar
+    decay_bar = clamp_bar(raw, 0.01, 0.95, -r * log(u) * bar - exponent * shrink_bar)
+    log_bar = raw * decay_bar  # of the logarithm of `raw`
+    w_bar[23] += (1.0 / w[23]) * log_bar
+    w_bar[33] += log(q) * log_bar
+    return (1.0 / q) * ((w[33] - 0.3) * log_bar - (u - 1.0) * u_bar)
+
+
+def weight_of_short(state: State, w: Any) -> Value:
+    """w27 q^-w29, as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
+    s, q, d = state
+    exponent = w[30] * log(s) + w[29] * log(q) + (d - 5.0) * (w[31] - 0.5)
+    return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
 
 
 def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
@@ -84,47 +94,40 @@ def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
     s, q, d = state
     r1 = short_recall(t, q, w)
     factor = exp(-log(w[26]) / w[24]) - 1.0
-    r2 = power(1.0 + factor * t / s * exp((d - 5.0) * (w[32] - 0.3)), -w[24])
-    weight1 = w[27] * power(q, -w[29])
-    weight2 = w[28] * power(s, w[30]) * exp((d - 5.0) * (w[31] - 0.5))
-    return SQUEEZE * (weight1 * r1 + weight2 * r2) / (weight1 + weight2) + 1e-5, r1
+    r2 = power(1.0 + factor * (t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))), -w[24])
+    return SQUEEZE * (r2 + weight_of_short(state, w) * (r1 - r2)) + 1e-5, r1
 
 
 def recalls_adjoint(t: Value, state: State, w: Any, bar: Value, r1_bar: Value, w_bar: Any) -> State:
     s, q, d = state
     r1 = short_recall(t, q, w)
     base = exp(-log(w[26]) / w[24])
-    scaled = t / s * exp((d - 5.0) * (w[32] - 0.3))
+    scaled = t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))
     u = 1.0 + (base - 1.0) * scaled
     r2 = power(u, -w[24])
-    weight1 = w[27] * power(q, -w[29])
-    weight2 = w[28] * power(s, w[30]) * exp((d - 5.0) * (w[31] - 0.5))
-    both = weight1 + weight2
-    r = (weight1 * r1 + weight2 * r2) / both
+    weight = weight_of_short(state, w)
     bar = SQUEEZE * bar
 
-    q_bar = short_recall_adjoint(t, q, w, weight1 / both * bar + r1_bar, w_bar)
-    r2_bar = weight2 / both * bar
+    q_bar = short_recall_adjoint(t, q, w, weight * bar + r1_bar, w_bar)
+    r2_bar = (1.0 - weight) * bar
     u_bar = -w[24] * r2 / u * r2_bar
     exponent_bar = base * scaled * u_bar  # of -log(w26) / w24
-    w_bar[26] += -exponent_bar / (w[24] * w[26])
-    w_bar[24] += exponent_bar * log(w[26]) / (w[24] * w[24]) - r2 * log(u) * r2_bar
+    w_bar[26] += -(1.0 / (w[24] * w[26])) * exponent_bar
+    w_bar[24] += log(w[26]) / (w[24] * w[24]) * exponent_bar - r2 * log(u) * r2_bar
     stretch_bar = (u - 1.0) * u_bar  # of the logarithm of `scaled`
     w_bar[32] += (d - 5.0) * stretch_bar
-    d_bar = (w[32] - 0.3) * stretch_bar
-    s_bar = -stretch_bar / s
 
-    log1_bar = weight1 * (r1 - r) / both * bar  # of the logarithms of the weights
-    log2_bar = weight2 * (r2 - r) / both * bar
-    w_bar[27] += log1_bar / w[27]
-    w_bar[29] += -log(q) * log1_bar
-    q_bar += -w[29] / q * log1_bar
-    w_bar[28] += log2_bar / w[28]
-    w_bar[30] += log(s) * log2_bar
-    s_bar += w[30] / s * log2_bar
-    w_bar[31] += (d - 5.0) * log2_bar
-    d_bar += (w[31] - 0.5) * log2_bar
-    return s_bar, q_bar, d_bar
+    ratio_bar = weight * (r2 - r1) * r2_bar  # of the logarithm of R2's weight over R1's
+    w_bar[27] += -(1.0 / w[27]) * ratio_bar
+    w_bar[28] += (1.0 / w[28]) * ratio_bar
+    w_bar[29] += log(q) * ratio_bar
+    w_bar[30] += log(s) * ratio_bar
+    w_bar[31] += (d - 5.0) * ratio_bar
+    return (
+        (1.0 / s) * (w[30] * ratio_bar - stretch_bar),
+        q_bar + (1.0 / q) * (w[29] * ratio_bar),
+        (w[32] - 0.3) * stretch_bar + (w[31] - 0.5) * ratio_bar,
+    )
 
 
 def recall(t: Value, state: State, w: Any) -> Value:
@@ -168,7 +171,7 @@ def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
 
 def raw_next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
     """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
-    damped = d - w[6] * (rating - 3.0) * surprise * (10.0 - d) / 9.0
+    damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
     return 0.01 * init_d(4.0, w) + 0.99 * damped
 
 
@@ -185,9 +188,10 @@ def next_d_adjoint(
     w_bar[4] += 0.01 * bar
     w_bar[5] += -0.03 * exp(3.0 * w[5]) * bar
     bar = 0.99 * bar
-    w_bar[6] += -(rating - 3.0) * surprise * (10.0 - d) / 9.0 * bar
-    d_bar = (1.0 + w[6] * (rating - 3.0) * surprise / 9.0) * bar
-    return d_bar, -w[6] * (rating - 3.0) * (10.0 - d) / 9.0 * bar
+    slope = (rating - 3.0) * surprise
+    w_bar[6] += -(1.0 / 9.0) * slope * (10.0 - d) * bar
+    d_bar = (1.0 + w[6] / 9.0 * slope) * bar
+    return d_bar, -w[6] / 9.0 * (rating - 3.0) * (10.0 - d) * bar
 
 
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
