@@ -8,7 +8,7 @@ docs/metrics.md shows a ranking that turns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from srs_eval.reviews import FloatArray, IntArray
 
 MODES = ("global", "user", "deck", "card")
 METRICS = ("LogLoss", "RMSE", "AUC")
+COLUMNS = {"deck": "deck_id", "card": "card_id"}  # that groups have in parquet files
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,14 @@ class Predictions:
     p: FloatArray  # (k,)
     y: FloatArray  # (k,) 1.0 recalled
     groups: Mapping[str, IntArray]
-    """(k,) numbers of user, deck and card, as far as they are known; unlike between users."""
+    """(k,) ids of the users, and numbers of deck and card as far as these are known, unlike
+    between users."""
+
+    def of(self, users: IntArray) -> Predictions:
+        """Those of some users."""
+        inside = np.isin(self.groups["user"], users)
+        groups = {mode: group[inside] for mode, group in self.groups.items()}
+        return Predictions(self.p[inside], self.y[inside], groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,28 +110,23 @@ def places(found: Sequence[Averages], mode: str, metric: str) -> list[int | None
 # Files
 
 
-def read_predictions(folder: Path) -> Iterator[tuple[str, Predictions]]:
-    """Name and predictions of each configuration in a folder's `raw/`.
+def read_predictions(folder: Path, name: str) -> Predictions | None:
+    """A configuration's predictions in a folder's `raw/`; None where there are none.
 
-    Parquet files, in any arrangement, with `user`, `configuration`, `p`, `y` and, for the other
-    modes, `deck` and `card`; or srs-benchmark's `raw/NAME.jsonl` with lists `p` and `y` by
-    user. Raises InputError where there are none.
+    Parquet as `srs-eval batch --raw` writes it, or in any arrangement with `user`,
+    `configuration`, `p` and `y` and, for the other modes, `deck_id` and `card_id`; or
+    srs-benchmark's `raw/NAME.jsonl` with lists `p` and `y` by user.
     """
     raw = folder / "raw"
-    tables = sorted(raw.rglob("*.parquet"))
-    lists = sorted(raw.glob("*.jsonl"))
-    if not tables and not lists:
-        raise InputError(
-            f'"{folder}" has no predictions in a folder raw, and without these only '
-            "--average user can be told."
-        )
-    if tables:
-        yield from _from_parquet(raw, tables)
-    for path in lists:
-        yield path.name.removesuffix(".jsonl"), _from_lists(path)
+    lists = raw / f"{name}.jsonl"
+    if lists.is_file():
+        return _from_lists(lists)
+    own = raw / name
+    tables = sorted((own if own.is_dir() else raw).rglob("*.parquet"))
+    return _from_parquet(raw, tables, name) if tables else None
 
 
-def _from_parquet(raw: Path, tables: Sequence[Path]) -> Iterator[tuple[str, Predictions]]:
+def _from_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions | None:
     import pyarrow
     import pyarrow.compute
     import pyarrow.dataset
@@ -133,30 +136,28 @@ def _from_parquet(raw: Path, tables: Sequence[Path]) -> Iterator[tuple[str, Pred
         missing = {"user", "configuration", "p", "y"} - set(found.schema.names)
         if missing:
             raise InputError(f'"{raw}": the predictions have no column {min(missing)}.')
-        names = sorted(
-            pyarrow.compute.unique(found.to_table(columns=["configuration"])[0]).to_pylist()
-        )
         columns = [
-            each for each in ("user", "p", "y", "deck", "card") if each in found.schema.names
+            each for each in ("user", "p", "y", *COLUMNS.values()) if each in found.schema.names
         ]
-        for name in names:
-            table = found.to_table(
-                columns=columns, filter=pyarrow.compute.field("configuration") == name
-            )
-            values = {each: table[each].to_numpy() for each in columns}
-            user = np.unique(values["user"], return_inverse=True)[1]
-            groups = {"user": user}
-            for each in ("deck", "card"):
-                if each in values:
-                    groups[each] = _within(user, values[each])
-            yield name, Predictions(_checked(values["p"], raw), _checked(values["y"], raw), groups)
+        table = found.to_table(
+            columns=columns, filter=pyarrow.compute.field("configuration") == name
+        )
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f'"{raw}" cannot be read ({str(error).splitlines()[0]}).') from None
+    if not table.num_rows:
+        return None
+    values = {each: table[each].to_numpy() for each in columns}
+    groups = {"user": np.asarray(values["user"], dtype=np.int64)}
+    for mode, column in COLUMNS.items():
+        if column in values:
+            groups[mode] = _within(values["user"], values[column])
+    return Predictions(_checked(values["p"], raw), _checked(values["y"], raw), groups)
 
 
 def _within(user: IntArray, group: IntArray) -> IntArray:
     """Numbers of groups that are told apart by user."""
     _, inner = np.unique(group, return_inverse=True)
+    user = np.unique(user, return_inverse=True)[1]
     return user * (int(inner.max(initial=0)) + 1) + inner
 
 

@@ -49,6 +49,11 @@ class ResultFile:
     repeated: int = 0  # lines of users who had one before: the last counts
 
     @property
+    def spelled(self) -> str:
+        """The name that the file has."""
+        return _spelled(self.path)
+
+    @property
     def is_floor(self) -> bool:
         """Whether it is the average, which others are held against."""
         return self.name == FLOOR or bool(self.configuration and self.configuration.is_floor)

@@ -572,33 +572,49 @@ def test_the_terminal_shows_what_fits(tmp_path: Path) -> None:
     assert "columns more" in done.stdout
 
 
-def test_averaging_needs_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import pyarrow
-    import pyarrow.parquet
+def test_averages_of_a_batch(
+    simulated_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pandas
 
-    folder = write_results(tmp_path / "r", {"AVG": many(0.4), "DASH": many(0.3)})
-    assert main(["report", str(folder), "--average", "global,user"]) == 2
-    assert "predictions" in capsys.readouterr().err
-    random = np.random.default_rng(0)
-    n = 400
-    user = np.repeat([1, 2], n // 2)
-    for name, shift in (("AVG", 0.0), ("DASH", 0.05)):
-        columns = {
-            "user": user,
-            "deck": random.integers(0, 3, n),
-            "card": random.integers(0, 60, n),
-            "p": np.clip(random.random(n) * 0.5 + 0.4 + shift, 0, 1),
-            "y": (random.random(n) < 0.8).astype(float),
-            "configuration": [name] * n,
-        }
-        (folder / "raw").mkdir(exist_ok=True)
-        pyarrow.parquet.write_table(pyarrow.table(columns), folder / "raw" / f"{name}.parquet")
-    arguments = ["report", str(folder), "--average", ",".join(MODES), "--md", "-"]
-    assert main(arguments) == 0
-    text = capsys.readouterr().out.split("## Averaging")[1]
-    assert "by card" in text
-    assert "place, deck" in text
-    assert "| average | 400 | 2 | 6 |" in text
+    out = tmp_path / "out"
+    batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,MOVING-AVG"]
+    assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
+    capsys.readouterr()
+    report = ["report", str(out), "--average", ",".join(MODES), "--csv", str(tmp_path / "csv")]
+    assert main(report) == 2
+    assert "evaluate with --raw" in capsys.readouterr().err
+    assert main([*batch, "--out", str(out), "--jobs", "1", "--raw"]) == 0
+    assert main(report) == 0
+    path = tmp_path / "csv" / "1-averages-LogLoss.csv"
+    (average,) = (
+        each for each in csv.DictReader(path.open(encoding="utf-8")) if each["model"] == "average"
+    )
+    rows = pandas.read_parquet(out / "raw" / "AVG")
+    loss = pandas.Series(-np.log(np.where(rows.y == 1, rows.p, 1 - rows.p).clip(2e-16, 1)))
+    assert float(average["global"]) == pytest.approx(loss.mean(), abs=1e-6)
+    for mode, keys in (("deck", ["user", "deck_id"]), ("card", ["user", "card_id"])):
+        by_group = loss.groupby([rows[key] for key in keys]).mean()
+        assert float(average[f"by {mode}"]) == pytest.approx(by_group.mean(), abs=1e-6)
+    # By users it is the table's own figure, as models that learn while judged stand apart.
+    means = csv.DictReader((tmp_path / "csv" / "1-means-by-users.csv").open(encoding="utf-8"))
+    (of_table,) = (each for each in means if each["model"] == "average")
+    assert float(average["by user"]) == pytest.approx(float(of_table["log loss ↓"]), abs=1e-6)
+    assert "moving average" not in path.read_text(encoding="utf-8")
+
+
+def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"AVG": [line(1, 0.4), line(2, 0.3)]})
+    (folder / "raw").mkdir()
+    lines = [{"user": 1, "p": [0.5, 0.9], "y": [0, 1]}, {"user": 2, "p": [0.8], "y": [1]}]
+    text = "".join(f"{json.dumps(each)}\n" for each in lines)
+    (folder / "raw" / "AVG.jsonl").write_text(text)
+    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    assert [column.title for column in tables["averages-groups"].columns][1:3] == ["global", "user"]
+    assert tables["averages-groups"].rows[0][1:3] == (3, 2)
+    (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        dataset_report([folder], average=["global"])
 
 
 @pytest.mark.parametrize(

@@ -65,23 +65,23 @@ def dataset_document(
     own_users: bool = False,
     baseline: Sequence[ResultFolder] = (),
     changes: Sequence[Change] = (),
-    averages: Sequence[Averages] = (),
+    averages: Sequence[Sequence[Averages]] = (),
 ) -> Document:
-    """Everything about some folders of results."""
+    """Everything about some folders of results; `averages` are by comparison."""
     files = sum(len(folder.files) for folder in folders)
     users = max(len(comparison.users) for comparison in comparisons)
     named = [
         f"{number}-" if len(comparisons) > 1 else "" for number in range(1, len(comparisons) + 1)
     ]
     sections = [
-        _comparison(comparison, columns, name, own_users)
-        for comparison, name in zip(comparisons, named, strict=True)
+        _comparison(comparison, columns, name, own_users, of_comparison)
+        for comparison, name, of_comparison in zip(
+            comparisons, named, averages or [()] * len(comparisons), strict=True
+        )
     ]
     metric = comparisons[0].metric
     if baseline:
         sections.insert(0, _changes(changes, metric, folders, baseline))
-    if averages:
-        sections.append(_averages(averages))
     return Document(
         title=f"{counted(files, 'configuration')}, {counted(users, 'user')}",
         lead=tuple(each for comparison in comparisons for each in _lead(comparison)),
@@ -165,7 +165,11 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def _comparison(
-    comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
+    comparison: Comparison,
+    columns: Sequence[str],
+    name: str,
+    own_users: bool,
+    averages: Sequence[Averages],
 ) -> Section:
     blocks: list[str | Table | Picture | Section] = [_over_whom(comparison, own_users)]
     undefined = (
@@ -185,6 +189,8 @@ def _comparison(
     if len(comparison.files) > 1:
         blocks.append(_pairs(comparison, name))
     blocks += [_sizes(comparison, name), _distribution(comparison, name)]
+    if averages:
+        blocks.append(_averages(averages, name))
     return Section(_title(comparison), tuple(blocks))
 
 
@@ -537,7 +543,7 @@ def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
     return [Section("Median parameters", (table, spread), folded=True)]
 
 
-def _averages(averages: Sequence[Averages]) -> Section:
+def _averages(averages: Sequence[Averages], name: str) -> Section:
     """Averaging modes side by side."""
     modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
     metrics = list(averages[0].means[modes[0]])
@@ -562,7 +568,7 @@ def _averages(averages: Sequence[Averages]) -> Section:
         heads = [Column("model")]
         for mode in modes:
             heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-        blocks.append(Table(f"averages-{metric}", _arrow(metric), tuple(heads), rows))
+        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
         changing = [
             each.label
             for k, each in enumerate(averages)
@@ -574,7 +580,7 @@ def _averages(averages: Sequence[Averages]) -> Section:
             else f"No place by {heading(metric)} changes with the averaging."
         )
     counts = Table(
-        "averages-groups",
+        f"{name}averages-groups",
         "What is averaged over",
         (
             Column("model"),
