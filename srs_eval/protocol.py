@@ -298,22 +298,25 @@ def _count_in_card(card_id: IntArray) -> IntArray:
     return np.arange(len(card_id)) - _start_of_card(card_id) + 1
 
 
-def first_interval_outliers(first_rating: IntArray, delta_t: IntArray) -> NDArray[np.bool_]:
+def first_interval_outliers(
+    first_rating: IntArray, delta_t: IntArray, *, as_fsrs_rs: bool = False
+) -> NDArray[np.bool_]:
     """Rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
 
     For each first rating, groups of equal interval go, rarest first and longest
     first among equals, while fewer than max(5 %, 20) rows are gone; from then on
-    only groups of fewer than 6 rows or with very long intervals.
+    only groups of fewer than 6 rows or with very long intervals. `as_fsrs_rs`: among equals
+    the shortest go first, and 5 % are cut to a whole number (fsrs-rs: src/dataset.rs).
     """
     outlier = np.zeros(len(first_rating), np.bool_)
     for rating in range(1, 5):
         rows = np.flatnonzero(first_rating == rating)
         intervals, group, counts = np.unique(delta_t[rows], return_inverse=True, return_counts=True)
         longest = 365 if rating == 4 else 100
-        allowed = max(len(rows) * 0.05, 20)
+        allowed = max(len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05, 20)
         goes = np.zeros(len(intervals), np.bool_)
         removed = 0
-        for place in np.lexsort((-intervals, counts)).tolist():
+        for place in np.lexsort((intervals if as_fsrs_rs else -intervals, counts)).tolist():
             count = int(counts[place])
             if removed + count < allowed or count < 6 or intervals[place] > longest:
                 goes[place] = True

@@ -22,6 +22,8 @@ from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
 from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6
+from srs_eval.models._anki import by_card
+from srs_eval.models._anki import fit as anki_fit
 from srs_eval.presets import (
     QUESTIONS,
     answering,
@@ -622,7 +624,6 @@ def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) ->
 
 @pytest.mark.parametrize("name", ORACLE_NAMES)
 def test_health_check_as_anki_makes_it(name: str) -> None:
-    """Training there is Anki's own (batches in another random order), so figures differ."""
     fixtures = shared_or_skip(FIXTURES)
     fixture = srs_eval.load(fixtures / "collection.anki2")
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
@@ -632,8 +633,41 @@ def test_health_check_as_anki_makes_it(name: str) -> None:
     assert found is not None
     assert found.passed == oracle["compute"]["health_check_passed"]
     expected = oracle["evaluate_time_series"]
-    assert found.log_loss == pytest.approx(expected["log_loss"], abs=0.006)
-    assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=0.003)
+    assert found.log_loss == pytest.approx(expected["log_loss"], abs=1e-5)
+    assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ORACLE_NAMES)
+def test_parameters_as_ankis_optimizer_computes_them(name: str) -> None:
+    fixtures = shared_or_skip(FIXTURES)
+    fixture = srs_eval.load(fixtures / "collection.anki2")
+    oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
+    trials = _oracle_trials(fixture, name)
+    fitted = anki_fit(trials, np.arange(len(trials)), Context())
+    assert fitted == pytest.approx(oracle["compute"]["params"], abs=1e-4)
+
+
+def test_anki_trains_on_whole_cards_at_a_time(learner: Learner) -> None:
+    trials = learner.trials
+    rows = np.arange(0, len(trials) * 2 // 3)
+    batches = by_card(trials, rows, 100)
+    assert np.array_equal(np.sort(np.concatenate(batches)), rows)
+    cards = [set(trials.card_id[batch].tolist()) for batch in batches]
+    assert sum(map(len, cards)) == len(set().union(*cards))  # no card in two
+    assert all(len(batch) <= 100 or len(of) == 1 for batch, of in zip(batches, cards, strict=True))
+    longest = [int(trials.sequence_length[batch].max()) for batch in batches]
+    assert longest == sorted(longest)
+
+
+def test_too_little_for_ankis_optimizer(learner: Learner) -> None:
+    """Below 8 reviews the defaults, below 64 only the initial stabilities."""
+    trials = learner.trials
+    common = np.flatnonzero(trials.first_rating == 3)[:400]
+    train = common[np.isin(trials.card_id[common], trials.card_id[common[:60]])]
+    assert anki_fit(trials, train[:3], Context()) == list(fsrs6.DEFAULT)
+    some = anki_fit(trials, np.flatnonzero(trials.i == 2), Context())
+    assert some[4:] == list(fsrs6.DEFAULT[4:])
+    assert some[:4] != list(fsrs6.DEFAULT[:4])
 
 
 def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(

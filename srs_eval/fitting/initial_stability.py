@@ -10,7 +10,7 @@ Zhu (1995); line search by Moré and Thuente (1994); forward differences of 1e-8
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,12 +97,31 @@ def fit_initial_stability(
             int(count[mine].sum()),
         )
         reviews[rating] = float(count[mine].sum())
+    return ordered_and_complete(fitted, reviews, settings)
+
+
+def second_reviews(trials: Trials, train: IntArray) -> dict[int, float]:
+    """How many cards' second reviews are among `train`, by first rating."""
+    second = train[trials.i[train] == 2]
+    counts = np.bincount(trials.first_rating[second], minlength=5)
+    return {rating: float(counts[rating]) for rating in range(1, 5) if counts[rating]}
+
+
+def ordered_and_complete(
+    fitted: dict[int, float], reviews: Mapping[int, float], settings: InitialStability
+) -> list[float]:
+    """S0 of all four ratings from those of the ratings used, with the reviews of each.
+
+    Raises NotEnoughData for none.
+    """
+    if not fitted:
+        raise NotEnoughData("no card has a second review to fit the initial stabilities on")
     _order(fitted, reviews)
     values = _complete(fitted, settings.default)
     return [max(min(settings.maximum, value), settings.minimum) for value in values]
 
 
-def _order(fitted: dict[int, float], reviews: dict[int, float]) -> None:
+def _order(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
     """Makes a better rating's stability at least as long; the one with more reviews wins."""
     for small, big in ((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4)):
         if small in fitted and big in fitted and fitted[small] > fitted[big]:

@@ -25,7 +25,7 @@ Reference for the loop: fsrs-optimizer `Trainer`, srs-benchmark other.py `Traine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -88,6 +88,13 @@ class RecurrentModel:
     """Which of the positions batches are made of; all count for the best epoch."""
     keep: Literal["best", "last"] = "best"
     """The parameters of the epoch with the least training loss, or the last ones."""
+    cut: Callable[[Trials, IntArray, int], list[IntArray]] | None = None
+    """How rows become batches of a size. None: by history length (`tie_order`)."""
+    orders: Callable[[int, int], Iterator[IntArray]] = permutations
+    """The order of batches in each epoch, from their number and a seed."""
+    anneals_over: Literal["batches", "sizes"] = "batches"
+    """The learning rate comes to 0 after so many steps an epoch: the batches there are, or
+    rows // batch size + 1."""
 
 
 class Descent(NamedTuple):
@@ -186,10 +193,13 @@ def fit_recurrent(
     batched = rows if model.trained_on is None else model.trained_on(trials, rows)
     if not len(batched):
         raise NotEnoughData("no reviews to train on")
-    order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
     size = model.batch_size or protocol.batch_size
     epochs = epochs or model.epochs
-    parts = [order[k : k + size] for k in range(0, len(order), size)]
+    if model.cut is None:
+        order = batched[_length_order(trials.sequence_length[batched], model.tie_order)]
+        parts = [order[k : k + size] for k in range(0, len(order), size)]
+    else:
+        parts = model.cut(trials, batched, size)
     trie = history_trie(trials, model.same_day is not None)
     batches = trie_batches(trie, trials, parts, weight_of)
     whole = trie_batches(trie, trials, [rows], weight_of)
@@ -211,7 +221,7 @@ def fit_recurrent(
         first,
         np.array([len(part) for part in parts]) / len(rows),
         rate=model.learning_rate,
-        steps=len(parts) * epochs,
+        steps=epochs * (len(parts) if model.anneals_over == "batches" else len(rows) // size + 1),
         lower=np.array(model.lower, np.float64),
         upper=np.array(model.upper, np.float64),
         pull=pull,
@@ -223,7 +233,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = permutations(len(parts), SEED)
+    orders = model.orders(len(parts), SEED)
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf

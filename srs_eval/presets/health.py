@@ -16,22 +16,17 @@ from srs_eval.comparison import log_losses, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
+from srs_eval.models._anki import fit as anki_fit
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
-from srs_eval.protocol import (
-    Trials,
-    first_interval_outliers,
-    recency_weights,
-    time_series_folds,
-)
+from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
 FEWEST_ITEMS = 300
-EPOCHS = 8  # of Anki's optimizer since 26.08.1
-FEWEST_TO_TRAIN = 64  # below, Anki fits initial stabilities only
+FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -61,19 +56,16 @@ def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> Hea
 def time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
     """Log loss and RMSE(bins) over five folds of the positions, fitted as Anki fits.
 
-    Training leaves out rare first intervals, and weighs newer reviews more.
+    What is left when they are cut into six is judged in the last fold (fsrs-rs: src/inference.rs).
+    Raises NotEnoughData.
     """
     parts: list[FloatArray] = []
     tested: list[IntArray] = []
-    for train_part, test_part in time_series_folds(len(index), 5):
-        train = _without_outliers(trials, index[train_part])
-        weights = recency_weights(len(train))
-        if len(train) < FEWEST_TO_TRAIN:
-            fitted = fsrs6.fit_s0(trials, train, weights, learner.context)
-        else:
-            fitted = fsrs6.fit(trials, train, weights, learner.context, EPOCHS)
-        parts.append(fsrs6.predict(trials, fitted, index[test_part], learner.context))
-        tested.append(index[test_part])
+    begins = [len(index) // (FOLDS + 1) * fold for fold in range(1, FOLDS + 1)]
+    for begin, end in zip(begins, [*begins[1:], len(index)], strict=True):
+        fitted = anki_fit(trials, index[:begin], learner.context)
+        parts.append(fsrs6.predict(trials, fitted, index[begin:end], learner.context))
+        tested.append(index[begin:end])
     p, test = np.concatenate(parts), np.concatenate(tested)
     bins = rmse_bin_ids(trials.bin_delta_t[test], trials.bin_i[test], trials.bin_lapses[test])
     y = trials.y[test]
@@ -136,13 +128,6 @@ def is_fsrs_right_for_me(
         if found is not None:
             tables.append(_health_table(name, found))
         yield Answer("health", name, conclusion, tuple(sentences), tuple(tables))
-
-
-def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
-    """Without cards whose first interval is rare for their first rating."""
-    second = train[trials.i[train] == 2]
-    rare = first_interval_outliers(trials.first_rating[second], trials.elapsed_days[second])
-    return train[~np.isin(trials.card_id[train], trials.card_id[second[rare]])]
 
 
 def _health_sentence(found: HealthCheck | None) -> str:
