@@ -1,43 +1,65 @@
 """Do the verdicts on presets hold? Simulated pairs of presets whose truth is known.
 
-    python benchmarks/verdicts.py [--quick] [--jobs 2] [--pairs 200] [--seed 1]
+    python benchmarks/verdicts.py [--quick] [--jobs 2] [--pairs 200] [--seed 1] [--results FILE]
 
-Each learner has two presets, 6 new cards a day in each. Memories are FSRS-6 with parameters
-drawn from the published population (success 0.75 to 0.97), the second preset's moved away from the
-first's along a random direction until parameters of its own save the wished log loss on average
-over both (0: one shared memory). Cards differ as the project's simulated learners' do; recall on
-the logit scale is better or worse by the day, AR(1) with phi 0.4 and standard deviation 0.4 or 0.9,
-half of the variance common to both presets; 2-12 % of days are skipped, at most 250 answers are
-given a day; cards are scheduled by FSRS-6 at 0.90 with parameters that are not the truth.
+Memories are FSRS-6 with parameters drawn from the published population (success 0.75 to 0.97).
+Those of the two presets lie apart along a random direction, as far as makes parameters of their
+own save the wished log loss: the expected loss with the parameters that fit a history of 20,000
+reviews of both best, minus that with the true ones (0: one shared memory). A memory that cannot
+be moved so far is drawn anew. Of 12 new cards a day one half or 85 % are the first preset's. Cards
+differ as the project's simulated learners' do; recall on the logit scale is better or worse by
+the day, AR(1) with phi 0.4 and standard deviation 0.4 or 0.9, half of the variance common to both
+presets; 2-12 % of days are skipped, at most 250 answers are given a day; cards are scheduled by
+FSRS-6 at 0.90 with parameters that are not the truth.
 
-Printed are, each with its standard error over pairs:
+A learner is judged again and again as the reviews become more. Printed are, each with its
+standard error over pairs:
 
 - how often the interval of (split - shared) holds the mean over repetitions of the same learner;
-- how often "split", "keep shared" and "can't tell" are said, and how often pooled parameters are
-  said to be better than shared ones;
-- log loss on the reviews that follow, after fitting on all before: split and pooled minus shared.
+- how often "split", "keep shared" and "can't tell" are said, of separate and of pooled parameters;
+- the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
+  split and pooled minus shared, and how much more pooled parameters lose than the best of these.
 
-`--quick` has few pairs: enough to see that all is in order, not to prove the rates.
+With `--results` each pair's outcome is appended to FILE as it is done; a later call with the
+same file only does what is missing. `--quick` has few pairs: enough to see that all is in order,
+not to prove the rates.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from srs_eval.comparison import Interval, verdicts
-from srs_eval.presets.candidates import POOLED, Learner
-from srs_eval.presets.pooling import pooled_fits
-from srs_eval.presets.split import SHARED, SPLIT, decide
+from srs_eval.comparison import EQUIVALENT
+from srs_eval.metrics import EPSILON
+from srs_eval.plural import counted
+from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
+from srs_eval.presets.pooling import fitted, pooled_fits
+from srs_eval.presets.split import over_all_presets
 from srs_eval.pretraining.population import draw
 from srs_eval.protocol import Fold
-from srs_eval.reviews import Cards, Deck, FloatArray, ImportReceipt, Preset, ReviewLog, Rows
+from srs_eval.reviews import (
+    Cards,
+    Deck,
+    FloatArray,
+    ImportReceipt,
+    IntArray,
+    Preset,
+    ReviewLog,
+    Rows,
+)
 from srs_eval.simulation.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
@@ -48,52 +70,100 @@ from srs_eval.simulation.memory import (
     retrievability,
 )
 
-NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 6, 250, 0.90, 0.4
+NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
 STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.simulation.learner)
-LONGEST_DAYS = 5_000
-LONG_HISTORY, HALVINGS = 16_000, 6  # to find parameters that differ as wished
+LONGEST_DAYS = 2_000
+LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
+TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters
+FUTURE = 6_000  # reviews that follow
+TRUTH = ("larger", "advantage", "day_effect")
+DECISIONS = ("split", "keep shared", "can't tell")
+TRAINED = {
+    "shared, FSRS-6's training": "one for all presets",
+    "split, FSRS-6's training": "optimized",
+}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One situation."""
+class Situation:
+    """What is asked of one learner, and what is true of it."""
 
-    reviews: int  # of later days in each preset, about
     advantage: float  # of parameters of its own, in log loss; 0: one memory
+    larger: float  # share of the new cards that the first preset has
     day_effect: float
-    repeats: int = 1  # of the same learner with other chances, for the coverage
-    future: int = 0  # reviews that follow
+    sizes: tuple[int, ...]  # reviews of later days a preset, on average of both
+    repeats: int = 0  # of the same learner with other chances; 0: one, with what follows
+
+    @property
+    def kind(self) -> str:
+        return " ".join(map(str, astuple(self)))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    decision: str
-    pooled: str
-    intervals: tuple[Interval, ...]  # (split - shared), one for each repetition
-    split_later: float  # log loss on the reviews that follow, minus shared parameters'
-    pooled_later: float
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """A learner's reviews, and how likely each of them (n,) was to be remembered."""
+
+    learner: Learner
+    recall: FloatArray
+
+    def first(self, count: int) -> Learner:
+        """The same learner when there were so many reviews of later days."""
+        log = self.learner.log
+        assert log.rows is not None
+        if count >= len(self.learner.trials):
+            return self.learner
+        end = int(self.learner.trials.review_th[count]) - 1
+        columns = log.rows.__dict__.items()
+        early: dict[str, Any] = {
+            name: None if column is None else column[:end] for name, column in columns
+        }
+        return Learner.of(
+            ReviewLog(
+                log.receipt,
+                rows=Rows(**early),
+                cards=log.cards,
+                decks=log.decks,
+                presets=log.presets,
+            )
+        )
+
+    def expected_loss(self, p: FloatArray, index: IntArray) -> float:
+        """Mean over the positions (k,) of what predictions (k,) lose on average."""
+        p, r = np.clip(p, EPSILON, 1 - EPSILON), self.recall[index]
+        return float(-(r * np.log(p) + (1 - r) * np.log1p(-p)).mean())
+
+    def with_parameters(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:
+        """Predictions for the positions (k,), each preset with its own parameters."""
+        p = np.empty(len(self.learner.trials))
+        partition = self.learner.trials.partition[index]
+        for group, parameters in enumerate(by_group):
+            mine = index[partition == group]
+            p[mine] = self.learner.with_parameters(parameters, mine)
+        return p[index]
 
 
-def pair(random: np.random.Generator, cell: Cell) -> FloatArray:
-    """True parameters of both presets (2, 21)."""
+def true_parameters(random: np.random.Generator, situation: Situation) -> FloatArray:
+    """Parameters of both presets (2, 21)."""
     while True:
         drawn = draw(random, "FSRS-5")
-        if 0.75 <= drawn.success <= 0.97:
-            break
-    w = np.array([*drawn.parameters, random.uniform(0.0, 0.2), random.uniform(0.1, 0.45)])
-    if not cell.advantage:
-        return np.stack([w, w])
-    direction = random.standard_normal(21) * SPREAD
-    direction[19] = 0.0
-    low, high = 0.0, 4.0
-    seed = int(random.integers(1 << 30))
-    for _ in range(HALVINGS):
-        size = (low + high) / 2
-        if _advantage(w, size * direction, seed) < cell.advantage:
-            low = size
-        else:
-            high = size
-    return _apart(w, (low + high) / 2 * direction)
+        if not 0.75 <= drawn.success <= 0.97:
+            continue
+        w = np.array([*drawn.parameters, random.uniform(0.0, 0.2), random.uniform(0.1, 0.45)])
+        if not situation.advantage:
+            return np.stack([w, w])
+        direction = random.standard_normal(21) * SPREAD
+        direction[19] = 0.0
+        seed = int(random.integers(1 << 30))
+        size = NEAR
+        for _ in range(TRIES):
+            truth = _apart(w, size * direction)
+            found = _advantage(truth, situation, seed)
+            if abs(found / situation.advantage - 1) < NEAR_ENOUGH:
+                return truth
+            # It grows with the square of the distance.
+            size *= math.sqrt(situation.advantage / max(found, situation.advantage / 9))
+            if size > FARTHEST:
+                break
 
 
 def _apart(w: FloatArray, step: FloatArray) -> FloatArray:
@@ -103,61 +173,57 @@ def _apart(w: FloatArray, step: FloatArray) -> FloatArray:
     return moved
 
 
-def _advantage(w: FloatArray, step: FloatArray, seed: int) -> float:
-    """What fits of both presets' own save against a shared one where reviews abound.
-
-    Fitted on the first half of a long history without day effects, judged on the second.
-    """
-    random = np.random.default_rng(seed)
-    learner = Learner.of(simulate(random, _apart(w, step), LONG_HISTORY, 0.0))
-    count = len(learner.trials) // 2
-    fold = Fold(np.arange(count), np.arange(count, len(learner.trials)))
-    losses = [learner.losses(learner.predict(each, [fold]), fold.test) for each in (SHARED, SPLIT)]
-    return float((losses[0] - losses[1]).mean())
+def _advantage(truth: FloatArray, situation: Situation, seed: int) -> float:
+    """What the true parameters save against one set for both where reviews abound."""
+    history = simulate(np.random.default_rng(seed), truth, LONG_HISTORY, situation)
+    everything = np.arange(len(history.learner.trials))
+    shared = fitted(history.learner.trials, everything)
+    p = history.with_parameters([shared, shared], everything)
+    true = history.with_parameters(truth.tolist(), everything)
+    return history.expected_loss(p, everything) - history.expected_loss(true, everything)
 
 
 def simulate(
-    random: np.random.Generator, truth: FloatArray, reviews: int, day_effect: float
-) -> ReviewLog:
+    random: np.random.Generator, truth: FloatArray, reviews: int, situation: Situation
+) -> Simulated:
     """A learner with two presets and at least so many reviews of later days in both together."""
-    size = 2 * NEW_A_DAY * LONGEST_DAYS
-    preset = np.arange(size) % 2
-    w = truth.T[:, preset]
+    size = NEW_A_DAY * LONGEST_DAYS
+    of_second = np.floor(np.arange(size + 1) * (1 - situation.larger) + 1e-9)
+    preset = np.diff(of_second).astype(np.int64)
     strength = np.exp(STRENGTH * random.standard_normal(size))
     hardness = HARDNESS * random.standard_normal(size)
     stored = np.array(DEFAULT_PARAMETERS) * np.exp(0.5 * SPREAD * random.standard_normal(21))
-    believed = np.repeat(stored[:, None], size, 1)
+    believed = stored[:, None]  # the same for all cards
     s, d, bs, bd = np.zeros((4, size))
     due, last = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
     first = np.array([0.3, 0.08, 0.5, 0.12])
     skips = random.uniform(0.02, 0.12)
-    effect = random.standard_normal(3) * day_effect * math.sqrt(0.5)
-    columns: list[list[np.ndarray]] = [[], [], [], []]  # card, day, rating, elapsed days
+    deviation = situation.day_effect * math.sqrt(0.5)
+    effect = random.standard_normal(3) * deviation  # of the first, the second, common
+    columns: list[list[np.ndarray]] = [[], [], [], [], []]  # card, day, rating, elapsed, recall
     done = begun = 0
     for day in range(LONGEST_DAYS):
-        shock = random.standard_normal(3) * day_effect * math.sqrt(0.5 * (1 - PHI**2))
-        effect = PHI * effect + shock
+        effect = PHI * effect + random.standard_normal(3) * deviation * math.sqrt(1 - PHI**2)
         if random.random() < skips:
             continue
-        cards = np.flatnonzero(due[:begun] <= day)[: MOST_A_DAY - 2 * NEW_A_DAY]
-        elapsed = day - last[cards]
-        r = retrievability(w[:, cards], s[cards] * strength[cards], elapsed.astype(float))
+        cards = np.flatnonzero(due[:begun] <= day)[: MOST_A_DAY - NEW_A_DAY]
+        elapsed, w = (day - last[cards]).astype(float), truth.T[:, preset[cards]]
+        r = retrievability(w, s[cards] * strength[cards], elapsed)
         logit = np.log(r / (1 - r)) + effect[2] + effect[preset[cards]]
-        forgotten = random.random(len(cards)) >= 1 / (1 + np.exp(-logit))
+        recall = 1 / (1 + np.exp(-logit))
+        forgotten = random.random(len(cards)) >= recall
         rating = np.where(forgotten, 1, random.choice([2, 3, 4], len(cards), p=[0.1, 0.8, 0.1]))
-        fresh = np.arange(begun, begun + 2 * NEW_A_DAY)
+        fresh = np.arange(begun, begun + NEW_A_DAY)
         begun += len(fresh)
         start = random.choice([1, 2, 3, 4], len(fresh), p=first)
         moved = np.clip(d[cards] + hardness[cards], 1, 10)
-        s[cards], after = next_state(w[:, cards], s[cards], moved, rating, elapsed.astype(float))
+        s[cards], after = next_state(w, s[cards], moved, rating, elapsed)
         d[cards] = np.clip(after - hardness[cards], 1, 10)
-        bs[cards], bd[cards] = next_state(
-            believed[:, cards], bs[cards], bd[cards], rating, elapsed.astype(float)
-        )
-        s[fresh], d[fresh] = first_state(w[:, fresh], start)
-        bs[fresh], bd[fresh] = first_state(believed[:, fresh], start)
+        bs[cards], bd[cards] = next_state(believed, bs[cards], bd[cards], rating, elapsed)
+        s[fresh], d[fresh] = first_state(truth.T[:, preset[fresh]], start)
+        bs[fresh], bd[fresh] = first_state(np.repeat(believed, len(fresh), 1), start)
         shown = np.concatenate([cards, fresh])
-        wait = interval_for(believed[:, shown], bs[shown], np.full(len(shown), RETENTION))
+        wait = interval_for(believed, bs[shown], np.full(len(shown), RETENTION))
         due[shown] = day + np.maximum(fuzzed(random, np.maximum(wait, 1)), 1)
         last[shown] = day
         for column, values in zip(
@@ -166,7 +232,8 @@ def simulate(
                 shown,
                 np.full(len(shown), day),
                 np.concatenate([rating, start]),
-                np.concatenate([elapsed, np.full(len(fresh), -1)]),
+                np.concatenate([elapsed, np.full(len(fresh), -1.0)]).astype(np.int64),
+                np.concatenate([recall, np.full(len(fresh), math.nan)]),
             ),
             strict=True,
         ):
@@ -174,9 +241,11 @@ def simulate(
         done += len(cards)
         if done >= reviews:
             break
-    card, days, ratings, elapsed_days = (np.concatenate(column) for column in columns)
+    else:
+        raise RuntimeError(f"{LONGEST_DAYS:,} days are too few for {reviews:,} reviews")
+    card, days, ratings, elapsed_days, recalls = (np.concatenate(column) for column in columns)
     known = np.unique(card)
-    return ReviewLog(
+    log = ReviewLog(
         ImportReceipt("", "simulated", len(card)),
         rows=Rows(
             card_id=card,
@@ -187,145 +256,217 @@ def simulate(
             elapsed_days=elapsed_days,
             elapsed_seconds=np.where(elapsed_days < 0, -1, elapsed_days * 86_400),
         ),
-        cards=Cards(known, known, known % 2, np.zeros(len(known), np.bool_)),
+        cards=Cards(known, known, preset[known], np.zeros(len(known), np.bool_)),
         decks={0: Deck(0, "A", 0), 1: Deck(1, "B", 1)},
         presets={0: Preset(0, "A"), 1: Preset(1, "B")},
     )
+    learner = Learner.of(log)
+    return Simulated(learner, recalls[learner.trials.review_th - 1])
 
 
-def judge(task: tuple[int, int, Cell]) -> Outcome:
-    """One pair of presets in one situation."""
-    seed, number, cell = task
-    random = np.random.default_rng([seed, number])
-    truth = pair(random, cell)
-    intervals: list[Interval] = []
-    decision = pooled = ""
-    split_later = pooled_later = math.nan
-    for repeat in range(cell.repeats):
-        wanted = 2 * cell.reviews + (cell.future if repeat == 0 else 0)
+# One learner
+
+
+def judge(task: tuple[int, int, Situation]) -> dict[str, Any]:
+    """What is said of one learner, and what is true, as a line of JSON."""
+    seed, number, situation = task
+    truth = true_parameters(np.random.default_rng([seed, number]), situation)
+    record = {
+        "kind": situation.kind,
+        "seed": seed,
+        "number": number,
+        "situation": asdict(situation),
+    }
+    if situation.repeats:
+        return {**record, "intervals": list(_repeated(seed, number, situation, truth))}
+    chances = np.random.default_rng([seed, number, 0])
+    whole = simulate(chances, truth, 2 * max(situation.sizes) + FUTURE, situation)
+    return {**record, "sizes": {str(size): _judged(whole, size) for size in situation.sizes}}
+
+
+def _repeated(
+    seed: int, number: int, situation: Situation, truth: FloatArray
+) -> Iterator[tuple[float, float]]:
+    """(split - shared) and the half-width of its interval, for each repetition."""
+    (size,) = situation.sizes
+    for repeat in range(situation.repeats):
         chances = np.random.default_rng([seed, number, repeat])
-        whole = Learner.of(simulate(chances, truth, wanted, cell.day_effect))
-        learner = _first(whole, 2 * cell.reviews)
-        shared = learner.held_out_losses(SHARED)
-        index = learner.trials.test_index
-        intervals.append(learner.interval(learner.held_out_losses(SPLIT) - shared, index))
-        if repeat == 0:
-            both = {
-                "split": intervals[0],
-                "pooled": learner.interval(learner.held_out_losses(POOLED) - shared, index),
-            }
-            says = verdicts(both)
-            decision = decide(both["split"], says["split"], 0.002)
-            pooled = decide(both["pooled"], says["pooled"], 0.002)
-            if cell.future:
-                split_later, pooled_later = _later(whole, 2 * cell.reviews)
-    return Outcome(decision, pooled, tuple(intervals), split_later, pooled_later)
+        learner = simulate(chances, truth, 2 * size, situation).learner
+        change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+        interval = learner.interval(change, learner.trials.test_index)
+        yield interval.estimate, interval.half_width
 
 
-def _first(learner: Learner, count: int) -> Learner:
-    """The same learner when there were so many reviews of later days."""
-    rows = learner.log.rows
-    if count >= len(learner.trials) or rows is None:
-        return learner
-    end = int(learner.trials.review_th[count]) - 1
-    early = Rows(
-        **{k: None if column is None else column[:end] for k, column in rows.__dict__.items()}
-    )
-    log = ReviewLog(
-        learner.log.receipt,
-        rows=early,
-        cards=learner.log.cards,
-        decks=learner.log.decks,
-        presets=learner.log.presets,
-    )
-    return Learner.of(log)
+def _judged(whole: Simulated, size: int) -> dict[str, Any]:
+    """Decisions after so many reviews a preset, and the expected loss of those that follow."""
+    intervals, decisions = over_all_presets(whole.first(2 * size), EQUIVALENT)
+    trials = whole.learner.trials
+    train, after = np.arange(2 * size), np.arange(2 * size, 2 * size + FUTURE)
+    by_group = {group: train[trials.partition[train] == group] for group in (0, 1)}
+    pooled = pooled_fits(trials, by_group)
+    parameters = {
+        "shared": [pooled.shared, pooled.shared],
+        "split": [fitted(trials, by_group[group]) for group in (0, 1)],
+        "pooled": [pooled.by_group[group] for group in (0, 1)],
+    }
+    later = {way: whole.with_parameters(each, after) for way, each in parameters.items()}
+    for way, candidate in TRAINED.items():
+        later[way] = whole.learner.predict(candidate, [Fold(train, after)])
+    return {
+        "decisions": decisions,
+        "intervals": {
+            way: [each.estimate, each.half_width, each.standard_error]
+            for way, each in intervals.items()
+        },
+        "later": {way: whole.expected_loss(p, after) for way, p in later.items()},
+        "taus": [pooled.taus[group] for group in (0, 1)],
+    }
 
 
-def _later(whole: Learner, count: int) -> tuple[float, float]:
-    """Log loss after the first `count` reviews, split and pooled minus shared."""
-    index = np.arange(count, len(whole.trials))
-    fold = Fold(np.arange(count), index)
-    shared = whole.losses(whole.predict(SHARED, [fold]), index)
-    split = whole.losses(whole.predict(SPLIT, [fold]), index)
-    partition = whole.trials.partition
-    fits = pooled_fits(
-        whole.trials, {group: fold.train[partition[:count] == group] for group in (0, 1)}
-    )
-    p = np.empty(len(whole.trials))
-    for group in (0, 1):
-        mine = index[partition[index] == group]
-        p[mine] = whole.with_parameters(fits.by_group[group], mine)
-    pooled = whole.losses(p[index], index)
-    return float((split - shared).mean()), float((pooled - shared).mean())
+# What is printed
 
 
-def covered(outcomes: list[Outcome]) -> FloatArray:
-    """For each learner, the share of repetitions whose interval holds the others' mean."""
-    shares = []
-    for outcome in outcomes:
-        estimates = np.array([each.estimate for each in outcome.intervals])
-        hits = [
-            each.low <= (estimates.sum() - each.estimate) / (len(estimates) - 1) <= each.high
-            for each in outcome.intervals
-        ]
-        shares.append(np.mean(hits))
-    return np.array(shares)
+def covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """The share of repetitions whose interval holds the mean of the others."""
+    estimate, half_width = np.array(intervals).T
+    others = (estimate.sum() - estimate) / (len(estimate) - 1)
+    return float((np.abs(others - estimate) <= half_width).mean())
 
 
-def rate(hits: list[bool]) -> str:
+def rate(hits: Sequence[bool]) -> str:
     share = float(np.mean(hits))
     error = math.sqrt(max(share * (1 - share), 0.25 / len(hits)) / len(hits))
     return f"{100 * share:5.1f} % (SE {100 * error:.1f})"
 
 
-def mean(values: list[float]) -> str:
+def mean(values: Sequence[float]) -> str:
     error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return f"{np.mean(values):+.4f} (SE {error:.4f})"
 
 
-def main() -> int:
+def report(records: Iterable[dict[str, Any]]) -> None:
+    """All that was found, situation by situation; each says how many pairs there are."""
+    by_truth: dict[tuple[float, ...], list[dict[str, Any]]] = defaultdict(list)
+    repeated: dict[tuple[float, int], list[float]] = defaultdict(list)
+    for record in records:
+        situation = record["situation"]
+        if situation["repeats"]:
+            cell = situation["day_effect"], situation["sizes"][0]
+            repeated[cell].append(covered(record["intervals"]))
+        else:
+            by_truth[tuple(situation[name] for name in TRUTH)].append(record)
+    print("Coverage of the interval of (split - shared)")
+    for (day_effect, size), shares in sorted(repeated.items()):
+        error = np.std(shares, ddof=1) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan
+        said = f"{100 * np.mean(shares):.1f} % (SE {100 * error:.1f})"
+        learners = counted(len(shares), "learner")
+        print(f"  {size:6,} reviews a preset, day effect {day_effect}, {learners}: {said}")
+    regrets: list[float] = []
+    for (larger, advantage, day_effect), found in sorted(by_truth.items()):
+        print(
+            f"Parameters of its own save {advantage}, "
+            f"{100 * larger:.0f} % of the cards in the first preset, day effect {day_effect}"
+        )
+        by_size: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for record in found:
+            for size, outcome in record["sizes"].items():
+                by_size[int(size)].append(outcome)
+        for size, outcomes in sorted(by_size.items()):
+            print(f"  {size:6,} reviews a preset, {counted(len(outcomes), 'pair')}")
+            regrets += _report_of(outcomes)
+    if regrets:
+        print(f"Pooled - best of the three, over all the above: {mean(regrets)}")
+
+
+def _report_of(outcomes: Sequence[dict[str, Any]]) -> list[float]:
+    """One size of one situation; what pooled parameters lose more than the best, by pair."""
+    for way in ("split", "pooled"):
+        said = [each["decisions"][way] for each in outcomes]
+        rates = ", ".join(f"{word} {rate([each == word for each in said])}" for word in DECISIONS)
+        print(f"    {way:6}: {rates}")
+    later = {
+        way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
+    }
+    gains = later["shared"] - later["split"]
+    said = [each["decisions"]["split"] for each in outcomes]
+    wrong = [each == "split" and gain < 0 for each, gain in zip(said, gains, strict=True)]
+    missed = [
+        each == "keep shared" and gain > EQUIVALENT for each, gain in zip(said, gains, strict=True)
+    ]
+    print(f"    split where it loses {rate(wrong)}, keep shared where it gains {rate(missed)}")
+    for way, losses in later.items():
+        if way != "shared":
+            print(f"    later, {way} - shared: {mean(losses - later['shared'])}")
+    best = np.minimum(np.minimum(later["shared"], later["split"]), later["pooled"])
+    regrets = later["pooled"] - best
+    print(f"    later, pooled - best of the three: {mean(regrets)}")
+    return [float(each) for each in regrets]
+
+
+def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
+    """All that is to be simulated; each situation's first pairs come first."""
+    sizes = (1_500, 3_000) if options.quick else (500, 1_500, 3_000, 6_000)
+    advantages = (0.0, 0.01) if options.quick else (0.0, 0.003, 0.005, 0.01, 0.02)
+    pairs = 12 if options.quick else options.pairs
+    learners, repeats = (6, 8) if options.quick else (5, 25)  # for each advantage
+    wanted: list[tuple[range, Situation]] = []
+    for advantage in advantages:
+        wanted.append((range(pairs), Situation(advantage, 0.5, 0.4, sizes)))
+        wanted.append((range(pairs // 2), Situation(advantage, 0.85, 0.4, sizes)))
+        if not options.quick:  # where nearly all is certain
+            wanted.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
+    for day_effect in (0.4,) if options.quick else (0.4, 0.9):
+        for size in sizes[:1] if options.quick else (1_500, 6_000):
+            wanted += [
+                (range(learners), Situation(advantage, 0.5, day_effect, (size,), repeats))
+                for advantage in advantages
+            ]
+    if not options.quick:  # one memory for both at 6,000 is to be known more exactly
+        wanted.append((range(pairs, 3 * pairs), Situation(0.0, 0.5, 0.4, (6_000,))))
+    # As much of each at any time: what is interrupted tells something of all.
+    order = [
+        (place / len(numbers), (options.seed, number, situation))
+        for numbers, situation in wanted
+        for place, number in enumerate(numbers)
+    ]
+    return [task for _, task in sorted(order, key=lambda each: each[0])]
+
+
+def known(path: Path | None) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """Outcomes of earlier calls, by situation, seed and number."""
+    if path is None or not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return {(each["kind"], each["seed"], each["number"]): each for each in records}
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few pairs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=200, help="in each situation")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    pairs = 12 if options.quick else options.pairs
-    sizes = (1_500, 3_000) if options.quick else (500, 1_500, 3_000, 6_000, 20_000)
-    learners, repeats = (6, 6) if options.quick else (20, 20)
-    future = 1_500 if options.quick else 6_000
+    parser.add_argument("--results", type=Path, help="go on with this file (JSON lines)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
     start = time.time()
-    with ProcessPoolExecutor(options.jobs) as pool:
-        print("Coverage of the interval of (split - shared), in each preset so many reviews")
-        for effect in (0.4,) if options.quick else (0.4, 0.9):
-            for size in sizes[:1] if options.quick else (1_500, 6_000):
-                cell = Cell(size, 0.0, effect, repeats=repeats)
-                tasks = [(options.seed, 10_000 + k, cell) for k in range(learners)]
-                shares = covered(list(pool.map(judge, tasks)))
-                error = shares.std(ddof=1) / math.sqrt(len(shares))
-                print(
-                    f"  {size:6,} reviews, day effect {effect}: {100 * shares.mean():.1f} % "
-                    f"(SE {100 * error:.1f})",
-                    flush=True,
-                )
-        for advantage in (0.0, 0.01) if options.quick else (0.0, 0.003, 0.005, 0.01, 0.02):
-            print(f"Parameters of its own save {advantage}, day effect 0.4")
-            for size in sizes:
-                count = max(pairs, 600) if size == 6_000 and not advantage else pairs
-                cell = Cell(size, advantage, 0.4, future=future)
-                outcomes = list(pool.map(judge, [(options.seed, k, cell) for k in range(count)]))
-                decisions = [each.decision for each in outcomes]
-                print(f"  {size:6,} reviews in each preset, {count} pairs")
-                for word in ("split", "keep shared", "can't tell"):
-                    print(f"    {word:12} {rate([each == word for each in decisions])}")
-                pooled = [each.pooled for each in outcomes]
-                print(f"    pooled better {rate([each == 'split' for each in pooled])}")
-                print(f"    pooled shared {rate([each == 'keep shared' for each in pooled])}")
-                print(f"    later, split - shared:  {mean([o.split_later for o in outcomes])}")
-                print(
-                    f"    later, pooled - shared: {mean([o.pooled_later for o in outcomes])}",
-                    flush=True,
-                )
+    found = known(options.results)
+    wanted = {(task[2].kind, task[0], task[1]): task for task in tasks(options)}
+    missing = [task for key, task in wanted.items() if key not in found]
+    with (
+        ProcessPoolExecutor(options.jobs) as pool,
+        (options.results or Path(os.devnull)).open("a", encoding="utf-8") as file,
+    ):
+        for done in as_completed([pool.submit(judge, task) for task in missing]):
+            record = done.result()
+            found[record["kind"], record["seed"], record["number"]] = record
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+    report(found[key] for key in wanted)
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +61,62 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 def test_scripts_can_be_imported() -> None:
     for name in ("speed", "large", "fidelity", "neural", "verdicts", "answers", "_peers"):
         assert module(name)
+
+
+def test_simulated_reviews_are_as_likely_to_be_remembered_as_is_said() -> None:
+    verdicts = module("verdicts")
+    random = np.random.default_rng(1)
+    situation = verdicts.Situation(0.0, 0.85, 0.9, (500,))
+    truth = verdicts.true_parameters(random, situation)
+    np.testing.assert_array_equal(truth[0], truth[1])
+    whole = verdicts.simulate(random, truth, 6_000, situation)
+    trials = whole.learner.trials
+    assert len(whole.recall) == len(trials) >= 6_000
+    error = np.sqrt((whole.recall * (1 - whole.recall)).sum()) / len(trials)
+    assert abs((trials.y - whole.recall).mean()) < 4 * error
+    assert np.mean(trials.partition == 0) == pytest.approx(0.85, abs=0.03)
+    early = whole.first(1_000).trials
+    assert len(early) == 1_000
+    np.testing.assert_array_equal(early.y, trials.y[:1_000])
+    everything = np.arange(len(trials))
+    best = whole.expected_loss(whole.recall, everything)
+    assert best < whole.expected_loss(np.clip(whole.recall + 0.05, 0, 1), everything)
+    assert best < whole.expected_loss(whole.recall - 0.05, everything)
+
+
+def test_simulated_presets_are_as_far_apart_as_is_said() -> None:
+    verdicts = module("verdicts")
+    situation = verdicts.Situation(0.01, 0.5, 0.4, (500,))
+    truth = verdicts.true_parameters(np.random.default_rng(1), situation)
+    assert not np.allclose(truth[0], truth[1])
+    other = [verdicts._advantage(truth, situation, seed) for seed in range(3)]
+    assert np.mean(other) == pytest.approx(0.01, abs=0.003)
+
+
+def test_verdicts_go_on_where_they_were_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = module("verdicts")
+    situations = [
+        verdicts.Situation(0.0, 0.5, 0.4, (300,)),
+        verdicts.Situation(0.0, 0.5, 0.4, (300,), 2),
+    ]
+    monkeypatch.setattr(verdicts, "tasks", lambda options: [(1, 0, each) for each in situations])
+    monkeypatch.setattr(verdicts, "ProcessPoolExecutor", ThreadPoolExecutor)
+    arguments = ["--jobs", "1", "--results", str(tmp_path / "results.jsonl")]
+    assert verdicts.main(arguments) == 0
+    first = capsys.readouterr().out
+    assert "300 reviews a preset, 1 pair\n" in first
+    assert "300 reviews a preset, day effect 0.4, 1 learner:" in first
+    monkeypatch.setattr(verdicts, "judge", lambda task: pytest.fail("judged twice"))
+    assert verdicts.main(arguments) == 0
+    assert capsys.readouterr().out == first
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+
+
+def test_intervals_that_hold_the_mean_of_the_others() -> None:
+    verdicts = module("verdicts")
+    assert verdicts.covered([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -38,7 +38,7 @@ from srs_eval.presets import (
     steps,
 )
 from srs_eval.presets.answers import what_is_missing
-from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.candidates import ALONE, CONFIGURATIONS, NOW, POOLED, SM2, TOGETHER, Learner
 from srs_eval.presets.stored import (
     as_anki_runs,
     in_sample,
@@ -295,8 +295,11 @@ def test_groups_that_are_parts_of_one_memory_share_their_parameters(learner: Lea
     halves = {half: np.flatnonzero(trials.card_id % 2 == half) for half in (0, 1)}
     pooled = pooling.pooled_fits(trials, halves)
     assert pooled.tau <= 0.2
-    alone = pooling.pooled_fits(trials, {0: np.arange(len(trials))}, (0.0,))
-    assert alone.by_group[0] == alone.shared
+    assert max(pooled.taus.values()) <= 0.2
+    nothing_apart = replace(pooled, taus={0: 0.0, 1: 0.0})
+    again = pooling.pooled_fits(trials, halves, nothing_apart)
+    assert again.by_group == {0: again.shared, 1: again.shared}
+    assert again.shared == pooled.shared == pooling.fitted(trials, np.arange(len(trials)))
 
 
 def test_groups_that_differ_keep_what_is_theirs(learner: Learner) -> None:
@@ -310,6 +313,31 @@ def test_groups_that_differ_keep_what_is_theirs(learner: Learner) -> None:
     pooled = pooling.pooled_fits(replace(trials, y=y, _derived={}), halves)
     assert pooled.tau >= 0.2
     assert not np.allclose(pooled.by_group[0], pooled.by_group[1], atol=0.05)
+
+
+def test_a_small_preset_that_differs_is_not_held_back_by_a_large_one(learner: Learner) -> None:
+    """One card of 24 is another memory's: more of its reviews fail."""
+    random = np.random.default_rng(1)
+    trials = learner.trials
+    small = trials.card_id % 24 == 0
+    parts = {0: np.flatnonzero(~small), 1: np.flatnonzero(small)}
+    y = trials.y.copy()
+    y[parts[1][random.random(len(parts[1])) < 0.1]] = 0.0
+    pooled = pooling.pooled_fits(replace(trials, y=y, _derived={}), parts)
+    assert pooled.taus[0] == pooled.tau < pooled.taus[1]
+
+
+def test_groups_that_come_later_differ_as_all_do(learner: Learner) -> None:
+    trials = learner.trials
+    parts = {part: np.flatnonzero(trials.card_id % 3 == part) for part in range(3)}
+    settled = replace(
+        pooling.pooled_fits(trials, {0: parts[0], 1: parts[1]}), taus={0: 0.1, 1: 0.0}, tau=0.4
+    )
+    later = pooling.pooled_fits(trials, parts, settled, wanted=(1, 2))
+    assert set(later.by_group) == {1, 2}
+    assert later.by_group[1] == later.shared
+    assert later.by_group[2] != later.shared
+    assert later.taus == {0: 0.1, 1: 0.0, 2: 0.4}
 
 
 def test_pooling_without_reviews_is_the_defaults(learner: Learner) -> None:
@@ -501,16 +529,28 @@ def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     assert "all can share theirs" in " ".join(answer.sentences)
 
 
+def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
+    """With all cards in one preset there is no difference, whatever the training's chances."""
+    trials = replace(learner.trials, partition=np.full(len(learner.trials), 100))
+    one = Learner(learner.log, learner.session, trials, learner.context)
+    alone, together = one.held_out_losses(ALONE), one.held_out_losses(TOGETHER)
+    np.testing.assert_array_equal(alone, together)
+    overall, decisions = split.over_all_presets(learner, 0.002)
+    change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+    assert overall["split"].estimate == pytest.approx(change.mean(), abs=1e-15)
+    assert decisions["split"] != "split"
+
+
 def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> None:
     found = split.parameters_on_reviews(learner, [100, 101])
     index = learner.trials.test_index
     mine = learner.trials.partition[index] == 101
     other = np.empty(len(learner.trials))
-    for number, fold in enumerate(learner.trials.folds):
-        fitted = learner.fitted_before(number)
-        other[fold.test] = learner.with_parameters(fitted[100], fold.test)
+    for fold in learner.trials.folds:
+        hers = fold.train[learner.trials.partition[fold.train] == 100]
+        other[fold.test] = learner.with_parameters(pooling.fitted(learner.trials, hers), fold.test)
     losses = learner.losses(other[index], index)[mine]
-    own = learner.held_out_losses("optimized")[mine]
+    own = learner.held_out_losses(ALONE)[mine]
     assert found[100, 101].estimate == pytest.approx((losses - own).mean(), abs=1e-12)
     assert set(found) == {(100, 101), (101, 100)}
 

@@ -19,7 +19,7 @@ from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError
 from srs_eval.models import all_models, fsrs6
-from srs_eval.presets.pooling import TAUS, Pooled, pooled_fits
+from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
@@ -42,6 +42,7 @@ WITHOUT_PRESETS: Mapping[str, str] = {
     "SM-2": "SM2",
     "average": "AVG",
 }
+TOGETHER, ALONE = "together", "alone"  # as POOLED, but sharing all or nothing
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
 SOURCES = "give a collection, a package or a research export"
@@ -146,14 +147,16 @@ class Learner:
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Probabilities for the folds' test positions, one fold after the other.
 
-        `candidate` is one of CONFIGURATIONS, NOW, POOLED or SM2. Without `folds`: the
-        protocol's, over all reviews. Raises NotEnoughData.
+        `candidate` is one of CONFIGURATIONS, NOW, POOLED, TOGETHER, ALONE or SM2. Without
+        `folds`: the protocol's, over all reviews. Raises NotEnoughData.
         """
         folds = tuple(self.trials.folds if folds is None else folds)
         if candidate == NOW:
             return self._by_preset(folds, self._parameters_now())
-        if candidate == POOLED:
-            return self._pooled(folds)
+        if candidate in (POOLED, TOGETHER, ALONE):
+            return np.concatenate(
+                [self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds]
+            )
         if candidate == SM2:
             return self._as_scheduled_by_sm2(folds)
         configuration = self.configuration(candidate)
@@ -180,7 +183,7 @@ class Learner:
             return list(fsrs6.DEFAULT)
         everything = np.arange(len(self.trials))
         if candidate == POOLED:
-            return self._pooled_fits(len(everything), TAUS).by_group[group]
+            return self._pooled_fits(len(everything)).by_group[group]
         configuration = self.configuration(candidate)
         last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
         if configuration.protocol.partitions == "preset":
@@ -253,20 +256,24 @@ class Learner:
             p[positions] = self.with_parameters(parameters.get(group, fsrs6.DEFAULT), positions)
         return p[index]
 
-    def _pooled(self, folds: Sequence[Fold]) -> FloatArray:
-        parts = []
-        for fold in folds:
-            wanted = tuple(np.unique(self.trials.partition[fold.test]).tolist())
-            settled = self._settled(len(fold.train))
-            pooled = self._pooled_fits(settled, TAUS)
-            if settled < len(fold.train):
-                pooled = self._pooled_fits(len(fold.train), (pooled.tau,), wanted)
-            parts.append(
-                self._by_preset(
-                    [fold], {group: pooled.by_group.get(group, pooled.shared) for group in wanted}
-                )
-            )
-        return np.concatenate(parts)
+    def _drawn(self, candidate: str, fold: Fold) -> Mapping[int, Sequence[float]]:
+        """Parameters by preset for a fold's test positions, fitted on all reviews before it."""
+        count = len(fold.train)
+        wanted = tuple(np.unique(self.trials.partition[fold.test]).tolist())
+        if candidate == ALONE:
+            return self.alone(count)
+        pooled = self._pooled_before(count, wanted)
+        if candidate == TOGETHER:
+            return dict.fromkeys(wanted, pooled.shared)
+        return {group: pooled.by_group.get(group, pooled.shared) for group in wanted}
+
+    def alone(self, count: int) -> dict[int, list[float]]:
+        """Each preset's parameters, fitted as the shared ones are, on the first `count` reviews."""
+        positions = self._positions(np.arange(count))
+        return self._once(
+            ("alone", count),
+            lambda: {group: fitted(self.trials, index) for group, index in positions.items()},
+        )
 
     def _settled(self, count: int) -> int:
         """The number of first reviews at which it was last settled how much presets share.
@@ -278,14 +285,23 @@ class Learner:
             size *= 2
         return min(size, count)
 
-    def _pooled_fits(
-        self, count: int, taus: tuple[float, ...], wanted: tuple[int, ...] | None = None
-    ) -> Pooled:
-        """Of the first `count` reviews."""
+    def _pooled_fits(self, count: int) -> Pooled:
+        """Of the first `count` reviews, by which it is also settled how much presets share."""
         self.context.tick(0.0)
         return self._once(
-            ("pooled", count, taus, wanted),
-            lambda: pooled_fits(self.trials, self._positions(np.arange(count)), taus, wanted),
+            ("pooled", count),
+            lambda: pooled_fits(self.trials, self._positions(np.arange(count))),
+        )
+
+    def _pooled_before(self, count: int, wanted: tuple[int, ...]) -> Pooled:
+        """Of the first `count` reviews, for the `wanted` presets at least."""
+        settled = self._pooled_fits(self._settled(count))
+        if self._settled(count) == count:
+            return settled
+        self.context.tick(0.0)
+        return self._once(
+            ("pooled", count, wanted),
+            lambda: pooled_fits(self.trials, self._positions(np.arange(count)), settled, wanted),
         )
 
     def _as_scheduled_by_sm2(self, folds: Sequence[Fold]) -> FloatArray:

@@ -3,9 +3,11 @@
 A preset's parameters minimise its log loss, summed over its reviews, plus
 1/2 sum(((x - shared) / (tau sd))^2), with x = log S0 for the four initial stabilities (sd 1) and
 w for the others (sd: FSRS-6's `DEVIATION`). `shared` is the same around the defaults, tau 1.
-tau, the same for all presets, maximises the evidence in Laplace's approximation (MacKay, 1992,
-Neural Computation 4), summed over presets: presets that differ little share nearly
-everything, presets that differ much keep what is theirs.
+tau comes from the evidence in Laplace's approximation (MacKay, 1992, Neural Computation 4):
+presets that differ little share nearly everything, presets that differ much keep what is theirs.
+It is what all presets' evidence asks for or what the preset's own does, whichever is larger: a
+large preset near the shared parameters would hold a small, very different one back, and a small
+preset that is not sure by itself profits from others that are.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _S0 = slice(0, 4)
 _DEVIATION = np.array((1.0, 1.0, 1.0, 1.0, *fsrs6.DEVIATION[4:]))
 _LOWER, _UPPER = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER, np.float64)
+_NOT_WORSE = 1.0  # evidence in nats that is no reason yet to share more
 _STEP = 1e-3  # of the differences that make second derivatives, in units of the prior's sd
 
 
@@ -34,42 +37,71 @@ class Pooled:
 
     shared: list[float]
     by_group: Mapping[int, list[float]]
+    taus: Mapping[int, float]
+    """How far each group may differ, in units of the usual differences between learners."""
     tau: float
-    """How far groups may differ, in units of the usual differences between learners."""
+    """The same by the evidence of all groups: for those that had no reviews yet."""
+
+
+def fitted(trials: Trials, index: IntArray) -> list[float]:
+    """Parameters for these positions (int64) alone, fitted as the shared ones are for all."""
+    return _to_w(_Penalised(trials, index).fit(_DEFAULT, 1.0)).tolist()
 
 
 def pooled_fits(
     trials: Trials,
     by_group: Mapping[int, IntArray],
-    taus: tuple[float, ...] = TAUS,
+    settled: Pooled | None = None,
     wanted: Container[int] | None = None,
 ) -> Pooled:
     """Parameters of every group, fitted on its positions in the trials (int64).
 
-    With a single tau there is nothing to choose, and only the `wanted` groups (default: all)
-    are fitted.
+    With earlier fits in which it was `settled` how far groups may differ, that stays, and only
+    the `wanted` groups (default: all) are fitted.
     """
     if not by_group:
-        return Pooled(list(fsrs6.DEFAULT), {}, 0.0)
+        return Pooled(list(fsrs6.DEFAULT), {}, {}, 0.0)
     everything = np.sort(np.concatenate(list(by_group.values())))
-    default = _to_x(np.array(fsrs6.DEFAULT))
-    shared = _Penalised(trials, everything).fit(default, 1.0)
-    evidence = np.zeros(len(taus))
-    found: list[dict[int, FloatArray]] = [{} for _ in taus]
-    for group, index in by_group.items():
-        if len(taus) == 1 and wanted is not None and group not in wanted:
-            continue
-        penalised = _Penalised(trials, index)
-        for place, tau in enumerate(taus):
-            found[place][group] = penalised.fit(shared, tau)
-            if len(taus) > 1:
-                evidence[place] += penalised.log_evidence(shared, tau, found[place][group])
-    best = int(evidence.argmax())
+    shared = _Penalised(trials, everything).fit(_DEFAULT, 1.0)
+    found: dict[int, FloatArray] = {}
+    if settled is not None:
+        tau = settled.tau
+        taus = {group: settled.taus.get(group, tau) for group in by_group}
+        for group, index in by_group.items():
+            if wanted is None or group in wanted:
+                found[group] = _Penalised(trials, index).fit(shared, taus[group])
+    else:
+        fits: dict[int, list[FloatArray]] = {}
+        evidence: dict[int, FloatArray] = {}  # of each of TAUS
+        for group, index in by_group.items():
+            penalised = _Penalised(trials, index)
+            fits[group] = [penalised.fit(shared, each) for each in TAUS]
+            evidence[group] = np.array(
+                [
+                    penalised.log_evidence(shared, each, x)
+                    for each, x in zip(TAUS, fits[group], strict=True)
+                ]
+            )
+        common = _chosen(np.sum(list(evidence.values()), axis=0))
+        chosen = {group: max(common, _chosen(each)) for group, each in evidence.items()}
+        found = {group: fits[group][place] for group, place in chosen.items()}
+        tau, taus = TAUS[common], {group: TAUS[place] for group, place in chosen.items()}
     return Pooled(
         shared=_to_w(shared).tolist(),
-        by_group={group: _to_w(x).tolist() for group, x in found[best].items()},
-        tau=taus[best],
+        by_group={group: _to_w(x).tolist() for group, x in found.items()},
+        taus=taus,
+        tau=tau,
     )
+
+
+def _chosen(evidence: FloatArray) -> int:
+    """The place in TAUS: the largest that is hardly less likely than the best, unless that is 0.
+
+    The evidence is shy of differences; where there are some, too small a tau costs more than
+    one too large.
+    """
+    best = int(evidence.argmax())
+    return best and int(np.flatnonzero(evidence >= evidence[best] - _NOT_WORSE)[-1])
 
 
 class _Penalised:
@@ -136,3 +168,6 @@ def _to_w(x: FloatArray) -> FloatArray:
     w = x.copy()
     w[_S0] = np.exp(np.minimum(x[_S0], 20))
     return np.minimum(np.maximum(w, _LOWER), _UPPER)
+
+
+_DEFAULT = _to_x(np.array(fsrs6.DEFAULT))

@@ -3,6 +3,9 @@
 Merging is the rule: separate parameters have to prove themselves. The presets that could share
 theirs are found by what one's parameters predict of another's reviews, never by how far apart the
 parameters themselves lie, which says little (many parameters hardly matter).
+
+All that is compared here is fitted in one way, that of `srs_eval.presets.pooling`: differences
+are then those that sharing makes. Fits by FSRS-6's own training differ by its chances, too.
 """
 
 from __future__ import annotations
@@ -17,10 +20,9 @@ from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, 
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span, what_is_missing
-from srs_eval.presets.candidates import POOLED, Learner
+from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
 
-SHARED, SPLIT = "one for all presets", "optimized"
-CANDIDATES = {"split": SPLIT, "pooled": POOLED}
+CANDIDATES = {"split": ALONE, "pooled": POOLED}
 MOST_IN_MATRIX = 6  # presets, those with the most reviews
 POPULATION = (
     "Over 9,999 users, presets of their own gained people nothing on average, and decks of "
@@ -39,6 +41,23 @@ def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
     return "split" if says == "better" else "can't tell"
 
 
+def over_all_presets(
+    learner: Learner, equivalence: float
+) -> tuple[dict[str, Interval], dict[str, Decision]]:
+    """Of separate ("split") and of pooled parameters: log loss minus that of shared ones, and
+    what follows."""
+    shared = learner.held_out_losses(TOGETHER)
+    index = learner.trials.test_index
+    overall = {
+        words: learner.interval(learner.held_out_losses(candidate) - shared, index)
+        for words, candidate in CANDIDATES.items()
+    }
+    says = verdicts(overall, equivalence=equivalence)
+    return overall, {
+        words: decide(difference, says[words], equivalence) for words, difference in overall.items()
+    }
+
+
 def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
     """One answer over all presets."""
     if len(groups) < 2:
@@ -47,19 +66,12 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
         return
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    shared = learner.held_out_losses(SHARED)
+    overall, decisions = over_all_presets(learner, equivalence)
     rows: list[tuple[Cell, ...]] = []
-    overall: dict[str, Interval] = {}
-    decisions: dict[str, Decision] = {}
-    for words, candidate in CANDIDATES.items():
-        change = learner.held_out_losses(candidate) - shared
-        overall[words] = learner.interval(change, index)
-    says = verdicts(overall, equivalence=equivalence)
     for words, difference in overall.items():
-        decisions[words] = decide(difference, says[words], equivalence)
         shown = words if decisions[words] == "split" else decisions[words]
         rows.append(("all presets", words, difference.reviews, difference, shown))
-    split = learner.held_out_losses(SPLIT) - shared
+    split = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
     by_preset = {
         group: learner.interval(split[partition == group], index[partition == group])
         for group in groups
@@ -96,7 +108,7 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
         tuple(sentences),
         (
             Table(
-                "Parameters of their own against one set for all",
+                "Parameters of their own against one set for all, fitted alike",
                 ("reviews of", "parameters", "reviews", "minus shared", "decision"),
                 tuple(rows),
             ),
@@ -115,8 +127,8 @@ def parameters_on_reviews(
     trials = learner.trials
     index = trials.test_index
     p = {a: np.empty(len(trials)) for a in groups}
-    for number, fold in enumerate(trials.folds):
-        fitted = learner.fitted_before(number)
+    for fold in trials.folds:
+        fitted = learner.alone(len(fold.train))
         for a in groups:
             p[a][fold.test] = learner.with_parameters(fitted.get(a, fsrs6.DEFAULT), fold.test)
     found = {}
