@@ -433,6 +433,43 @@ def report(
 
 
 @app.command()
+def results(
+    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With check: mend what can be mended.")
+    ] = False,
+) -> int:
+    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
+    from srs_eval import results_check
+    from srs_eval.console import say
+    from srs_eval.plural import counted
+
+    if one_of("The action of results", action, ("check", "merge")) == "merge":
+        if out is None:
+            raise InputError("results merge: name the folder that becomes of them with --out.")
+        taken = results_check.merge(folders, out)
+        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        return FINE
+    left = 0
+    for folder in folders:
+        found = results_check.check(folder)
+        remaining = results_check.repair(folder, found) if repair else found
+        for each in found:
+            mended = f"; {each.remedy}" if each not in remaining else ""
+            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
+            print(f"{each.path}: {each.what}{mended}{hint}")
+        if not found:
+            print(f"{folder}: nothing is wrong")
+        left += len(remaining)
+    return SOME_FAILED if left else FINE
+
+
+@app.command()
 @takes(source=source_options)
 def inspect(source: Source, json: JsonOption = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""

@@ -191,19 +191,7 @@ class ResultStore:
         if configuration in self._handles:
             os.fsync(self._handles[configuration])
         records = self._records(configuration)
-        files: dict[str, list[str]] = {folder: [] for folder in FOLDERS}
-        for user in sorted(records):
-            record = records[user]
-            if record["status"] == "done":
-                files["result"].append(json.dumps(record["line"]))
-                timing = {"user": user, "size": record["line"]["size"]}
-                timing |= {
-                    key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record
-                }
-                files["timing"].append(json.dumps(timing))
-            else:
-                why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
-                files[record["status"]].append(json.dumps(why))
+        files = _files(records)
         for folder, lines in files.items():
             path = self.folder / folder / f"{configuration}.jsonl"
             if lines:
@@ -310,6 +298,34 @@ def _journal(folder: Path, configuration: str) -> Path:
 
 def _raw(folder: Path, configuration: str, user: int) -> Path:
     return folder / RAW / configuration / f"user_id={user}.parquet"
+
+
+def _files(records: Mapping[int, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """By folder, the lines of the files that people read."""
+    files: dict[str, list[str]] = {folder: [] for folder in FOLDERS}
+    for user in sorted(records):
+        record = records[user]
+        if record["status"] == "done":
+            files["result"].append(json.dumps(record["line"]))
+            timing = {"user": user, "size": record["line"]["size"]}
+            timing |= {key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record}
+            files["timing"].append(json.dumps(timing))
+        else:
+            why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
+            files[record["status"]].append(json.dumps(why))
+    return files
+
+
+def result_text(folder: Path, configuration: str) -> str:
+    """What a configuration's result file says by its journal."""
+    records, _ = _read_journal(_journal(folder, configuration))
+    return "".join(f"{line}\n" for line in _files(records)["result"])
+
+
+def damaged_lines(folder: Path) -> dict[Path, int]:
+    """Journals of a batch folder, and how many of their lines are damaged or torn."""
+    paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
+    return {path: _read_journal(path)[1] for path in paths}
 
 
 def _configurations_in(folder: Path) -> list[str]:

@@ -1,0 +1,207 @@
+"""Checking and repairing folders of results."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from srs_eval.batch import run_batch
+from srs_eval.cli import main
+from srs_eval.configurations import resolve
+from srs_eval.dataset import open_dataset
+from srs_eval.errors import InputError
+from srs_eval.results_check import check, merge, repair
+from srs_eval.simulation import simulate_learner, write_dataset
+from srs_eval.store import SETUP, ResultStore, Unit, read_setup
+from tests.conftest import shared_or_skip
+
+MODELS = "AVG,MOVING-AVG,90%"
+USERS = 4
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dataset")
+    write_dataset({user: simulate_learner(user, 600) for user in range(1, USERS + 1)}, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made")
+    list(run_batch(open_dataset(dataset), resolve(MODELS), out, jobs=1))
+    return out
+
+
+@pytest.fixture
+def ours(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "ours"))
+
+
+@pytest.fixture
+def theirs(made: Path, tmp_path: Path) -> Path:
+    """srs-benchmark's layout: result files and nothing else."""
+    return Path(shutil.copytree(made / "result", tmp_path / "theirs"))
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.jsonl"))}
+
+
+def edited(path: Path, user: int, **changes: object) -> None:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["user"] == user:
+            line["metrics"] |= changes.pop("metrics", {})  # type: ignore[arg-type]
+            line |= changes
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_nothing_is_wrong_with_what_was_just_made(ours: Path, theirs: Path) -> None:
+    assert check(ours) == check(theirs) == []
+    assert main(["results", "check", str(ours), str(theirs)]) == 0
+
+
+def cut_off(path: Path) -> None:
+    path.write_text(path.read_text()[:-30])
+
+
+def repeated(path: Path) -> None:
+    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+
+
+def unsorted(path: Path) -> None:
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+
+
+def no_json(path: Path) -> None:
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first[: len(first) // 2] + "\n", *rest]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words", "kept"),
+    [
+        (cut_off, "cut off", USERS - 1),
+        (repeated, "more than once (2)", USERS),
+        (unsorted, "not in order", USERS),
+        (no_json, "1 line cannot be read", USERS - 1),
+    ],
+)
+def test_lines_that_are_wrong_are_told_and_mended(
+    damage, words: str, kept: int, made: Path, ours: Path, theirs: Path
+) -> None:
+    for folder, path in ((ours, ours / "result" / "AVG.jsonl"), (theirs, theirs / "AVG.jsonl")):
+        damage(path)
+        damaged = path.read_text()
+        found = check(folder)
+        assert words in found[0].what
+        assert {each.path for each in found} == {path}
+        assert repair(folder, found) == []
+        assert check(folder) == []
+        if folder == ours:
+            assert texts(ours / "result") == texts(made / "result")
+        else:
+            assert path.with_name("AVG.jsonl.bak").read_text() == damaged
+            assert len(path.read_text().splitlines()) == kept
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [({"LogLoss": -0.1}, "LogLoss -0.1"), ({"AUC": 1.5}, "AUC 1.5"), ({"RMSE": None}, "no RMSE")],
+)
+def test_what_cannot_be_true_is_not_mended_but_told(
+    metrics: dict[str, float], words: str, theirs: Path
+) -> None:
+    edited(theirs / "AVG.jsonl", 3, metrics=metrics)
+    (found,) = check(theirs)
+    assert f"user 3: {words}" in found.what
+    assert repair(theirs, [found]) == [found]
+    edited(theirs / "AVG.jsonl", 3, metrics={"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2})
+    assert check(theirs) == []  # an AUC that is undefined may be
+
+
+def test_a_size_unlike_the_others_is_found_and_evaluated_again(
+    dataset: Path, made: Path, ours: Path, theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(theirs / "90%.jsonl", 2, size=17)
+    (found,) = check(theirs)
+    assert found.path.name == "90%.jsonl"
+    assert found.units == (("90%", 2),)
+    assert "17 where the others have" in found.what
+    # In a folder of ours the journal decides: there it is wrong, too.
+    line = json.loads((ours / "result" / "90%.jsonl").read_text().splitlines()[1])
+    setup = read_setup(ours)
+    assert setup is not None
+    with ResultStore(ours, setup) as store:
+        store.append(Unit("90%", 2, "done", line={**line, "size": 17}))
+        store.publish()
+    assert main(["results", "check", str(ours)]) == 1
+    assert "--repair: counted as failed" in capsys.readouterr().out
+    assert main(["results", "check", "--repair", str(ours)]) == 0
+    events = list(run_batch(open_dataset(dataset), resolve(MODELS), ours, jobs=1))
+    assert events[-1].done == 1  # type: ignore[union-attr]
+    assert texts(ours / "result") == texts(made / "result")
+    assert check(ours) == []
+
+
+def test_stale_results_are_told(ours: Path) -> None:
+    setup = json.loads((ours / SETUP).read_text())
+    setup["configurations"]["AVG"]["model_version"] -= 1
+    setup["environment"]["code"] = "0" * 16
+    (ours / SETUP).write_text(json.dumps(setup))
+    stale, other = check(ours)
+    assert "version 0 of the model" in stale.what
+    assert stale.path.name == "AVG.jsonl"
+    assert "another state of srs-eval" in other.what
+
+
+def test_a_damaged_journal_is_told(ours: Path) -> None:
+    journal = ours / ".journal" / "AVG.jsonl"
+    content = bytearray(journal.read_bytes())
+    content[40] ^= 1
+    journal.write_bytes(content)
+    words = [each.what for each in check(ours)]
+    assert any("1 line damaged" in each for each in words)
+
+
+def test_packed_files_are_read_and_left_alone(theirs: Path) -> None:
+    path = theirs / "AVG.jsonl"
+    packed = theirs / "AVG.jsonl.gz"
+    unsorted(path)
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    (found,) = check(theirs)
+    assert "not in order" in found.what
+    before = packed.read_bytes()
+    assert repair(theirs, [found]) == [found]
+    assert packed.read_bytes() == before
+
+
+def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
+    parts = []
+    for k, users in enumerate(([1, 3], [2, 4])):
+        part = tmp_path / f"part-{k}"
+        list(run_batch(open_dataset(dataset), resolve(MODELS), part, users=users, jobs=1))
+        parts.append(part)
+    assert merge(parts, tmp_path / "whole") == USERS * 3
+    assert texts(tmp_path / "whole" / "result") == texts(made / "result")
+    assert main(["results", "merge", str(parts[0])]) == 2  # where to?
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no result files"):
+        check(tmp_path)
+    with pytest.raises(InputError, match="holds no results"):
+        merge([tmp_path], tmp_path / "out")
+    assert main(["results", "burn", str(tmp_path)]) == 2
+    assert main(["results", "check", str(tmp_path / "nowhere")]) == 2
+
+
+@pytest.mark.parametrize("folder", ["golden/expected", "published"])
+def test_nothing_is_wrong_with_the_reference(folder: str) -> None:
+    assert check(shared_or_skip(folder)) == []
