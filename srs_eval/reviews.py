@@ -105,6 +105,8 @@ class Preset:
     Hard, of a lapse's interval and of all intervals: what the older scheduler goes by."""
     modified_s: int | None = None
     """Unix time of the last change: the parameters are not younger, but may be older."""
+    fork_parameters: tuple[float, ...] = ()
+    """34 values of FSRS-7 that a fork of Anki schedules with; Anki itself does not know them."""
 
     @property
     def parameters_in_force(self) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.errors import InputError
-from srs_eval.importing import files
+from srs_eval.importing import collection, files
 from srs_eval.importing.days import DAY_S, StoredClock, day_grid
 from srs_eval.importing.table import read_table
 from srs_eval.inspection import inspect_log, render_inspection
@@ -107,6 +107,31 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - 11 * 3600) % DAY_S == 0
     assert len(select_rows(log).rows) == len(HISTORY)
+
+
+SEVEN = tuple(0.25 * k for k in range(34))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN}, "add-on": 1}, SEVEN),
+        ({"jschoreels.fsrs": {"fsrs_params_7": SEVEN[:33]}}, ()),
+        ({"jschoreels.fsrs": {"fsrs_params_7": "many"}}, ()),
+        ({"jschoreels.fsrs": [1]}, ()),
+        ([], ()),
+        ("[" * 100_000, ()),
+        ("not JSON", ()),
+    ],
+)
+def test_parameters_of_a_fork(content: object, found: tuple[float, ...], tmp_path: Path) -> None:
+    other = content if isinstance(content, str) else json.dumps(content)
+    preset = field(6, PARAMETERS) + field(255, other.encode())
+    path = make_collection(tmp_path / "new.anki2", schema=18, entries=HISTORY, preset=preset)
+    assert load_log(path).presets[5].fork_parameters == found
+    if isinstance(content, dict):  # older presets hold such keys beside their own
+        assert collection._fork_parameters({"name": "Own", **content}) == found
+    assert load_log(path).presets[5].parameters_in_force == PARAMETERS
 
 
 @pytest.mark.parametrize(
@@ -423,7 +448,6 @@ def test_change_while_copying_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srs_eval.importing import collection
 
     path = make_collection(tmp_path / "collection.anki2", entries=HISTORY)
 
@@ -491,7 +515,6 @@ def test_views_and_computed_columns_are_not_run(tmp_path: Path) -> None:
 
 
 def test_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from srs_eval.importing import collection
 
     monkeypatch.setattr(collection, "_DEADLINE_S", -1.0)
     entries = [(START_MS + place, place, 3, 1, 0, 0, 1, 0) for place in range(20_000)]

@@ -34,6 +34,7 @@ _COLUMNS = {
 }
 # What the older scheduler's settings may be, and Anki's default where they are not
 # (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
+_FORK, _FORK_LENGTH = "jschoreels.fsrs", 34
 _SM2_BOUNDS = (
     (1, 36500, 1),
     (1, 36500, 4),
@@ -358,6 +359,7 @@ def _preset_from_proto(
         learning=config.learn_steps,
         relearning=config.relearn_steps,
         maximum=config.maximum_review_interval,
+        fork=_fork_parameters(config.other),
         search=_text(config.param_search),
         sm2=(
             config.graduating_interval_good,
@@ -393,12 +395,29 @@ def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, 
             learning=_part(value, "new").get("delays"),
             relearning=_part(value, "lapse").get("delays"),
             maximum=_part(value, "rev").get("maxIvl"),
+            fork=_fork_parameters(value),
             search=_text(value.get("weightSearch")),
             sm2=_sm2_from_json(value),
             modified=value.get("mod"),
             notes=notes,
         )
     return presets
+
+
+def _fork_parameters(other: Any) -> tuple[float, ...]:
+    """The FSRS-7 list that a fork of Anki keeps among the keys that Anki does not know.
+
+    JSON of its own in a newer preset, keys of the preset in an older one (JSchoreels/anki:
+    rslib/src/deckconfig). Anything else is (), and so are drafts of another length.
+    """
+    if isinstance(other, bytes):
+        try:
+            other = json.loads(other) if other else {}
+        except (ValueError, RecursionError):
+            return ()
+    fields = other.get(_FORK) if isinstance(other, dict) else None
+    found = _numbers(fields.get("fsrs_params_7")) if isinstance(fields, dict) else ()
+    return found if len(found) == _FORK_LENGTH else ()
 
 
 def _sm2_from_json(value: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -428,6 +447,7 @@ def _preset(
     learning: Any,
     relearning: Any,
     maximum: Any,
+    fork: tuple[float, ...],
     search: str,
     sm2: tuple[Any, ...],
     modified: Any,
@@ -453,6 +473,7 @@ def _preset(
         relearning_steps=_numbers(relearning),
         maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
         search=search or None,
+        fork_parameters=fork,
         sm2_settings=tuple(
             _within(value, *bounds) for value, bounds in zip(sm2, _SM2_BOUNDS, strict=True)
         ),

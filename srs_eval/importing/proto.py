@@ -33,6 +33,7 @@ _MESSAGES: dict[str, list[_Field]] = {
         ("historical_retention", 40, "float"),
         ("param_search", 45, "bytes"),
         ("ignore_revlogs_before_date", 46, "bytes"),
+        ("other", 255, "bytes"),
     ],
     "NormalDeck": [("config_id", 1, "int64"), ("desired_retention?", 10, "float")],
     "FilteredDeck": [("reschedule", 1, "bool")],

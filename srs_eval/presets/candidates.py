@@ -18,7 +18,7 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError
-from srs_eval.models import all_models, fsrs6
+from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
@@ -47,6 +47,7 @@ NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
 SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
+FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 T = TypeVar("T")
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
@@ -176,6 +177,30 @@ class Learner:
     def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
         """Probabilities of FSRS-6 with given parameters for positions (int64)."""
         return fsrs6.predict(self.trials, list(values), index, self.context)
+
+    def other_versions(self, group: int, index: IntArray) -> dict[str, FloatArray]:
+        """Probabilities by the models that a preset's lists were made for, by name.
+
+        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7.
+        """
+        preset = self.log.presets.get(group)
+        if preset is None:
+            return {}
+        found = {}
+        stored = list(preset.parameters_in_force)
+        name = {17: "FSRS-4.5", 19: "FSRS-5"}.get(len(stored))
+        if name is not None:
+            configuration = resolve(name, Protocol(rows="anki"))[0]
+            trials = self._trials_of(configuration)
+            predict = configuration.model.predict
+            assert predict is not None
+            found[f"{NOW}, run as {name}"] = predict(trials, stored, index, self.context)
+        if preset.fork_parameters:
+            trials = self.session.trials(FRACTIONAL)
+            place = np.searchsorted(trials.review_th, self.trials.review_th[index])
+            p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
+            found["FSRS-7 of a fork"] = p
+        return found
 
     def fitted(self, candidate: str, group: int) -> list[float] | None:
         """The parameters that a preset would get, fitted on all reviews there are."""

@@ -122,6 +122,8 @@ def since_optimized(learner: Learner, group: int, equivalence: float) -> Compare
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
+    for name, p in learner.other_versions(group, index).items():
+        losses[name] = learner.losses(p, index)
     for name in _possible(RIVALS, learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
