@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import srs_eval
+from srs_eval.engine import Session
 from srs_eval.errors import InputError
+from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import IntArray
+from srs_eval.workload.draws import drawn_reviews, draws, fitted
 from srs_eval.workload.simulator import (
     MODELS,
     ORDERS,
@@ -237,6 +242,41 @@ def test_senseless_memories_are_refused() -> None:
         Memory("HLR", (1.0,))
     with pytest.raises(InputError, match="memory_state"):
         simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS7)
+
+
+@pytest.fixture(scope="module")
+def trials(simulated_collection: Path) -> Trials:
+    return Session(srs_eval.load(simulated_collection)).trials(Protocol(short=True))
+
+
+def test_drawn_parameters_spread_around_the_fit(trials: Trials) -> None:
+    """The same seed draws the same; fewer reviews leave more room."""
+    everything = np.arange(len(trials))
+    few = everything[: len(trials) // 8]
+    fit = fitted(trials, everything)
+    some = [np.array(memory.parameters) for memory in draws(trials, everything, 12, seed=1)]
+    again = [np.array(memory.parameters) for memory in draws(trials, everything, 12, seed=1)]
+    np.testing.assert_array_equal(some, again)
+    spread = np.std(some, axis=0)
+    assert spread.max() > 0
+    assert abs(np.mean(some, axis=0)[2] - fit.parameters[2]) < 3 * spread[2] + 1e-3
+    # The penalty holds the shape of small fits, but S0 is as uncertain as it is.
+    wide = [memory.parameters[:4] for memory in draws(trials, few, 12, seed=1)]
+    assert np.median(np.log(wide).std(0) / np.log(np.array(some)[:, :4]).std(0)) > 1
+
+
+def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
+    index = np.arange(len(trials))[10:]
+    drawn = drawn_reviews(np.random.default_rng(1), trials, index)
+    assert np.all(np.diff(drawn) >= 0)
+    assert np.all(np.isin(drawn, index))
+    days, place = np.unique(trials.day[index], return_inverse=True)
+    times = np.bincount(np.searchsorted(index, drawn), minlength=len(index))
+    of_day = np.array([times[place == k][0] for k in range(len(days))])
+    np.testing.assert_array_equal(times, of_day[place])  # all reviews of a day equally often
+    assert of_day.sum() == len(days)
+    changes = np.count_nonzero(np.diff(of_day))
+    assert changes <= 2 * -(-len(days) // 7)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Parameters are not known but fitted: what else they could have been.
+
+Each draw is a fit to days drawn with replacement, in blocks of seven review days, since days
+resemble their neighbours (circular block bootstrap: Politis and Romano 1992). A review that is
+drawn twice counts twice, also in the fit of the initial stabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from srs_eval.comparison import BLOCK_DAYS
+from srs_eval.context import Context
+from srs_eval.errors import NotEnoughData
+from srs_eval.models import fsrs5, fsrs6, fsrs7
+from srs_eval.protocol import Trials
+from srs_eval.reviews import IntArray
+from srs_eval.workload.simulator import Memory
+
+FITS = {"FSRS-5": fsrs5.fit, "FSRS-6": fsrs6.fit, "FSRS-7": fsrs7.fit}
+ATTEMPTS = 20  # to draw days that can be fitted to
+
+
+def fitted(
+    trials: Trials, index: IntArray, model: str = "FSRS-6", context: Context | None = None
+) -> Memory:
+    """The model fitted to the trials at the positions `index`. Raises NotEnoughData."""
+    parameters = FITS[model](trials, index, np.ones(len(index)), context or Context())
+    return Memory(model, tuple(parameters))
+
+
+def draws(
+    trials: Trials,
+    index: IntArray,
+    count: int,
+    seed: int,
+    model: str = "FSRS-6",
+    context: Context | None = None,
+) -> Iterator[Memory]:
+    """`count` draws of the fit to the trials at the positions `index`, in review order.
+
+    The same seed gives the same draws. Raises NotEnoughData where no drawn days can be fitted to.
+    """
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                yield fitted(trials, drawn_reviews(random, trials, index), model, context)
+                break
+            except NotEnoughData:
+                if attempt == ATTEMPTS:
+                    raise
+
+
+def drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
+    """Positions of the reviews of drawn days, in review order; as many days as there are."""
+    days, place = np.unique(trials.day[index], return_inverse=True)
+    starts = random.integers(len(days), size=-(-len(days) // BLOCK_DAYS))
+    drawn = (starts[:, None] + np.arange(BLOCK_DAYS)).ravel()[: len(days)] % len(days)
+    return np.repeat(index, np.bincount(drawn, minlength=len(days))[place])
