@@ -159,7 +159,7 @@ def _from_database(
     days: _DayChoice,
     notes: tuple[str, ...] = (),
 ) -> ReviewLog:
-    from srs_eval.importing.collection import read_collection
+    from srs_eval.importing.collection import read_collection, relative_to
 
     name = printable(path)
     found = read_collection(database, name)
@@ -171,6 +171,7 @@ def _from_database(
         )
     if not len(found.entries):
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
+    grid = days.grid(found.entries, found.clock)
     return ReviewLog(
         receipt=ImportReceipt(
             path=str(path),
@@ -181,9 +182,10 @@ def _from_database(
         ),
         entries=found.entries,
         cards=found.cards,
+        schedule=relative_to(found.schedule, grid),
         decks=found.decks,
         presets=found.presets,
-        day_grid=days.grid(found.entries, found.clock),
+        day_grid=grid,
         optimized_before_s=found.optimized_before_s,
     )
 

@@ -77,6 +77,26 @@ class Cards:
         return Cards(none, none, none, np.empty(0, np.bool_))
 
 
+NEW_CARD, LEARNING_CARD, REVIEW_CARD, RELEARNING_CARD = range(4)  # Anki's cards.type
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Where each existing card stands in Anki's scheduler (shape (n,), sorted by `card_id`)."""
+
+    card_id: IntArray
+    kind: IntArray  # NEW_CARD ... RELEARNING_CARD
+    queue: IntArray  # Anki's cards.queue: -1 suspended, -2 and -3 buried, 4 previewed
+    due_day: IntArray
+    """Relative to the day that begins at `DayGrid.next_day_at_s`; 0 for new cards and for those
+    that wait for a step of today."""
+    interval: IntArray  # days
+    ease: IntArray  # SM-2's, x 1000
+    lapses: IntArray
+    stability: FloatArray  # days, by the parameters of then; NaN where none is stored
+    difficulty: FloatArray  # 1-10; NaN where none is stored
+
+
 @dataclass(frozen=True)
 class Deck:
     id: int
@@ -103,6 +123,10 @@ class Preset:
     sm2_settings: tuple[float, ...] | None = None
     """Graduating and easy interval (days), starting ease, easy bonus, and the multipliers of
     Hard, of a lapse's interval and of all intervals: what the older scheduler goes by."""
+    new_a_day: int | None = None
+    reviews_a_day: int | None = None
+    new_ignore_review_limit: bool = False
+    review_order: int = 0  # Anki's number (proto/anki/deck_config.proto, ReviewCardOrder)
     modified_s: int | None = None
     """Unix time of the last change: the parameters are not younger, but may be older."""
     fork_parameters: tuple[float, ...] = ()
@@ -123,6 +147,8 @@ class DayGrid:
 
     next_day_at_s: int
     source: str  # words for the receipt, e.g. "collection: rollover 4:00, UTC-7"
+    number: int | None = None
+    """Anki's number of the day that begins then: days since the collection was created."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +171,7 @@ class ReviewLog:
     entries: Entries | None = None
     rows: Rows | None = None
     cards: Cards = field(default_factory=Cards.empty)
+    schedule: Schedule | None = None  # of collections and packages
     decks: Mapping[int, Deck] = field(default_factory=dict)
     presets: Mapping[int, Preset] = field(default_factory=dict)
     day_grid: DayGrid | None = None  # set with entries

@@ -11,9 +11,9 @@ from typing import TypeVar
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.reviews import Cards, Deck, Entries, Preset, ReviewLog, Rows
+from srs_eval.reviews import Cards, Deck, Entries, Preset, ReviewLog, Rows, Schedule
 
-Columns = TypeVar("Columns", Entries, Rows, Cards)
+Columns = TypeVar("Columns", Entries, Rows, Cards, Schedule)
 
 
 def only_deck(log: ReviewLog, *names: str) -> ReviewLog:
@@ -95,7 +95,14 @@ def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str
     assert reviews is not None
     kept = np.isin(reviews.card_id, cards.card_id)
     predictions = {name: column[kept] for name, column in log.predictions.items()}
-    return replace(log, entries=entries, rows=rows, cards=cards, predictions=predictions)
+    return replace(
+        log,
+        entries=entries,
+        rows=rows,
+        cards=cards,
+        schedule=of_cards(log.schedule),
+        predictions=predictions,
+    )
 
 
 def _where(part: Columns, keep: np.ndarray) -> Columns:

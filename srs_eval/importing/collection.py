@@ -21,7 +21,21 @@ import numpy as np
 from srs_eval.errors import InputError
 from srs_eval.importing import files, proto
 from srs_eval.importing.days import StoredClock
-from srs_eval.reviews import LEARNING, RESCHEDULED, Cards, Deck, Entries, IntArray, Preset
+from srs_eval.reviews import (
+    LEARNING,
+    NEW_CARD,
+    RELEARNING_CARD,
+    RESCHEDULED,
+    REVIEW_CARD,
+    Cards,
+    DayGrid,
+    Deck,
+    Entries,
+    FloatArray,
+    IntArray,
+    Preset,
+    Schedule,
+)
 
 _SCHEMAS = (11, 14, 15, 16, 17, 18)
 _COLUMNS = {
@@ -44,12 +58,15 @@ _SM2_BOUNDS = (
     (0, 1, 0),
     (0.5, 2, 1),
 )
+_SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
+_FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
 _DEADLINE_S = 300.0
 _STEPS_PER_LOOK = 100_000  # of SQLite's virtual machine, between looks at the clock
 _MAX_VALUE_BYTES = 32 << 20
 _MAX_ENTRIES = 50_000_000
 _MAX_DECKS = 100_000
-_SUSPENDED = -1
+_SUSPENDED, _LATER_STEP = -1, 3  # queues; the step is one of a later day
+_TODAY = 1 << 60  # no day that could be stored
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
 
 _int = "ifnull(cast({0} as integer), 0)".format
@@ -66,6 +83,7 @@ class Collection:
     entries: Entries
     unreadable: int  # entries whose time is impossible, left out
     cards: Cards
+    schedule: Schedule | None  # days due as stored: since the collection was created
     decks: Mapping[int, Deck]
     presets: Mapping[int, Preset]
     clock: StoredClock
@@ -116,6 +134,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
         raise InputError(f"{name} holds more reviews than one person can give.")
     entries, unreadable = read_entries(connection)
     cards = _cards(connection)
+    schedule = _schedule(connection)
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
     ).fetchone()
@@ -151,8 +170,15 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
         entries=entries,
         unreadable=unreadable,
         cards=cards,
+        schedule=schedule,
         decks=with_parents(decks),
-        presets=presets,
+        presets={
+            key: replace(
+                preset,
+                new_ignore_review_limit=config.get("newCardsIgnoreReviewLimit") is True,
+            )
+            for key, preset in presets.items()
+        },
         clock=_clock(config, crt),
         fsrs_enabled=enabled if isinstance(enabled, bool) else None,
         optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
@@ -280,6 +306,62 @@ def _cards(connection: sqlite3.Connection) -> Cards:
     return Cards(card, note, home, queue == _SUSPENDED)
 
 
+def _schedule(connection: sqlite3.Connection) -> Schedule | None:
+    """Where cards stand (rslib/src/storage/card/); None for tables made without it."""
+    found = {column[1].lower() for column in connection.execute("pragma table_xinfo(cards)")}
+    if not found >= _SCHEDULING:
+        return None
+    names = ("id", "type", "queue", "due", "odue", "odid", "ivl", "factor", "lapses")
+    rows = connection.execute(f"select {', '.join(map(_int, names))} from cards order by id")
+    columns = np.ascontiguousarray(_table(rows, len(names)).T)
+    card, kind, queue, due, home_due, home, interval, ease, lapses = columns
+    kind = np.where((kind >= NEW_CARD) & (kind <= RELEARNING_CARD), kind, NEW_CARD)
+    # Other cards are due at a moment, or have a place among the new ones.
+    in_days = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
+    due = np.where((home != 0) & (home_due != 0), home_due, due)
+    memory = _stored_memory(connection, len(card))
+    return Schedule(
+        card_id=card,
+        kind=kind,
+        queue=queue,
+        due_day=np.where(in_days, due, _TODAY),
+        interval=np.clip(interval, 0, _FURTHEST_DAY),
+        ease=np.clip(ease, 0, 100_000),
+        lapses=np.clip(lapses, 0, 1 << 31),
+        stability=memory[0],
+        difficulty=memory[1],
+    )
+
+
+def relative_to(schedule: Schedule | None, grid: DayGrid) -> Schedule | None:
+    """The schedule with days due relative to the grid's next day; None without a beginning."""
+    if schedule is None or grid.number is None:
+        return None
+    days = np.where(schedule.due_day == _TODAY, 0, schedule.due_day - grid.number)
+    return replace(schedule, due_day=np.clip(days, -_FURTHEST_DAY, _FURTHEST_DAY))
+
+
+def _stored_memory(connection: sqlite3.Connection, cards: int) -> FloatArray:
+    """Stability and difficulty as Anki keeps them in each card's `data`; NaN where it does not."""
+    memory = np.full((2, cards), np.nan)
+    rows = connection.execute(
+        "select data from cards order by id"  # the same order, whatever an id is cast to
+    )
+    for place, (content,) in enumerate(rows):
+        if not isinstance(content, str) or '"s"' not in content:
+            continue
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(data, dict):
+            continue
+        stability, difficulty = _number(data.get("s")), _number(data.get("d"))
+        if stability is not None and difficulty is not None and stability > 0:
+            memory[:, place] = min(stability, 36_500.0), min(max(difficulty, 1.0), 10.0)
+    return memory
+
+
 def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
     keys = (
         "fsrs",
@@ -288,6 +370,7 @@ def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
         "creationOffset",
         "localOffset",
         "lastFsrsOptimize",
+        "newCardsIgnoreReviewLimit",
     )
     marks = ",".join("?" * len(keys))
     found: dict[str, Any] = {}
@@ -317,6 +400,8 @@ def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
         utc_offset_s=offset,
         offset_source=source,
         first_day_s=crt if old_scheduler else None,
+        created_s=crt,
+        created_offset_s=_offset_s(config.get("creationOffset")),
     )
 
 
@@ -370,6 +455,8 @@ def _preset_from_proto(
             config.lapse_multiplier,
             config.interval_multiplier,
         ),
+        limits=(config.new_per_day, config.reviews_per_day),
+        order=config.review_order,
         modified=modified,
         notes=notes,
     )
@@ -398,6 +485,8 @@ def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, 
             fork=_fork_parameters(value),
             search=_text(value.get("weightSearch")),
             sm2=_sm2_from_json(value),
+            limits=(_part(value, "new").get("perDay"), _part(value, "rev").get("perDay")),
+            order=value.get("reviewOrder"),
             modified=value.get("mod"),
             notes=notes,
         )
@@ -450,6 +539,8 @@ def _preset(
     fork: tuple[float, ...],
     search: str,
     sm2: tuple[Any, ...],
+    limits: tuple[Any, Any],
+    order: Any,
     modified: Any,
     notes: list[str],
 ) -> Preset:
@@ -477,6 +568,9 @@ def _preset(
         sm2_settings=tuple(
             _within(value, *bounds) for value, bounds in zip(sm2, _SM2_BOUNDS, strict=True)
         ),
+        new_a_day=_limit(limits[0], 20),
+        reviews_a_day=_limit(limits[1], 200),
+        review_order=_integer(order) or 0,
         modified_s=_integer(modified) or None,
     )
 
@@ -610,6 +704,11 @@ def _numbers(values: Any) -> tuple[float, ...]:
 def _within(value: Any, low: float, high: float, default: float) -> float:
     number = _number(value)
     return number if number is not None and low <= number <= high else default
+
+
+def _limit(value: Any, default: int) -> int:
+    number = _integer(value)
+    return number if number is not None and 0 <= number <= 9999 else default
 
 
 def _is_date(text: str) -> bool:

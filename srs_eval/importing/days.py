@@ -32,6 +32,8 @@ class StoredClock:
     offset_source: str = ""  # words: where the offset comes from
     first_day_s: int | None = None  # scheduler version 1: days are counted from here
     next_day_at_s: int | None = None  # given outright (.revlog)
+    created_s: int | None = None  # when the collection was created ...
+    created_offset_s: int | None = None  # ... and where (seconds east of UTC)
 
 
 def day_grid(
@@ -52,7 +54,8 @@ def day_grid(
             words = (
                 f"collection (scheduler 1): days begin at {_hour(clock.first_day_s % DAY_S)} UTC"
             )
-            return DayGrid(_next_on_grid(newest_ms, clock.first_day_s), words)
+            next_day_at_s = _next_on_grid(newest_ms, clock.first_day_s)
+            return DayGrid(next_day_at_s, words, (next_day_at_s - clock.first_day_s) // DAY_S)
 
     if timezone is not None:
         offset_s, offset_words = _zone_offset(timezone, newest_ms), f"{timezone} (asked for)"
@@ -67,7 +70,16 @@ def day_grid(
     else:
         hour, hour_words = DEFAULT_ROLLOVER, "Anki's default"
     words = f"rollover {hour}:00 ({hour_words}), {_utc(offset_s)} ({offset_words})"
-    return DayGrid(_next_on_grid(newest_ms, hour * 3600 - offset_s), words)
+    next_day_at_s = _next_on_grid(newest_ms, hour * 3600 - offset_s)
+    return DayGrid(next_day_at_s, words, _days_since_creation(next_day_at_s, offset_s, clock))
+
+
+def _days_since_creation(at_s: int, offset_s: int, clock: StoredClock) -> int | None:
+    """Anki counts dates: the place of creation's then, the present one's now."""
+    if clock.created_s is None:
+        return None
+    then = offset_s if clock.created_offset_s is None else clock.created_offset_s
+    return (at_s + offset_s) // DAY_S - (clock.created_s + then) // DAY_S
 
 
 def _next_on_grid(newest_ms: int, anchor_s: int) -> int:
