@@ -32,7 +32,8 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
 
     `card_id` may be in any order. The log must have entries and a day grid.
     """
-    assert log.entries is not None and log.day_grid is not None
+    assert log.entries is not None
+    assert log.day_grid is not None
     entries = log.entries
     counted = (entries.duration_ms > 0) & (entries.duration_ms < LONGEST_MS)
     counted &= (entries.rating >= 1) & (entries.rating <= 4)
@@ -57,9 +58,7 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
         seconds=_rows(_seconds(entries, kept, default)),
         first_rating=_row(_shares(learned, default.first_rating)),
         review_rating=_row(_shares(reviewed, default.review_rating)),
-        learning_steps=_rows(
-            _steps(rating, first, first_kind == LEARNING, default.learning_steps)
-        ),
+        learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
         relearning_steps=_rows(
             _steps(
                 rating,
@@ -103,9 +102,7 @@ def _steps(
     return _drawn(count / total, np.array(default), total)
 
 
-def _drawn(
-    seen: FloatArray, default: FloatArray, count: FloatArray | IntArray | int
-) -> FloatArray:
+def _drawn(seen: FloatArray, default: FloatArray, count: FloatArray | IntArray | int) -> FloatArray:
     weight = count / (DEFAULTS_COUNT + count)
     return weight * seen + (1.0 - weight) * default
 

@@ -102,23 +102,23 @@ class Costs:
     The defaults are fsrs-rs's, of many learners (src/simulation.rs, `SimulatorConfig`).
     """
 
-    seconds: tuple[tuple[float, float, float, float], ...] = (
+    seconds: tuple[tuple[float, ...], ...] = (
         (19.58, 18.79, 13.78, 10.71),
         (19.38, 17.59, 12.38, 8.94),
         (16.44, 15.25, 12.32, 8.03),
     )
     """By state and rating (3, 4)."""
-    first_rating: tuple[float, float, float, float] = (0.24, 0.094, 0.495, 0.171)
+    first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
-    review_rating: tuple[float, float, float] = (0.224, 0.631, 0.145)
+    review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
     """Shares of Hard, Good, Easy at reviews that are passed."""
-    learning_steps: tuple[tuple[float, float, float, float], ...] = (
+    learning_steps: tuple[tuple[float, ...], ...] = (
         (0.3686, 0.0628, 0.5108, 0.0577),
         (0.0442, 0.4553, 0.4457, 0.0549),
         (0.0519, 0.0470, 0.8462, 0.0550),
     )
     """Shares of the four ratings in a step that follows Again, Hard, Good (3, 4)."""
-    relearning_steps: tuple[tuple[float, float, float, float], ...] = (
+    relearning_steps: tuple[tuple[float, ...], ...] = (
         (0.2157, 0.0643, 0.6595, 0.0604),
         (0.0500, 0.4638, 0.4475, 0.0387),
         (0.1057, 0.1434, 0.7266, 0.0244),
