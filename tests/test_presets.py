@@ -561,7 +561,7 @@ def test_splitting_has_to_prove_itself(
 
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
-    (answer,) = compare(log, questions=["split"])
+    answer = compare(log, questions=["split"])[0]
     assert answer.conclusion in ("keep shared", "can't tell")  # never: split
     rows = answer.tables[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all presets", "all presets"]
@@ -611,8 +611,39 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
-    (answer,) = compare(only_preset(log, "Preset 0"), questions=["split"])
+    answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
     assert answer.conclusion == "one preset"
+
+
+def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
+    """Two decks with every other card each: one memory."""
+    one = only_preset(log, "Preset 0")
+    halves = {900 + k: Deck(900 + k, f"Half {k}", 100) for k in (0, 1)}
+    cards = replace(one.cards, deck_id=900 + one.cards.card_id % 2)
+    learner = Learner.of(replace(one, decks=halves, cards=cards))
+    decks = learner.by_deck(100)
+    assert decks is not None
+    assert set(decks.groups) == set(halves)
+    assert learner.by_deck(100) is decks
+    assert learner.by_deck(55) is None
+    index = decks.trials.test_index
+    whole = np.empty(len(decks.trials))
+    for fold in decks.trials.folds:
+        w = pooling.fitted(decks.trials, fold.train)
+        whole[fold.test] = decks.with_parameters(w, fold.test)
+    assert decks.held_out(TOGETHER) == pytest.approx(whole[index], abs=1e-9)
+    answers = compare(learner.log, questions=["split"])
+    assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
+    assert answers[1].conclusion in ("keep shared", "can't tell")
+    assert "decks" in answers[1].sentences[0]
+
+
+def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
+    preset = replace(log.presets[100], search="deck:Geography -tag:marked")
+    answers = compare(replace(log, presets={**log.presets, 100: preset}), questions=["parameters"])
+    told = [each for each in answers if "a search of its own" in " ".join(each.sentences)]
+    assert [each.subject for each in told] == ["Preset 0"]
+    assert "'deck:Geography -tag:marked'" in told[0].sentences[-1]
 
 
 # How often

@@ -17,12 +17,13 @@ from srs_eval.comparison import Interval, log_losses, mean_interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
+from srs_eval.selection import only_preset
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
@@ -48,6 +49,7 @@ ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there 
 SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
+BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 T = TypeVar("T")
 BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
@@ -71,7 +73,7 @@ def refuse_without_presets(log: ReviewLog) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """One learner's reviews, by preset, and what can be asked of them."""
+    """One learner's reviews, by preset (or deck), and what can be asked of them."""
 
     log: ReviewLog
     session: Session
@@ -99,6 +101,19 @@ class Learner:
         known, count = np.unique(self.trials.partition, return_counts=True)
         order = np.lexsort((known, -count))
         return {int(known[k]): self.name_of(int(known[k])) for k in order}
+
+    def by_deck(self, group: int) -> Learner | None:
+        """A preset's reviews alone, with its decks as the groups; None for too few of them."""
+        if group not in self.log.presets:
+            return None
+
+        def narrowed() -> Learner | None:
+            try:
+                return Learner.of(only_preset(self.log, str(group)), self.context, BY_DECK)
+            except NotEnoughData:
+                return None
+
+        return self._once(("by deck", group), narrowed)
 
     def name_of(self, group: int) -> str:
         """No two groups have the same name: where Anki's names leave that open, the id tells."""

@@ -193,6 +193,11 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
                 f"{name}: {counted(len(elsewhere.index), 'review')} held out in five folds"
             )
         )
+    if preset is not None and preset.search:
+        sentences.append(
+            f"Anki optimizes this preset on a search of its own, {preset.search!r}; here all of "
+            "the preset's cards count that are not suspended."
+        )
     parameters = None
     if chosen is not None and conclusion != "keep":
         fitted = learner.fitted(chosen, group)

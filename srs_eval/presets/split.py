@@ -59,11 +59,47 @@ def over_all_presets(
 
 
 def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
-    """One answer over all presets."""
+    """One answer over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
         name = learner.name_of(groups[0])
         yield Answer("split", name, "one preset", ("There is one preset with reviews only.",))
-        return
+    else:
+        yield _of_presets(learner, groups, equivalence)
+    for group in groups:
+        decks = learner.by_deck(group)
+        if decks is not None and len(decks.groups) > 1:
+            yield _of_decks(learner.name_of(group), decks, equivalence)
+
+
+def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
+    """Of a preset's decks; `decks` are its reviews alone, by deck."""
+    judged = len(decks.trials.test_index)
+    several = f"The preset's {len(decks.groups)} decks"
+    if judged < FEWEST_REVIEWS:
+        sentence = (
+            f"{several} keep sharing: {counted(judged, 'review')} can be held out, "
+            f"{FEWEST_REVIEWS:,} are needed to tell."
+        )
+        return Answer("split", preset, "can't tell", (sentence,))
+    overall, decisions = over_all_presets(decks, equivalence)
+    rows = tuple(
+        (words, each.reviews, each, words if decisions[words] == "split" else decisions[words])
+        for words, each in overall.items()
+    )
+    columns = ("parameters", "reviews", "minus shared", "decision")
+    return Answer(
+        "split",
+        preset,
+        decisions["split"],
+        (
+            _sentence(decisions["split"], overall["split"], "deck"),
+            _pooled_sentence(decisions["pooled"], overall["pooled"], "deck"),
+        ),
+        (Table(f"{preset}: parameters for each of {len(decks.groups)} decks", columns, rows),),
+    )
+
+
+def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Answer:
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     overall, decisions = over_all_presets(learner, equivalence)
@@ -89,10 +125,10 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
         rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
     differences = parameters_on_reviews(learner, list(by_preset)[:MOST_IN_MATRIX])
     groups_found = proposed_groups(list(by_preset)[:MOST_IN_MATRIX], differences, equivalence)
-    sentences = [_sentence(decisions["split"], overall["split"])]
+    sentences = [_sentence(decisions["split"], overall["split"], "preset")]
     if apart:
         sentences.append(f"Alone, {listed(apart)} gain from parameters of their own.")
-    sentences.append(_pooled_sentence(decisions["pooled"], overall["pooled"]))
+    sentences.append(_pooled_sentence(decisions["pooled"], overall["pooled"], "preset"))
     together = [" + ".join(learner.name_of(group) for group in found) for found in groups_found]
     sentences.append(
         "By what each preset's parameters predict of the others' reviews, all can share theirs."
@@ -101,7 +137,7 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
         f"{'; '.join(together)}."
     )
     sentences.append(POPULATION)
-    yield Answer(
+    return Answer(
         "split",
         "all presets",
         decisions["split"],
@@ -178,30 +214,30 @@ def proposed_groups(
         found[left] += found.pop(right)
 
 
-def _sentence(decision: Decision, difference: Interval) -> str:
+def _sentence(decision: Decision, difference: Interval, part: str) -> str:
     figures = (
         f"{signed(difference.estimate)} log loss on "
         f"{counted(difference.reviews, 'held-out review')} {span(difference)}"
     )
     match decision:
         case "keep shared":
-            return f"One set of parameters for all presets is enough: separate ones make {figures}."
+            return f"One set of parameters for all {part}s is enough: separate ones make {figures}."
         case "split":
-            return f"Parameters for each preset predict better: {figures}."
+            return f"Parameters for each {part} predict better: {figures}."
     return (
-        f"Share parameters until splitting proves better, which can't be told yet: {figures}. "
-        + what_is_missing(difference, len(CANDIDATES))
+        f"Let all {part}s share parameters until splitting proves better, which can't be told "
+        f"yet: {figures}. " + what_is_missing(difference, len(CANDIDATES))
     )
 
 
-def _pooled_sentence(decision: Decision, difference: Interval) -> str:
+def _pooled_sentence(decision: Decision, difference: Interval, part: str) -> str:
     figures = f"{signed(difference.estimate)} {span(difference)}"
     words = {
         "split": "predict better than one set for all",
         "keep shared": "are no better than one set for all by more than matters",
         "can't tell": "can't be told apart yet from one set for all",
     }[decision]
-    sentence = f"Parameters of each preset drawn towards all presets' (pooled) {words}: {figures}."
+    sentence = f"Parameters of each {part} drawn towards all {part}s' (pooled) {words}: {figures}."
     if decision == "can't tell":
         return f"{sentence} {what_is_missing(difference, len(CANDIDATES))}"
     return sentence
