@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.command import DiscoveryHit, Hits
 from textual.filter import Monochrome
 from textual.screen import Screen
+from textual.system_commands import SystemCommandsProvider
 from textual.theme import Theme
 
 from srs_eval import state as remembered
+from srs_eval.config import Config, config_path
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Event, Finished, Prepared
@@ -72,6 +75,16 @@ class Options:
     presets: tuple[str, ...] = ()
     context: Context = field(default_factory=Context)
     use_cache: bool = True
+    config: Config = field(default_factory=Config)
+
+
+class Commands(SystemCommandsProvider):
+    """The palette's list: what is possible here first, not by the alphabet."""
+
+    async def discover(self) -> Hits:
+        for title, help_, callback, discover in self.app.get_system_commands(self.screen):
+            if discover:
+                yield DiscoveryHit(title, callback, help=help_)
 
 
 class SrsEvalApp(App[int]):
@@ -79,6 +92,7 @@ class SrsEvalApp(App[int]):
 
     TITLE = "srs-eval"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[Any] = {Commands}
     BINDINGS: ClassVar[list[Any]] = [
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
@@ -102,6 +116,10 @@ class SrsEvalApp(App[int]):
             Greyscale() if isinstance(each, Monochrome) else each for each in self._filters
         ]
         self.options = options or Options()
+        self.config = self.options.config
+        self.set_keymap(dict(self.config.keys))
+        if self.config.reduced_motion:
+            self.animation_level = "none"
         self.path = path
         self.models = self.options.models
         self.protocol = self.options.protocol
@@ -124,10 +142,11 @@ class SrsEvalApp(App[int]):
         self.state = remembered.load_state(state_folder)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
-        if self.state.theme in self.available_themes:
-            self.theme = self.state.theme
-        else:
-            self.theme = remembered.DARK
+        wanted = self.config.theme or self.state.theme
+        if self.config.theme is not None and wanted not in self.available_themes:
+            known = ", ".join(self.available_themes)
+            raise InputError(f"{config_path()}: there is no theme {wanted!r}, only {known}.")
+        self.theme = wanted if wanted in self.available_themes else remembered.DARK
 
     # --- start and end
 
@@ -241,19 +260,25 @@ class SrsEvalApp(App[int]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         actions: tuple[Action, ...] = screen.actions if isinstance(screen, AppScreen) else ()
-        for action in (*actions, *EVERYWHERE):
-            if action.name == "app.command_palette":
-                continue
-            if screen.check_action(action.name, ()) is False:
-                continue
-            yield SystemCommand(
-                action.label,
-                f"{action.help} ({action.key_words})",
-                self._runner(screen, action.name),
-            )
+        for where, group in (("Here", actions), ("Everywhere", EVERYWHERE)):
+            for action in self.on_keys(group):
+                if action.name == "app.command_palette":
+                    continue
+                if screen.check_action(action.name, ()) is False:
+                    continue
+                yield SystemCommand(
+                    action.label,
+                    f"{where}: {action.help} ({action.key_words})",
+                    self._runner(screen, action.name),
+                )
         for command in super().get_system_commands(screen):
             if command.title not in ("Quit", "Keys"):
-                yield command
+                title, help_, callback, *rest = command
+                yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
+
+    def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
+        """The actions on the keys that config.toml gives them."""
+        return tuple(action.on_key(self.config.keys.get(action.id)) for action in actions)
 
     def _runner(self, screen: Screen[Any], action: str) -> Callable[[], Any]:
         return lambda: self.call_later(screen.run_action, action)
@@ -326,6 +351,8 @@ class SrsEvalApp(App[int]):
             self._refuse("Can't read this file", outcome)
             return
         self.log_, self.receipt = outcome
+        if self.log_.rows is not None and self.protocol.rows == self.config.rows:
+            self.protocol = replace(self.protocol, rows="benchmark")  # chosen already
         self.file_name = " · ".join([shown, *self.options.decks, *self.options.presets])
         self._prepared = {}
         self._graphs = {}
@@ -340,10 +367,28 @@ class SrsEvalApp(App[int]):
         self.push_screen(ReceiptScreen())
 
     def close_file(self) -> None:
-        """Back to the first screen."""
-        self.cancel_evaluation()
-        self.log_ = self.receipt = None
-        self.pop_screen()
+        """Back to the first screen; asks first where that stops an evaluation."""
+
+        def close(stop: bool | None) -> None:
+            if stop:
+                self.cancel_evaluation()
+                self.log_ = self.receipt = None
+                self.pop_screen()
+
+        if not self.can_cancel:
+            close(True)
+            return
+        from srs_eval.screens.question import Question
+
+        self.push_screen(
+            Question(
+                "Stop the models that still run?",
+                "What has finished is kept on disk and need not be done again.",
+                "Stop and close",
+                "Keep running",
+            ),
+            close,
+        )
 
     def open_demo(self) -> None:
         """Write the simulated learner's collection to a temporary folder and open it."""
@@ -412,7 +457,7 @@ class SrsEvalApp(App[int]):
             return
         same = self._evaluated == (self.log_, self.models, self.protocol)
         if not same or self.evaluation.cancelled:
-            self.start_evaluation()
+            self.start_evaluation(again=same and self.evaluation.is_incomplete)
         self.push_screen(RunScreen())
 
     def start_evaluation(self, again: bool = False) -> None:
@@ -428,7 +473,7 @@ class SrsEvalApp(App[int]):
         number = self.run_number
         before = self.evaluation
         missing: list[Configuration] = []
-        self.evaluation = Evaluation(started=self.monotonic())
+        self.evaluation = Evaluation(started=self.monotonic(), equivalence=self.config.equivalence)
         self._evaluated = (log, self.models, self.protocol)
         if again:
             missing = [
@@ -487,6 +532,7 @@ class SrsEvalApp(App[int]):
         self.evaluation.end(self.monotonic())
         for screen in self._rankings():
             screen.evaluation_ended()
+        self.screen.refresh_bindings()
         if message.error is not None:
             self._evaluated = None  # asked for again, it is tried again
             self.evaluation_failed(message.error)
@@ -502,6 +548,11 @@ class SrsEvalApp(App[int]):
         from srs_eval.workers import cores
 
         return max(1, cores())
+
+    @property
+    def can_cancel(self) -> bool:
+        """Whether models are at work that have not been told to stop."""
+        return bool(self.backgrounds) and self.evaluation.running and not self.evaluation.cancelled
 
     def cancel_evaluation(self) -> None:
         """Ask the engine to stop; `EngineEnded` is posted when it has."""
@@ -540,6 +591,7 @@ def run_app(
     presets: tuple[str, ...] = (),
     context: Context | None = None,
     use_cache: bool = True,
+    config: Config | None = None,
 ) -> int:
     """Run the app until it is left; returns the exit code (0, or 130 after an interrupt).
 
@@ -560,6 +612,7 @@ def run_app(
             presets=presets,
             context=context or Context(),
             use_cache=use_cache,
+            config=config or Config(),
         ),
     )
     try:

@@ -28,7 +28,7 @@ LIMIT_BYTES = 500_000_000
 PACKAGE = Path(__file__).parent
 VIEWS = frozenset(
     {
-        *("app", "screens", "widgets", "state"),
+        *("app", "screens", "widgets", "state", "config"),
         *("cli", "options", "console", "report", "tables", "words", "__main__"),
     }
 )

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +88,8 @@ def _end_of(given: list[str]) -> int:
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show
     try:
         command = _with_command(given)
-        code = app(args=command, prog_name="srs-eval", standalone_mode=False)
+        settled = _settled(command[0])
+        code = app(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
         sys.stdout.flush()
         return code if isinstance(code, int) else FINE
     except InputError as error:
@@ -114,6 +116,16 @@ def _end_of(given: list[str]) -> int:
             raise
         sentence = str(message()).rstrip(".")
         return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
+
+
+def _settled(command: str) -> dict[str, dict[str, Any]]:
+    """Defaults of the options of the commands that config.toml has a say in."""
+    if command not in ("open", "run"):
+        return {}
+    from srs_eval.config import load_config
+
+    config = load_config()
+    return {command: {"rows": config.rows, "models": config.models}}
 
 
 def _open_closed_streams() -> None:
@@ -617,6 +629,19 @@ def models(
 
 
 @app.command()
+def config() -> int:
+    """Print where your settings are read from, and the values in force."""
+    from srs_eval.config import config_path, load_config
+
+    path = config_path()
+    there = "" if path.exists() else ", which is not there: these are the defaults"
+    print(f"# {path}{there}")
+    for line in load_config(path).lines():
+        print(line)
+    return FINE
+
+
+@app.command()
 @takes(flags=protocol_options, context=context_options)
 def demo(
     flags: Flags,
@@ -659,6 +684,7 @@ def _run(
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval import engine
+    from srs_eval.config import load_config
     from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
     from srs_eval.export import Outcome, run_csv, run_document, to_json
     from srs_eval.plural import counted
@@ -668,6 +694,11 @@ def _run(
     configurations = flags.resolve(models)
     _check_targets(source, json, csv)
     log = source.load()
+    config = load_config()
+    if log.rows is not None and flags.protocol.rows == config.rows:
+        # Settled once for all, not asked for now: these rows are chosen already.
+        flags = replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
+        configurations = flags.resolve(models)
     if log.rows is not None:
         _refuse_rows_of_anki(flags)
     if flags.protocol.partitions != "none" and not log.knows_decks:
@@ -681,6 +712,7 @@ def _run(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=flags.resolve(reference)[0].name,
+        equivalence=config.equivalence,
     )
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
@@ -757,6 +789,7 @@ def _open_app(
     use_cache: bool,
 ) -> int:
     from srs_eval.app import run_app
+    from srs_eval.config import load_config
 
     # A wrong name is told before the screen is taken.
     names = ",".join(each.name for each in flags.resolve(models))
@@ -772,6 +805,7 @@ def _open_app(
         presets=source.presets,
         context=context,
         use_cache=use_cache,
+        config=load_config(),
     )
 
 

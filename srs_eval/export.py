@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from srs_eval import __version__
-from srs_eval.comparison import Interval
+from srs_eval.comparison import EQUIVALENT, Interval
 from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
@@ -66,6 +66,7 @@ class Outcome:
     hidden: frozenset[str] = frozenset()
     """Configurations that are evaluated as the floor only and not listed in documents."""
     reference: str = REFERENCE
+    equivalence: float = EQUIVALENT
     prepared: Prepared | None = None
     results: dict[str, Result] = field(default_factory=dict)
     failed: dict[str, Failed] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class Outcome:
         """The ranking of what has finished so far."""
         by_name = {each.name: each for each in self.configurations}
         finished = ((by_name[name], result) for name, result in self.results.items())
-        return ranking(finished, self.reference)
+        return ranking(finished, self.reference, self.equivalence)
 
 
 def run_document(

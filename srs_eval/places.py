@@ -1,6 +1,6 @@
 """Folders of this program on each system, and the digest of what lies in a folder.
 
-SRS_EVAL_{CACHE,DATA,STATE}_DIR override the folders.
+SRS_EVAL_{CACHE,CONFIG,DATA,STATE}_DIR override the folders.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ def cache_dir() -> Path:
 def data_dir() -> Path:
     """Downloaded data sets, by name."""
     return _place("SRS_EVAL_DATA_DIR", "user_data_path")
+
+
+def config_dir() -> Path:
+    """What a person has settled: config.toml."""
+    return _place("SRS_EVAL_CONFIG_DIR", "user_config_path")
 
 
 def state_dir() -> Path:

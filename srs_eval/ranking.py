@@ -19,6 +19,7 @@ from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
 from srs_eval.comparison import (
+    EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
@@ -108,6 +109,7 @@ class Group:
     rows: str  # which reviews, in words
     learns: bool  # models that learn while they are judged
     lines: tuple[Ranked, ...]  # best first, the floor where it falls
+    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
 
     @property
     def reviews(self) -> int:
@@ -190,14 +192,16 @@ class Group:
         if best.standing == "below the floor":
             return f"None predicts better than the average; {name} comes nearest to it."
         if not others:
-            return _alone(best)
+            return _alone(best, self.equivalence)
         if best.to_floor is not None and round(best.to_floor.estimate, 6) >= 0:
             parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
         elif "can't tell yet" in others:
             parts = [f"{name} has the lowest log loss"]
         else:
             parts = [f"{name} predicts best"]
-        said = None if best.to_floor is None else verdict(best.to_floor)
+        said = None
+        if best.to_floor is not None:
+            said = verdict(best.to_floor, equivalence=self.equivalence)
         if said == "as good":
             parts.append("no better and no worse than the average")
         elif said == "can't tell yet":
@@ -214,12 +218,15 @@ class Group:
 
 
 def ranking(
-    finished: Iterable[tuple[Configuration, Result]], reference: str = REFERENCE
+    finished: Iterable[tuple[Configuration, Result]],
+    reference: str = REFERENCE,
+    equivalence: float = EQUIVALENT,
 ) -> list[Group]:
     """Groups of finished configurations; those of the largest set of reviews come first.
 
     The order of `finished` does not matter. `reference` is the canonical name of the
-    configuration that `Ranked.to_reference` is held against.
+    configuration that `Ranked.to_reference` is held against; differences in log loss within
+    ± `equivalence` do not matter.
     """
     sets: list[list[tuple[Configuration, Result]]] = []
     for pair in sorted(finished, key=lambda pair: pair[0].name):
@@ -230,7 +237,7 @@ def ranking(
             same.append(pair)
     # Most configurations are judged on later days; the floor decides between equal numbers.
     sets.sort(key=lambda pairs: (-len(pairs), all(each.name != FLOOR for each, _ in pairs)))
-    return [group for pairs in sets for group in _groups(pairs, reference)]
+    return [group for pairs in sets for group in _groups(pairs, reference, equivalence)]
 
 
 def own_scheduler(log: ReviewLog) -> str | None:
@@ -263,7 +270,9 @@ def rows_of(configuration: Configuration) -> Protocol:
     return replace(configuration.protocol.judged_rows(), known_decks_only=False)
 
 
-def _groups(pairs: list[tuple[Configuration, Result]], reference: str) -> Iterator[Group]:
+def _groups(
+    pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
+) -> Iterator[Group]:
     """Schedulers, then models that learn while they are judged; the floor's line stands once."""
     floors = [pair for pair in pairs if pair[0].is_floor]
     floor = min((result for _, result in floors), key=_loss, default=None)
@@ -271,7 +280,7 @@ def _groups(pairs: list[tuple[Configuration, Result]], reference: str) -> Iterat
     # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
     rows = min((each.rows_in_words for each, _ in pairs), key=len)
     for learns, members in apart(pairs, lambda pair: pair[0]):
-        yield _group(members, rows, learns, floor, compared)
+        yield _group(members, rows, learns, floor, compared, equivalence)
 
 
 def apart(
@@ -294,6 +303,7 @@ def _group(
     learns: bool,
     floor: Result | None,
     reference: Result | None,
+    equivalence: float,
 ) -> Group:
     results = {configuration.name: result for configuration, result in members}
     in_order = placed([(configuration, _loss(result)) for configuration, result in members])
@@ -308,7 +318,9 @@ def _group(
         for other in (best, floor, reference)
     )
     # Many are compared at once: what is called worse takes that into account.
-    beside_best, beside_floor = verdicts(to_best), verdicts(to_floor)
+    beside_best, beside_floor = (
+        verdicts(each, equivalence=equivalence) for each in (to_best, to_floor)
+    )
     lines = []
     for configuration, place in in_order:
         name, result = configuration.name, results[configuration.name]
@@ -335,7 +347,7 @@ def _group(
                 against_floor=share,
             )
         )
-    return Group(rows, learns, tuple(lines))
+    return Group(rows, learns, tuple(lines), equivalence)
 
 
 def placed(figures: Iterable[tuple[C, float]]) -> list[tuple[C, int | None]]:
@@ -386,12 +398,12 @@ def _title(reviews: str, rows: str, learns: bool) -> str:
     return f"{title}: models that learn while they are judged" if learns else title
 
 
-def _alone(line: Ranked) -> str:
+def _alone(line: Ranked, equivalence: float) -> str:
     """The sentence about the only model of a group."""
     name = line.configuration.words
     if line.to_floor is None:
         return f"{name} has no other to be compared with."
-    said = verdict(line.to_floor)
+    said = verdict(line.to_floor, equivalence=equivalence)
     if said == "better":
         return f"{name} predicts better than the average."
     if said == "as good":

@@ -33,7 +33,7 @@ SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 # person's own cache. Subprocesses inherit all of it.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba" / source_hash()))
 _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
-for _name in ("CACHE", "DATA", "STATE"):
+for _name in ("CACHE", "CONFIG", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
 
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and programs

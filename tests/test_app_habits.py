@@ -213,3 +213,64 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         assert drawn[0][floor] == "┊"
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
+
+
+async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("enter")
+        await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
+        await pilot.press("escape")  # it goes on behind the receipt
+        await until(pilot, on(app, "ReceiptScreen"))
+        for answer in ("escape", "enter"):  # the harmless answer has the focus
+            await pilot.press("escape")
+            await until(pilot, on(app, "Question"))
+            await pilot.press(answer)
+            await until(pilot, on(app, "ReceiptScreen"))
+        assert app.evaluation.running
+        await pilot.press("escape", "y")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, engine.closed.is_set)
+    app.shut_down()
+
+
+async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("d")  # the best one so far; what runs can be cancelled there, too
+        await until(pilot, on(app, "DetailsScreen"))
+        await until(pilot, lambda: "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: not app.evaluation.running)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
+        engine.go.set()
+        await pilot.press("r")
+        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        await until(pilot, lambda: "Run again" not in footer(app))
+
+
+async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        table = app.screen.query_one(RankingTable)
+        await pilot.press("j", "j", "k")
+        assert table.chosen == app.evaluation.ranked()[1].configuration.name
+        await pilot.press("escape")
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("g")
+        await until(pilot, on(app, "JumpScreen"))
+        targets = list(app.screen._targets.items())  # type: ignore[attr-defined]
+        assert all(f" {letter} " in text_of(app) for letter, _ in targets)
+        letter, widget = next(each for each in targets if each[1].id == "models")
+        await pilot.press(letter)
+        await until(pilot, lambda: app.screen.focused is widget)
+        await pilot.press("g", "escape")
+        await until(pilot, lambda: app.screen.focused is widget)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-from textual.binding import Binding
 
 
 @dataclass(frozen=True)
@@ -21,9 +19,19 @@ class Action:
     shown_key: str = ""  # where Textual's name of the key is unclear
 
     @property
+    def id(self) -> str:
+        """What config.toml calls it: the name without where it is looked for."""
+        return self.name.rpartition(".")[2]
+
+    def on_key(self, key: str | None) -> Action:
+        """The same action on another key; None leaves it as it is."""
+        return self if key is None else replace(self, key=key, shown_key="")
+
+    @property
     def key_words(self) -> str:
         """The key as shown in help."""
-        words = {"question_mark": "?", "escape": "Esc", "space": "Space", "enter": "Enter"}
+        words = {"question_mark": "?", "slash": "/"}
+        words |= {"escape": "Esc", "space": "Space", "enter": "Enter"}
         return self.shown_key or " ".join(
             words.get(key, key.replace("ctrl+", "Ctrl-").replace("_", " "))
             for key in self.key.split(",")
@@ -40,8 +48,10 @@ SWITCH_LIGHT = Action(
 PALETTE = Action(
     "app.command_palette", "ctrl+p", "All commands", "Search everything you can do here", False
 )
-EVERYWHERE = (HELP, SWITCH_LIGHT, PALETTE, QUIT)
+JUMP = Action("screen.jump", "g", "Jump", "Go to a part of the screen by its letter", False)
+EVERYWHERE = (HELP, JUMP, SWITCH_LIGHT, PALETTE, QUIT)
 
+CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
 BACK = Action("back", "escape", "Back", "Go back to the screen before")
 TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
 BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
@@ -51,6 +61,7 @@ OPEN = (
     Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
 )
 RECEIPT = (
+    CANCEL,
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
     Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
     Action("next_tab", "n,right_square_bracket", "Next tab", "The tab to the right", shown_key="n"),
@@ -60,8 +71,8 @@ RECEIPT = (
     BACK,
 )
 RUN = (
-    Action("cancel", "c", "Cancel", "Stop the models that are still running; finished ones stay"),
-    Action("again", "r", "Run again", "Evaluate what was cancelled or has failed", False),
+    CANCEL,
+    Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
     Action("details", "d,enter", "Details", "Everything about the selected model", True, "d Enter"),
     Action(
         "filter", "slash", "Filter", "Show only models whose name has some words in it", True, "/"
@@ -75,6 +86,7 @@ RUN = (
     BACK,
 )
 DETAILS = (
+    CANCEL,
     TABLE,
     BINS,
     Action(
@@ -85,6 +97,7 @@ DETAILS = (
     BACK,
 )
 COMPARE = (
+    CANCEL,
     TABLE,
     BINS,
     Action("swap", "s", "Swap", "Exchange left and right"),
@@ -94,8 +107,35 @@ COMPARE = (
 )
 
 
+SCREENS: Mapping[str, tuple[Action, ...]] = {
+    "everywhere": EVERYWHERE,
+    "open": OPEN,
+    "receipt": RECEIPT,
+    "run": RUN,
+    "details": DETAILS,
+    "compare": COMPARE,
+}
+
+
+def conflict(keys: Mapping[str, str]) -> str:
+    """Which two actions of a screen would have one key; empty where none do.
+
+    `keys` are those of actions, by their ids, that are not the usual ones.
+    """
+    for actions in SCREENS.values():
+        taken: dict[str, Action] = {}
+        for action in dict.fromkeys((*actions, *EVERYWHERE)):
+            for key in keys.get(action.id, action.key).split(","):
+                other = taken.setdefault(key.strip(), action)
+                if other.id != action.id:
+                    return f'"{key.strip()}" would be the key of {other.id} and of {action.id}'
+    return ""
+
+
 def bindings(actions: Iterable[Action]) -> list[Any]:
     """Textual's bindings for the actions."""
+    from textual.binding import Binding
+
     return [
         Binding(
             action.key,
@@ -104,6 +144,7 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
             show=action.footer,
             tooltip=action.help,
             key_display={"question_mark,f1": "?", "slash": "/"}.get(action.key),
+            id=action.id,
         )
         for action in actions
     ]

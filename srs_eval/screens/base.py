@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 from textual.widgets import Footer
 
 from srs_eval import words
@@ -22,6 +24,11 @@ TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
 class AppScreen(Screen[Any]):
     """A screen of the app; `actions` are its keys, `about` is its help text."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("j", "line(1)", "Down", show=False),
+        Binding("k", "line(-1)", "Up", show=False),
+    ]
 
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
     VERTICAL_BREAKPOINTS = TOO_LOW
@@ -63,13 +70,40 @@ class AppScreen(Screen[Any]):
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
         line.show(app.file_name, *facts, f"protocol: {words.protocol(app.protocol)}")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "cancel":
+            return self.srs_app.can_cancel
+        return True
+
+    def action_cancel(self) -> None:
+        self.srs_app.cancel_evaluation()
+        self.refresh_bindings()
+
+    def action_line(self, step: int) -> None:
+        """One line down or up in whatever has the focus, as ↓ and ↑ do."""
+        names = ("cursor_down", "scroll_down") if step > 0 else ("cursor_up", "scroll_up")
+        for name in names:
+            act = getattr(self.focused, f"action_{name}", None)
+            if act is not None:
+                act()
+                return
+
     def action_back(self) -> None:
         self.app.pop_screen()
 
     def action_help(self) -> None:
         from srs_eval.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.about, self.actions))
+        self.app.push_screen(HelpScreen(self.about, self.srs_app.on_keys(self.actions)))
+
+    def action_jump(self) -> None:
+        from srs_eval.screens.jump import JumpScreen
+
+        self.app.push_screen(JumpScreen(self.focus_chain), self._jump)
+
+    def _jump(self, widget: Widget | None) -> None:
+        if widget is not None:
+            widget.focus()
 
 
 class Dialog(ModalScreen[Any]):

@@ -80,7 +80,7 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         names = [in_words(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Judged on different reviews: their figures can't be compared.", "bold")
-        says = verdict(difference)
+        says = verdict(difference, equivalence=self.srs_app.config.equivalence)
         head = {
             "better": f"{names[0]} predicts better",
             "worse": f"{names[1]} predicts better",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.ranking import Group, Ranked, ranking
@@ -70,6 +71,7 @@ class Evaluation:
     started: float = 0.0
     ended: float | None = None
     cancelled: bool = False
+    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     _groups: list[Group] | None = None
 
     def apply(self, event: Event, now: float) -> None:
@@ -111,6 +113,11 @@ class Evaluation:
         return self.ended is None
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether a model has no figures that could have some."""
+        return any(model.result is None for model in self.models.values())
+
+    @property
     def finished(self) -> int:
         """How many configurations need no more work."""
         return sum(model.over for model in self.models.values())
@@ -128,7 +135,7 @@ class Evaluation:
                 for model in self.models.values()
                 if model.result is not None
             ]
-            self._groups = ranking(finished)
+            self._groups = ranking(finished, equivalence=self.equivalence)
         return self._groups
 
     def ranked(self) -> list[Ranked]:

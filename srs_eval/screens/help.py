@@ -40,7 +40,8 @@ class HelpScreen(Dialog):
         table.add_column(no_wrap=True)
         table.add_column(ratio=1)
         table.add_row("", "", "")
-        for action in (*self._actions, *EVERYWHERE):
+        everywhere = self.app.on_keys(EVERYWHERE)  # type: ignore[attr-defined]
+        for action in (*self._actions, *everywhere):
             table.add_row(
                 Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim")
             )

@@ -232,11 +232,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "cancel":
-            return self.evaluation.running and not self.evaluation.cancelled
         if action == "again":
-            return not self.evaluation.running
-        return True
+            return not self.evaluation.running and self.evaluation.is_incomplete
+        return super().check_action(action, parameters)
 
     @on(Input.Changed, "#filter")
     def _filtered(self, event: Input.Changed) -> None:
@@ -285,8 +283,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.update_now()
 
     def action_cancel(self) -> None:
-        self.srs_app.cancel_evaluation()
-        self.refresh_bindings()
+        super().action_cancel()
         self.update_now()
 
     def action_again(self) -> None:

@@ -1,0 +1,42 @@
+"""A question with two answers, of which Esc takes the harmless one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, Static
+
+from srs_eval.screens.base import Dialog
+
+
+class Question(Dialog):
+    """Dismissed with True for `yes`, with None for anything else."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        ("y", "dismiss(True)", "Yes"),
+        ("escape,n", "close", "No"),
+        ("left,right", "app.focus_next", "Other"),
+    ]
+
+    def __init__(self, title: str, sentence: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._title, self._sentence = title, sentence
+        self._yes, self._no = yes, no
+
+    def content(self) -> ComposeResult:
+        box = Vertical(classes="box")
+        box.border_title = self._title
+        box.border_subtitle = "y  n"
+        with box:
+            yield Static(self._sentence, markup=False)
+            with Horizontal():
+                yield Button(self._no, compact=True, id="no")
+                yield Button(self._yes, variant="primary", compact=True, id="yes")
+
+    def on_mount(self) -> None:
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(True if event.button.id == "yes" else None)
