@@ -22,6 +22,7 @@ from srs_eval.reviews import (
     DayGrid,
     Deck,
     Entries,
+    FloatArray,
     ImportReceipt,
     Preset,
     ReviewLog,
@@ -281,6 +282,24 @@ def test_states_by_history_are_those_that_anki_stored(name: str) -> None:
     assert known.mean() > 0.95
     off = np.abs(np.log(state[0, known] / today.stored[0, known]))
     assert np.percentile(off, 95) < 0.01
+
+
+@pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
+def test_what_is_known_without_chance_is_what_anki_says(name: str) -> None:
+    """At the end of today, when all that is due has been seen, and in a year without reviews."""
+    wanted = oracle()[name]
+    _, memory, _, today = fixture_preset(name)
+    deck = deck_of(today, memory, "stored")
+
+    def known(day: int) -> FloatArray:
+        recall = memory.recurrent.recall.forward
+        return np.asarray(recall(day - deck.last_day, deck.state, memory.values), np.float64)
+
+    at_the_end = np.where(deck.due_day <= 0, 1.0, known(0)).sum() + deck.new
+    start = wanted["review_deck_size_0_dr_0.9"]["memorized_start"]
+    assert at_the_end == pytest.approx(start, abs=1e-3)
+    unreviewed = wanted["workload_deck_size_0"]["reviewless_end_memorized"]
+    assert known(365).sum() == pytest.approx(unreviewed, abs=1e-3)
 
 
 RETENTIONS = (0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97)

@@ -56,7 +56,7 @@ class Today:
     ease: FloatArray  # (n,) 2.5 is SM-2's usual
     lapses: IntArray  # (n,)
     stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
-    waits: np.ndarray  # (n,) bool: in its steps, or buried
+    waits: np.ndarray  # (n,) bool: in its steps
     histories: Histories
     new: int
     historical_retention: float
@@ -97,7 +97,7 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
         lapses=schedule.lapses[k],
         stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
-        waits=~in_days[k] | (schedule.queue[k] < SUSPENDED),
+        waits=~in_days[k],
         histories=_histories(log, schedule.card_id[k], first_day),
         new=int((active & (schedule.kind == NEW_CARD)).sum()),
         historical_retention=retention or 0.9,
