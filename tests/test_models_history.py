@@ -120,9 +120,9 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     rows = np.arange(0, len(trials), 3)
     weight = some_weights(len(rows))
     paths = act_r.make_paths(trials)
-    part = act_r._part(paths, trials, rows, weight)
+    part, _ = act_r._part(paths, trials, rows, weight)
     at = np.array(w)
-    got = act_r._loss(paths, part, at), act_r._gradient(paths, part, at)
+    got = act_r._loss(part, at), act_r._gradient(part, at)
 
     def in_torch(w: Tensor) -> Tensor:
         p = []

@@ -15,16 +15,18 @@ time at one second (the max above) and limits a, c, s and h to 0.001 ... 1.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.compile import compiled, specialised
+from srs_eval.fitting.elementwise import LANES, exp, log, minimum, where
 from srs_eval.fitting.history_training import adam
-from srs_eval.fitting.loss import loss_of, single, slope_of
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
@@ -34,8 +36,54 @@ START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.70420567942
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
 MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 SECONDS = 86_400.0
-TINY = 1e-300  # a sum of powers below this counts as this
-NOT_KEPT = np.empty(0)
+TINY = 1e-300  # a sum of powers or a time below this counts as this
+
+Value = Any  # float, array or vector
+
+
+# The steps work on e^m and ln(t_n - t_k); `left` is one term of the sum.
+
+
+def left(before: Value, ln_age: Value, w: Value) -> Value:
+    """What is left of a practice that found the activation ln `before`."""
+    ln = log(SECONDS * w[4]) + ln_age
+    return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
+
+
+def left_adjoint(
+    before: Value, ln_age: Value, w: Value, left: Value, bar: Value, w_bar: Value
+) -> Value:
+    """Gradient in `before`; `left` is what the step gave."""
+    ln = log(SECONDS * w[4]) + ln_age
+    exponent_bar = where(ln < 0.0, 0.0, bar * left)
+    decay_bar = -ln * exponent_bar
+    w_bar[0] += decay_bar
+    w_bar[1] += decay_bar * before
+    w_bar[4] += -(1.0 / w[4]) * (w[1] * before + w[0]) * exponent_bar
+    return w[1] * decay_bar
+
+
+def odds(activation: Value, w: Value) -> Value:
+    """(tau - m) / s, from e^m."""
+    return (w[3] - log(where(activation < TINY, TINY, activation))) / w[2]
+
+
+def recall(activation: Value, w: Value) -> Value:
+    """p, from e^m."""
+    return 1.0 / (1.0 + exp(minimum(odds(activation, w), 700.0)))
+
+
+def recall_adjoint(activation: Value, w: Value, p_bar: Value, w_bar: Value) -> Value:
+    """Gradient in e^m."""
+    u = odds(activation, w)
+    p = 1.0 / (1.0 + exp(minimum(u, 700.0)))
+    u_bar = -p_bar * p * (1.0 - p)
+    w_bar[2] += -u_bar * u / w[2]
+    w_bar[3] += u_bar / w[2]
+    return where(activation > TINY, -u_bar / (w[2] * activation), 0.0)
+
+
+# The tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,183 +137,133 @@ def make_paths(trials: Trials) -> Paths:
     return Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
 
 
-def ln_age(time: FloatArray, ln_days: FloatArray, ln_scale: float, now: int, row: int) -> float:
-    """ln of 86400 h (t_now - t_row)."""
-    age = time[now] - time[row]
-    if len(ln_days):
-        return ln_scale + ln_days[int(age)]
-    return ln_scale + math.log(max(age, TINY))
+class Part(NamedTuple):
+    """The nodes of some trials with those these depend on, and room for the kernel.
 
-
-def recall(activation: float, w: FloatArray) -> float:
-    """p, from e^m."""
-    return 1 / (1 + math.exp((w[3] - math.log(max(activation, TINY))) / w[2]))
-
-
-def activations(
-    nodes: IntArray,
-    node: IntArray,
-    time: FloatArray,
-    depth: IntArray,
-    first_row: IntArray,
-    ln_days: FloatArray,
-    w: FloatArray,
-    powers: FloatArray,
-) -> FloatArray:
-    """e^m of `nodes`, which hold all that they depend on, ascending (all nodes' array).
-
-    `powers` takes the terms of all sums, one after the other; if empty, they are not kept.
+    They are ordered by depth; where it changes, nodes without outcomes fill up the LANES.
     """
-    activation = np.zeros(len(depth))
-    ln_scale = math.log(SECONDS * w[4])
-    place = 0
-    for v in nodes:
-        now = first_row[v] + depth[v]
-        total = 0.0
-        for row in range(first_row[v], now):
-            decay = w[1] * activation[node[row]] + w[0]
-            power = math.exp(-decay * max(ln_age(time, ln_days, ln_scale, now, row), 0.0))
-            if len(powers):
-                powers[place] = power
-                place += 1
-            total += power
-        activation[v] = total
-    return activation
+
+    first: IntArray  # (groups + 1,) where a group's terms begin
+    earlier: NDArray[np.int32]  # (terms,) the node before the practice
+    ln_age: FloatArray  # (terms,) ln of the days since the practice
+    passes: FloatArray  # (nodes,) weight of the trials that were recalled
+    failures: FloatArray
+    left: FloatArray  # (terms,)
+    activation: FloatArray  # (1, nodes) result, e^m
+    bar: FloatArray  # (1, nodes) its gradient
+    w_bar: FloatArray  # (5, LANES) result, gradient in w
 
 
-def loss(
-    nodes: IntArray,
-    passes: FloatArray,
-    failures: FloatArray,
-    activation: FloatArray,
-    w: FloatArray,
-) -> float:
-    """Summed loss of the nodes with these weights of passes and failures."""
-    total = 0.0
-    for k in range(len(nodes)):
-        if passes[k] + failures[k] > 0:
-            p = single(recall(activation[nodes[k]], w))
-            total += passes[k] * loss_of(p, 1.0) + failures[k] * loss_of(p, 0.0)
-    return total
+def closure(
+    node: IntArray, start: IntArray, own: IntArray, needed: NDArray[np.bool_], found: IntArray
+) -> int:
+    """Writes the nodes of the rows start ... own of each trial to `found`; how many.
 
-
-def gradient(
-    nodes: IntArray,
-    passes: FloatArray,
-    failures: FloatArray,
-    activation: FloatArray,
-    node: IntArray,
-    time: FloatArray,
-    depth: IntArray,
-    first_row: IntArray,
-    ln_days: FloatArray,
-    w: FloatArray,
-    powers: FloatArray,
-) -> FloatArray:
-    """Gradient of `loss` in w (5,): reverse mode over the nodes, last first.
-
-    `powers` are those of `activations`.
+    `needed` (all nodes,) is False and becomes so again.
     """
-    bar = np.zeros(5)
-    place = len(powers)
-    activation_bar = np.zeros(len(depth))
-    ln_scale = math.log(SECONDS * w[4])
-    for k in range(len(nodes) - 1, -1, -1):
-        v = nodes[k]
-        now = first_row[v] + depth[v]
-        place -= depth[v]
-        a = activation[v]
-        if passes[k] + failures[k] > 0:
-            p = recall(a, w)
-            rounded = single(p)
-            p_bar = passes[k] * slope_of(rounded, 1.0) + failures[k] * slope_of(rounded, 0.0)
-            u = (w[3] - math.log(max(a, TINY))) / w[2]  # p = sigmoid(-u)
-            u_bar = -p_bar * p * (1 - p)
-            bar[2] -= u_bar * u / w[2]
-            bar[3] += u_bar / w[2]
-            if a > TINY:
-                activation_bar[v] -= u_bar / (w[2] * a)
-        a_bar = activation_bar[v]
-        if a_bar == 0.0:
-            continue
-        for row in range(first_row[v], now):
-            before = activation[node[row]]
-            decay = w[1] * before + w[0]
-            ln = ln_age(time, ln_days, ln_scale, now, row)
-            if ln < 0.0:
-                continue
-            power_bar = a_bar * powers[place + row - first_row[v]]
-            decay_bar = -ln * power_bar
-            bar[0] += decay_bar
-            bar[1] += decay_bar * before
-            bar[4] -= decay * power_bar / w[4]
-            activation_bar[node[row]] += w[1] * decay_bar
-    return bar
-
-
-def closure(node: IntArray, start: IntArray, own: IntArray, count: int) -> IntArray:
-    """The nodes of the rows start ... own of each trial, ascending."""
-    needed = np.zeros(count, np.bool_)
+    count = 0
     for trial in range(len(own)):
         for row in range(own[trial], start[trial] - 1, -1):
             if needed[node[row]]:
                 break
             needed[node[row]] = True
-    return np.flatnonzero(needed)
+            found[count] = node[row]
+            count += 1
+    for k in range(count):
+        needed[found[k]] = False
+    return count
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Some trials: their nodes with those these depend on, and the outcomes by node."""
+def lay_out(
+    nodes: IntArray,
+    place: IntArray,
+    first: IntArray,
+    depth: IntArray,
+    first_row: IntArray,
+    node: IntArray,
+    time: FloatArray,
+    ln_days: FloatArray,
+    place_of: NDArray[np.int32],
+    earlier: NDArray[np.int32],
+    ages: FloatArray,
+) -> None:
+    """Fills `earlier`, the logarithms of ages, and `place_of` (all nodes,), from each `place`."""
+    for k in range(len(nodes)):
+        place_of[nodes[k]] = place[k]
+    for k in range(len(nodes)):
+        v = nodes[k]
+        to = first[place[k] // LANES] + place[k] % LANES
+        now = first_row[v] + depth[v]
+        for row in range(first_row[v], now):
+            earlier[to] = place_of[node[row]]
+            age = time[now] - time[row]
+            ages[to] = ln_days[int(age)] if len(ln_days) else np.log(max(age, TINY))
+            to += LANES
 
-    nodes: IntArray
-    passes: FloatArray
-    failures: FloatArray
 
-
-def _part(paths: Paths, trials: Trials, rows: IntArray, weights: FloatArray) -> _Part:
+def _part(
+    paths: Paths, trials: Trials, rows: IntArray, weights: FloatArray
+) -> tuple[Part, IntArray]:
+    """The part for the kernel, and the node of each row."""
     own = trials.history_end[rows]
+    start = trials.history_start[rows]
     count = len(paths.depth)
-    nodes = compiled(closure)(paths.node, trials.history_start[rows], own, count)
-    y = trials.y[rows]
-    place = np.searchsorted(nodes, paths.node[own])
-    return _Part(
-        nodes,
-        np.bincount(place, weights * y, len(nodes)).astype(np.float64),
-        np.bincount(place, weights * (1 - y), len(nodes)).astype(np.float64),
+    found = np.empty(min(int((own - start + 1).sum()), count), np.int64)
+    needed = np.zeros(count, np.bool_)
+    found = found[: compiled(closure)(paths.node, start, own, needed, found)]
+    depth = paths.depth[found]
+    nodes = found[np.argsort(depth.astype(np.int32), kind="stable")]
+    of_depth = np.bincount(depth)
+    groups = -(-of_depth // LANES)
+    begin = np.cumsum(LANES * groups) - LANES * groups
+    place = np.arange(len(nodes)) + np.repeat(begin - (np.cumsum(of_depth) - of_depth), of_depth)
+    terms = np.repeat(LANES * np.arange(len(groups)), groups)
+    first = np.concatenate(([0], np.cumsum(terms)))
+    width = LANES * int(groups.sum())
+    place_of = np.empty(count, np.int32)
+    earlier, ln_age = np.zeros(first[-1], np.int32), np.zeros(first[-1])
+    compiled(lay_out)(
+        *(nodes, place, first, paths.depth, paths.first_row),
+        *(paths.node, paths.time, paths.ln_days, place_of, earlier, ln_age),
     )
-
-
-def _activations(
-    paths: Paths, nodes: IntArray, w: FloatArray, powers: FloatArray = NOT_KEPT
-) -> FloatArray:
-    result: FloatArray = compiled(activations)(
-        nodes, paths.node, paths.time, paths.depth, paths.first_row, paths.ln_days, w, powers
+    at, y = place_of[paths.node[own]].astype(np.int64), trials.y[rows]
+    part = Part(
+        first=first,
+        earlier=earlier,
+        ln_age=ln_age,
+        passes=np.bincount(at, weights * y, width).astype(np.float64),
+        failures=np.bincount(at, weights * (1 - y), width).astype(np.float64),
+        left=np.empty(first[-1]),
+        activation=np.empty((1, width)),
+        bar=np.empty((1, width)),
+        w_bar=np.empty((len(START), LANES)),
     )
-    return result
+    return part, at
 
 
-def _loss(paths: Paths, part: _Part, w: FloatArray) -> float:
-    activation = _activations(paths, part.nodes, w)
-    return float(compiled(loss)(part.nodes, part.passes, part.failures, activation, w))
+@cache
+def _kernel() -> Any:
+    from srs_eval.fitting.activation_sweep import loss_and_gradient
+
+    steps: dict[str, Callable[..., Any]] = {
+        "left": left,
+        "left_adjoint": left_adjoint,
+        "recall": recall,
+        "recall_adjoint": recall_adjoint,
+    }
+    return specialised(loss_and_gradient, "ACT_R", steps, {"PARAMETERS": len(START)})
 
 
-def _gradient(paths: Paths, part: _Part, w: FloatArray) -> FloatArray:
-    powers = np.empty(int(paths.depth[part.nodes].sum()))
-    result: FloatArray = compiled(gradient)(
-        part.nodes,
-        part.passes,
-        part.failures,
-        _activations(paths, part.nodes, w, powers),
-        paths.node,
-        paths.time,
-        paths.depth,
-        paths.first_row,
-        paths.ln_days,
-        w,
-        powers,
-    )
-    return result
+def _loss(part: Part, w: FloatArray) -> float:
+    """Summed over the part's trials."""
+    return float(_kernel()(False, w, part))
+
+
+def _gradient(part: Part, w: FloatArray) -> FloatArray:
+    """Of the loss in w (5,)."""
+    _kernel()(True, w, part)
+    total: FloatArray = part.w_bar.sum(axis=1)
+    return total
 
 
 def _clip(w: FloatArray) -> None:
@@ -283,14 +281,14 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     rows, weights = train[short][order], weights[short][order]
     size = trials.protocol.batch_size
     batches = [
-        _part(paths, trials, rows[at : at + size], weights[at : at + size])
+        _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]
         for at in range(0, len(rows), size)
     ]
-    everything = _part(paths, trials, rows, weights)
+    everything, _ = _part(paths, trials, rows, weights)
     w = adam(
         np.array(START),
-        lambda w, batch: _gradient(paths, batches[batch], w),
-        lambda w: _loss(paths, everything, w),
+        lambda w, batch: _gradient(batches[batch], w),
+        lambda w: _loss(everything, w),
         len(batches),
         n_epoch=5,
         rate=0.04,
@@ -301,13 +299,12 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    paths = trials.derived(make_paths)
+    if not len(index):
+        return np.empty(0)
     w = np.array(parameters, np.float64)
-    own = trials.history_end[index]
-    nodes = compiled(closure)(paths.node, trials.history_start[index], own, len(paths.depth))
-    activation = _activations(paths, nodes, w)[paths.node[own]]
-    u = (w[3] - np.log(np.maximum(activation, TINY))) / w[2]
-    p = 1 / (1 + np.exp(np.minimum(u, 700.0)))
+    part, place = _part(trials.derived(make_paths), trials, index, np.zeros(len(index)))
+    _loss(part, w)
+    p: FloatArray = recall(part.activation[0, place], w)
     return p.astype(np.float32).astype(np.float64)
 
 
