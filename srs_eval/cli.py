@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.engine import Event
+    from srs_eval.export import Outcome
     from srs_eval.report.document import Document
+    from srs_eval.reviews import ReviewLog
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
@@ -374,6 +376,61 @@ def batch(
 
 
 @app.command()
+@takes(source=source_options, flags=protocol_options, context=context_options)
+def export(
+    source: Source,
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "fast",
+    html: HtmlOption = None,
+    md: MarkdownOption = None,
+    csv: CsvFolderOption = None,
+    png: PngFolderOption = None,
+    json: JsonOption = None,
+    anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--anonymous",
+            help="Number decks and presets instead of naming them, and do not name the file.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    jobs: JobsOption = None,
+    reference: ReferenceOption = "FSRS-6",
+    no_cache: NoCacheOption = False,
+) -> int:
+    """One report on a collection: answers, ranking, calibration, time, days, what was read."""
+    from srs_eval.console import say
+    from srs_eval.report.build import learner_report
+    from srs_eval.selection import anonymous as without_names
+
+    configurations = flags.resolve(models)
+    _check_outputs([source.path] if source.path else [], html, md, csv, png, json)
+    _check_targets(source, html, md, json)
+    log = source.load()
+    flags = _as_the_log_allows(flags, log)
+    configurations = flags.resolve(models)
+    if anonymous:
+        log = without_names(log)
+    outcome, interrupted = _evaluate(
+        log, configurations, flags, context, jobs, reference, not no_cache
+    )
+    if interrupted is not None:
+        raise interrupted
+    say("Answering questions about settings and days ...")
+    document = learner_report(
+        log,
+        outcome,
+        flags.protocol,
+        context=context,
+        narrowed_to=source.narrowed_to,
+        anonymous=anonymous,
+    )
+    _write_document(document, html, md, csv, png, json)
+    return SOME_FAILED if outcome.failed else FINE
+
+
+@app.command()
 def report(
     folders: Annotated[
         list[Path],
@@ -387,6 +444,7 @@ def report(
     md: MarkdownOption = None,
     csv: CsvFolderOption = None,
     png: PngFolderOption = None,
+    json: JsonOption = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
@@ -431,7 +489,7 @@ def report(
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.build import dataset_report
 
-    _check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png)
+    _check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png, json)
     document = dataset_report(
         folders,
         metric=metric,
@@ -440,7 +498,7 @@ def report(
         average=average.split(","),
         baseline=baseline,
     )
-    _write_document(document, html, md, csv, png)
+    _write_document(document, html, md, csv, png, json)
     return FINE
 
 
@@ -683,22 +741,57 @@ def _run(
 ) -> int:
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
-    from srs_eval import engine
-    from srs_eval.config import load_config
-    from srs_eval.console import RunProgress, console_for, say, show_missing, show_run
-    from srs_eval.export import Outcome, run_csv, run_document, to_json
-    from srs_eval.plural import counted
-    from srs_eval.ranking import with_floors
-    from srs_eval.words import clock
+    from srs_eval.console import console_for, show_missing, show_run
+    from srs_eval.export import run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
     _check_targets(source, json, csv)
     log = source.load()
-    config = load_config()
-    if log.rows is not None and flags.protocol.rows == config.rows:
-        # Settled once for all, not asked for now: these rows are chosen already.
-        flags = replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
-        configurations = flags.resolve(models)
+    flags = _as_the_log_allows(flags, log)
+    configurations = flags.resolve(models)
+    outcome, interrupted = _evaluate(
+        log, configurations, flags, context, jobs, reference, use_cache
+    )
+    document = run_document(
+        log,
+        outcome,
+        flags.protocol,
+        **source.narrowed_to,
+    )
+    if json is not None:
+        _write(json, to_json(document))
+    if csv is not None:
+        _write(csv, run_csv(document, configurations))
+    if "-" in (json, csv):
+        show_missing(outcome)
+    else:
+        show_run(outcome, console_for(sys.stdout))
+    if interrupted is not None:
+        raise interrupted
+    return SOME_FAILED if outcome.failed else FINE
+
+
+def _evaluate(
+    log: ReviewLog,
+    configurations: list[Configuration],
+    flags: Flags,
+    context: Context,
+    jobs: int | None,
+    reference: str,
+    use_cache: bool,
+) -> tuple[Outcome, BaseException | None]:
+    """What an evaluation brings, with its progress on stderr, and what interrupted it.
+
+    Raises InputError where flags do not go with the log and where nothing can be evaluated.
+    """
+    from srs_eval import engine
+    from srs_eval.config import load_config
+    from srs_eval.console import RunProgress, say
+    from srs_eval.export import Outcome
+    from srs_eval.plural import counted
+    from srs_eval.ranking import with_floors
+    from srs_eval.words import clock
+
     if log.rows is not None:
         _refuse_rows_of_anki(flags)
     if flags.protocol.partitions != "none" and not log.knows_decks:
@@ -712,7 +805,7 @@ def _run(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=flags.resolve(reference)[0].name,
-        equivalence=config.equivalence,
+        equivalence=load_config().equivalence,
     )
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
@@ -739,23 +832,16 @@ def _run(
     if interrupted is None and not outcome.results and not outcome.failed:
         reasons = dict.fromkeys(each.reason for each in outcome.skipped.values())
         raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
-    document = run_document(
-        log,
-        outcome,
-        flags.protocol,
-        **source.narrowed_to,
-    )
-    if json is not None:
-        _write(json, to_json(document))
-    if csv is not None:
-        _write(csv, run_csv(document, configurations))
-    if "-" in (json, csv):
-        show_missing(outcome)
-    else:
-        show_run(outcome, console_for(sys.stdout))
-    if interrupted is not None:
-        raise interrupted
-    return SOME_FAILED if outcome.failed else FINE
+    return outcome, interrupted
+
+
+def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
+    """Without `rows` of config.toml, which are not asked for now, where rows are chosen already."""
+    from srs_eval.config import load_config
+
+    if log.rows is None or flags.protocol.rows != load_config().rows:
+        return flags
+    return replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
 
 
 def _refuse_rows_of_anki(flags: Flags) -> None:
@@ -877,9 +963,10 @@ def _check_outputs(
     md: str | None,
     csv: Path | None,
     png: Path | None,
+    json: str | None,
 ) -> None:
     """Refuse what cannot be written, or would be written into what is read, before the work."""
-    for target in (html, md):
+    for target in (html, md, json):
         if target is None or target == "-":
             continue
         path = Path(target).expanduser()
@@ -889,8 +976,8 @@ def _check_outputs(
             raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
         if path.exists() and path.suffix in (".jsonl", ".gz", ".anki2", ".colpkg", ".apkg"):
             raise InputError(f'"{path}" holds results and is not overwritten: name another file.')
-    if html == "-" and md == "-":
-        raise InputError("stdout can carry --html or --md, not both: give one a file.")
+    if [html, md, json].count("-") > 1:
+        raise InputError("stdout can carry one of --html, --md and --json: give the others files.")
     for folder in (csv, png):
         if folder == Path("-"):
             raise InputError("--csv and --png take a folder: name one for the files.")
@@ -901,7 +988,12 @@ def _check_outputs(
 
 
 def _write_document(
-    document: Document, html: str | None, md: str | None, csv: Path | None, png: Path | None
+    document: Document,
+    html: str | None,
+    md: str | None,
+    csv: Path | None,
+    png: Path | None,
+    json: str | None,
 ) -> None:
     """A report in the forms that were asked for; in the terminal's where none was."""
     from srs_eval.console import console_for, say
@@ -915,6 +1007,11 @@ def _write_document(
         from srs_eval.report.markdown import markdown
 
         _write(md, markdown(document))
+    if json is not None:
+        from srs_eval.export import to_json
+        from srs_eval.report.files import as_json
+
+        _write(json, to_json(as_json(document)))
     if csv is not None:
         from srs_eval.report.files import write_csv
 
@@ -927,7 +1024,7 @@ def _write_document(
         from srs_eval.plural import counted
 
         say(f"{counted(len(written), 'file')} written.")
-    if html is md is csv is png is None:
+    if html is md is csv is png is json is None:
         from srs_eval.tables import document_text
 
         console = console_for(sys.stdout)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,14 @@ from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
+from srs_eval.over_time import dates, month_of
 from srs_eval.presets.answers import Answer, Cell, Table, signed
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
-from srs_eval.rows import select_rows
 
 MODEL = "STATE-FSRS-6"
 LAYOUT = 1
 DAYS_SHOWN = 14
-DAYS_OF_A_MONTH = 30  # where the source has no dates
 NORMAL_95 = 1.959964
 USUAL_RECALL = 0.9  # the card by which a state is put into words
 
@@ -95,7 +93,7 @@ def learner_state(
     """How much of a learner's errors is their day; raises NotEnoughData for too few reviews."""
     protocol = protocol or Protocol()
     judged = _judge(log, protocol, context or Context())
-    name_of = _dates(log, protocol)
+    name_of = dates(log, protocol)
     days = _day_by_day(judged, name_of)
     return LearnerState(
         (
@@ -154,7 +152,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
             "FSRS-6 gets wrong about cards."
         )
     sentences.append("It says that errors come together, not why; no scheduler can know it ahead.")
-    months = [name_of(day)[:7] if _is_date(name_of(day)) else _block(day) for day in judged.day]
+    months = [month_of(name_of(day), day) for day in judged.day]
     rows: list[tuple[Cell, ...]] = []
     for month in dict.fromkeys(months):
         here = np.array([each == month for each in months])
@@ -259,33 +257,3 @@ def _range(gained: Interval) -> str:
 def _sign_of(state: Cell) -> bool:
     assert isinstance(state, Interval)
     return state.estimate < 0
-
-
-# Days
-
-
-def _dates(log: ReviewLog, protocol: Protocol) -> Callable[[int], str]:
-    """The date of a day number, or "day 12" where the source has none."""
-    selection = select_rows(log, protocol.rows)
-    rows = selection.rows
-    if log.entries is None or rows.time_of_day_s is None or not len(rows):
-        return lambda day: f"day {day + 1}"
-    began = int(log.entries.time_ms[selection.entry_index[0]]) // 1000 - int(rows.time_of_day_s[0])
-    first = int(rows.day_offset[0])
-    # Ten hours after a day has begun its date is the same in UTC for nearly all zones.
-    inside = began - first * 86_400 + 36_000
-
-    def name(day: int) -> str:
-        found: date = datetime.fromtimestamp(inside + day * 86_400, UTC).date()
-        return found.isoformat()
-
-    return name
-
-
-def _is_date(name: str) -> bool:
-    return not name.startswith("day ")
-
-
-def _block(day: int) -> str:
-    first = int(day) // DAYS_OF_A_MONTH * DAYS_OF_A_MONTH
-    return f"days {first + 1}-{first + DAYS_OF_A_MONTH}"

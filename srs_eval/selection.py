@@ -1,4 +1,4 @@
-"""Narrow a review log to some decks or presets."""
+"""Narrow a review log to some decks or presets, or take their names away."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ def only_deck(log: ReviewLog, *names: str) -> ReviewLog:
     card's home, and for one without reviews.
     """
     return _only(log, set().union(*(_deck_ids(log, name) for name in names)), "deck", names)
+
+
+def anonymous(log: ReviewLog) -> ReviewLog:
+    """The same reviews; decks and presets are numbered, and no path, search or note tells more."""
+    decks = {
+        key: replace(deck, name=f"deck {number}")
+        for number, (key, deck) in enumerate(sorted(log.decks.items()), start=1)
+    }
+    presets = {
+        key: replace(preset, name=f"preset {number}", search=None)
+        for number, (key, preset) in enumerate(sorted(log.presets.items()), start=1)
+    }
+    receipt = replace(log.receipt, path="collection", notes=())
+    return replace(log, decks=decks, presets=presets, receipt=receipt)
 
 
 def _deck_ids(log: ReviewLog, name: str) -> set[int]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval import learner_state as module
 from srs_eval.cli import main
 from srs_eval.comparison import Interval
 from srs_eval.errors import NotEnoughData
 from srs_eval.learner_state import LearnerState, learner_state
+from srs_eval.over_time import dates
+from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.simulation import Learner, simulate_learner
@@ -80,7 +81,7 @@ def test_the_state_is_around_its_usual(moody: LearnerState) -> None:
 def test_days_have_their_dates() -> None:
     log = simulate_learner(21, 1500).log()
     rows = select_rows(log).rows
-    name_of = module._dates(log, module.Protocol())
+    name_of = dates(log, Protocol())
     assert name_of(int(rows.day_offset[0])) == "2023-09-04"  # where simulated learners begin
 
 

@@ -32,6 +32,7 @@ from srs_eval.across_users import (
 )
 from srs_eval.averaging import MODES, by_group
 from srs_eval.cli import main
+from srs_eval.configurations import resolve
 from srs_eval.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.dataset import effect_colour, share_colour
@@ -628,7 +629,7 @@ def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
         (["{r}", "--html", "{r}/result/AVG.jsonl"], "not overwritten"),
-        (["{r}", "--html", "-", "--md", "-"], "not both"),
+        (["{r}", "--html", "-", "--md", "-"], "stdout can carry one"),
         (["{r}", "--csv", "{r}"], "holds what the report is on"),
         (["{r}", "--csv"], "take a folder"),
     ],
@@ -643,6 +644,97 @@ def test_bad_input_is_told_in_a_sentence(
     assert words in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+# One learner
+
+
+@pytest.fixture(scope="module")
+def exported(simulated_collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every form of the report on the simulated collection, without names."""
+    folder = tmp_path_factory.mktemp("exported")
+    done = run(
+        *("export", simulated_collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous"),
+        *("--html", folder / "r.html", "--md", folder / "r.md", "--json", folder / "r.json"),
+        *("--csv", folder / "csv", "--png", folder / "png"),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_learners_report_in_every_form(exported: Path) -> None:
+    html = (exported / "r.html").read_text(encoding="utf-8")
+    check_page(html)
+    for title in ("Answers", "Calibration", "Over time", "Your days", "What was read"):
+        assert f">{title}<" in html
+    text = (exported / "r.md").read_text(encoding="utf-8")
+    assert text.index("## Answers") < text.index("Judged on") or "Judged on" in text.split("##")[0]
+    assert text.rstrip().split("## ")[-1].startswith("Metric card")
+    tables = json.loads((exported / "r.json").read_text(encoding="utf-8"))["tables"]
+    rows = {each["model"]: each for each in tables["ranking"]["rows"]}
+    assert rows["average"]["place"] is None
+    written_rows = list(csv.DictReader((exported / "csv" / "ranking.csv").open(encoding="utf-8")))
+    assert [each["model"] for each in written_rows] == list(rows)
+    assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
+    recalled = tables["months"]["rows"]
+    assert sum(each["reviews"] for each in recalled) == tables_reviews(html)
+    assert {each.stem for each in (exported / "png").iterdir()} >= {"ranking", "calibration"}
+
+
+def tables_reviews(html: str) -> int:
+    """The number of judged reviews that a page's first ranking is on."""
+    found = re.search(r"Judged on ([\d,]+) reviews", html)
+    assert found
+    return int(found[1].replace(",", ""))
+
+
+def test_a_report_without_names_has_none(exported: Path, simulated_collection: Path) -> None:
+    from srs_eval.anki_import import load_log
+
+    log = load_log(simulated_collection)
+    names = {deck.name for deck in log.decks.values()} | {p.name for p in log.presets.values()}
+    names |= {part for name in names for part in name.split("::")} - {"Default"}
+    names |= {str(simulated_collection), simulated_collection.parent.name}
+    for path in [*exported.glob("r.*"), *exported.glob("csv/*")]:
+        text = path.read_text(encoding="utf-8")
+        for name in filter(None, names):
+            assert not re.search(rf"\b{re.escape(name)}\b", text), (path.name, name)
+    assert "preset 1" in (exported / "r.html").read_text(encoding="utf-8").lower()
+
+
+def test_months_add_up() -> None:
+    from srs_eval.engine import evaluate
+    from srs_eval.export import Outcome
+    from srs_eval.over_time import dates, months
+    from srs_eval.protocol import Protocol
+    from srs_eval.simulation import simulate_learner
+
+    configurations = resolve("AVG")
+    outcome = Outcome(configurations)
+    log = simulate_learner(5, 3000).log()
+    for event in evaluate(log, configurations, use_cache=False, jobs=0):
+        outcome.add(event)
+    result = outcome.results["AVG"]
+    found = months(result, dates(log, Protocol()))
+    assert len(found) > 1
+    assert sum(each.reviews for each in found) == result.size
+    weights = [each.reviews for each in found]
+    loss = np.average([each.log_loss.estimate for each in found], weights=weights)
+    assert loss == pytest.approx(result.metrics.log_loss)
+    predicted = np.average([each.predicted for each in found], weights=weights)
+    assert predicted == pytest.approx(result.p.mean())
+    assert len({each.name for each in found}) == len(found)
+
+
+def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
+    from srs_eval.simulation import simulate_learner, write_collection
+
+    path = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(4, 300), path)
+    done = run("export", path, "--models", "AVG,90%", "--md", "-")
+    assert done.returncode == 0, done.stderr
+    assert "collection.anki2" in done.stdout.splitlines()[0]
+    assert "Traceback" not in done.stderr
 
 
 # The published files

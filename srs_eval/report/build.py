@@ -1,16 +1,26 @@
-"""From folders of results to the document of `srs-eval report`."""
+"""From results to documents: `srs-eval report` on folders, `srs-eval export` on one learner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from srs_eval.averaging import MODES, Averages, averages, read_predictions
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
 from srs_eval.report.document import Document
 from srs_eval.result_files import ResultFolder, read_folders
 from srs_eval.standings import Comparison, changes, compare
+
+if TYPE_CHECKING:
+    from srs_eval.context import Context
+    from srs_eval.export import Outcome
+    from srs_eval.presets import Answer
+    from srs_eval.protocol import Protocol
+    from srs_eval.reviews import ReviewLog
+
+CALIBRATION_BINS = 20
 
 
 def dataset_report(
@@ -63,6 +73,67 @@ def _averaged(
             f'beside the results of "{folders[0].path}": evaluate with --raw.'
         )
     return found
+
+
+def learner_report(
+    log: ReviewLog,
+    outcome: Outcome,
+    protocol: Protocol,
+    *,
+    context: Context | None = None,
+    narrowed_to: Mapping[str, str | None] | None = None,
+    anonymous: bool = False,
+) -> Document:
+    """The report on one learner whose ranking is in `outcome`; asks the questions, too.
+
+    `anonymous` leaves out what names the file; names of decks and presets are the log's
+    (`srs_eval.selection.anonymous`).
+    """
+    from srs_eval.inspection import inspect_log
+    from srs_eval.learner_state import learner_state
+    from srs_eval.metrics import calibration_graph
+    from srs_eval.over_time import dates, months
+    from srs_eval.presets import compare as ask
+    from srs_eval.ranking import own_scheduler
+    from srs_eval.report.learner import Learner, learner_document
+
+    answers: Sequence[Answer] | str
+    try:
+        answers = ask(log, equivalence=outcome.equivalence, context=context)
+    except NotEnoughData as error:
+        answers = f"Too little data to answer questions about settings: {error}."
+    state: Sequence[Answer] | str
+    days = None
+    try:
+        found = learner_state(log, protocol, context)
+        state, days = found.answers, found.days
+    except NotEnoughData as error:
+        state = f"Too little data to tell your days from your cards: {error}."
+    groups = outcome.groups()
+    best = groups[0].best if groups else None
+    own = own_scheduler(log)
+    shown = [name for name in (own, best and best.configuration.name) if name in outcome.results]
+    by_name = {each.name: each.words for each in outcome.configurations}
+    name_of = dates(log, protocol)
+    return learner_document(
+        Learner(
+            inspection=inspect_log(log),
+            protocol=protocol,
+            outcome=outcome,
+            answers=answers,
+            state=state,
+            days=days,
+            calibration={
+                by_name[name]: calibration_graph(
+                    outcome.results[name].y, outcome.results[name].p, CALIBRATION_BINS
+                )
+                for name in dict.fromkeys(shown)
+            },
+            months={by_name[name]: months(outcome.results[name], name_of) for name in shown[:1]},
+            narrowed_to=narrowed_to or {},
+            anonymous=anonymous,
+        )
+    )
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:

@@ -33,7 +33,8 @@ class Column:
     """How a column is headed and how its figures are written."""
 
     title: str
-    digits: int = 4  # of figures without a half-width; those with one are rounded by it
+    digits: int = 4
+    by_half_width: bool = True  # figures that have one are rounded by it (`rounded`)
     signed: bool = False
     percent: bool = False  # figures are shares
     note: str = ""  # what it means, in a few words
@@ -114,9 +115,12 @@ def written(cell: Cell, column: Column) -> str:
     if math.isnan(cell.half_width):
         text = f"{scale * cell.value:.{column.digits}f}"
         half = ""
-    else:
+    elif column.by_half_width:
         text, half = rounded(scale * cell.value, scale * cell.half_width)
         half = f"±{half}"
+    else:
+        text = f"{scale * cell.value:.{column.digits}f}"
+        half = f" ±{scale * cell.half_width:.{column.digits}f}"
     negative = text.startswith("-") and float(text) != 0
     sign = "−" if negative else "+" if column.signed and float(text) != 0 else ""
     return f"{sign}{text.removeprefix('-')}{half}{unit}"

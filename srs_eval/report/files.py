@@ -1,4 +1,4 @@
-"""A document's tables as CSV files and its pictures as PNG files."""
+"""A document's tables as CSV files or JSON, and its pictures as PNG files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,31 @@ import csv
 import io
 import math
 from pathlib import Path
+from typing import Any
 
+from srs_eval import __version__
 from srs_eval.report.document import Cell, Document, Figure, Table
 from srs_eval.store import write_atomically
+
+
+def as_json(document: Document) -> dict[str, Any]:
+    """Title, lead and every table: a list of objects by column; no figure is null."""
+    return {
+        "layout": 1,
+        "srs_eval": __version__,
+        "title": document.title,
+        "lead": list(document.lead),
+        "tables": {
+            table.name: {
+                "title": table.title,
+                "rows": [
+                    dict(zip(_header(table), _values(table, row), strict=True))
+                    for row in table.rows
+                ],
+            }
+            for table in document.tables()
+        },
+    }
 
 
 def write_csv(document: Document, folder: Path) -> list[Path]:
@@ -23,25 +45,38 @@ def write_csv(document: Document, folder: Path) -> list[Path]:
 
 def as_csv(table: Table) -> str:
     """A header and the rows; a column with intervals is followed by one of half-widths."""
-    wide = [
-        any(isinstance(row[k], Figure) and not math.isnan(row[k].half_width) for row in table.rows)  # type: ignore[union-attr]
-        for k in range(len(table.columns))
-    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    header: list[str] = []
-    for column, has_interval in zip(table.columns, wide, strict=True):
-        header += [column.title, f"{column.title} half-width"] if has_interval else [column.title]
-    writer.writerow(header)
+    writer.writerow(_header(table))
     for row in table.rows:
-        cells: list[str | int | float] = []
-        for cell, has_interval in zip(row, wide, strict=True):
-            cells.append(_value(cell))
-            if has_interval:
-                half_width = cell.half_width if isinstance(cell, Figure) else math.nan
-                cells.append("" if math.isnan(half_width) else _digits(half_width))
-        writer.writerow(cells)
+        writer.writerow(["" if each is None else each for each in _values(table, row)])
     return text.getvalue()
+
+
+def _header(table: Table) -> list[str]:
+    header: list[str] = []
+    for column, has_interval in zip(table.columns, _wide(table), strict=True):
+        header.append(column.title)
+        if has_interval:
+            header.append(f"{column.title} half-width")
+    return header
+
+
+def _wide(table: Table) -> list[bool]:
+    """Which columns have intervals."""
+    return [
+        any(isinstance(cell, Figure) and not math.isnan(cell.half_width) for cell in column)
+        for column in ([row[k] for row in table.rows] for k in range(len(table.columns)))
+    ]
+
+
+def _values(table: Table, row: tuple[Cell, ...]) -> list[str | int | float | None]:
+    values: list[str | int | float | None] = []
+    for cell, has_interval in zip(row, _wide(table), strict=True):
+        values.append(_digits(cell.value) if isinstance(cell, Figure) else cell)
+        if has_interval:
+            values.append(_digits(cell.half_width) if isinstance(cell, Figure) else None)
+    return values
 
 
 def write_png(document: Document, folder: Path) -> list[Path]:
@@ -56,13 +91,5 @@ def write_png(document: Document, folder: Path) -> list[Path]:
     return written
 
 
-def _value(cell: Cell) -> str | int | float:
-    if cell is None:
-        return ""
-    if isinstance(cell, Figure):
-        return "" if math.isnan(cell.value) else _digits(cell.value)
-    return cell
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.10g}")
+def _digits(value: float) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.10g}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from srs_eval.reviews import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from srs_eval.metrics import CalibrationGraph
 
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 PNG_SCALE = 2.5
@@ -69,6 +71,8 @@ VARIABLES = {
     **{colour: f"--c{number}" for number, colour in enumerate(STAND_IN.series, 1)},
 }
 MARKERS = "osD^vPX*"
+TICKS = 10  # words below an axis
+FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
 def svg(picture: Picture, name: str) -> str:
@@ -185,9 +189,15 @@ def lines(
     series: Sequence[tuple[str, Sequence[float]]],
     x_label: str,
     y_label: str,
+    *,
     logarithmic: bool = False,
+    ticks: Sequence[str] = (),
+    half_widths: Mapping[str, Sequence[float]] | None = None,
 ) -> Callable[[Palette], Figure]:
-    """A line with markers for each series."""
+    """A line with markers for each series, perhaps with whiskers.
+
+    `ticks` are words for the x; of many only some are shown.
+    """
 
     def draw(palette: Palette) -> Figure:
         figure, axes = canvas(palette, WIDTH, 400)
@@ -203,15 +213,85 @@ def lines(
                 linestyle="-" if number < len(palette.series) else "--",
                 label=name,
             )
+            if half_widths and name in half_widths:
+                width = np.array(half_widths[name], dtype=float)
+                middle = np.array(values, dtype=float)
+                axes.vlines(x, middle - width, middle + width, color=colour, linewidth=1)
         if logarithmic:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        if ticks:
+            every = -(-len(ticks) // TICKS)
+            axes.set_xticks(list(x)[::every], list(ticks)[::every])
         axes.set_xlabel(x_label, fontsize=11)
         axes.set_ylabel(y_label, fontsize=11)
         axes.grid(color=palette.rule, linewidth=0.6)
         axes.set_axisbelow(True)
         if len(series) > 1:
             _legend(axes, palette)
+        return figure
+
+    return draw
+
+
+def band(
+    values: Sequence[tuple[float, float, float]], ticks: Sequence[str], y_label: str
+) -> Callable[[Palette], Figure]:
+    """A line through (estimate, low, high) with its band, and a line through 0."""
+
+    def draw(palette: Palette) -> Figure:
+        figure, axes = canvas(palette, WIDTH, 300)
+        estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
+        x = np.arange(len(estimate))
+        colour = palette.series[0]
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(x, estimate, color=colour, linewidth=1.2)
+        axes.axhline(0, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
+        every = max(1, -(-len(ticks) // TICKS))
+        axes.set_xticks(x[::every], list(ticks)[::every])
+        axes.set_ylabel(y_label, fontsize=11)
+        axes.grid(axis="y", color=palette.rule, linewidth=0.6)
+        return figure
+
+    return draw
+
+
+def calibration(
+    graphs: Sequence[tuple[str, CalibrationGraph]],
+) -> Callable[[Palette], Figure]:
+    """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
+
+    def draw(palette: Palette) -> Figure:
+        figure, axes = canvas(palette, 520, 480)
+        least = 1.0
+        for number, (name, graph) in enumerate(graphs):
+            filled = graph.count >= FEWEST_IN_BIN
+            colour = palette.series[number % len(palette.series)]
+            axes.vlines(
+                graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour
+            )
+            axes.plot(
+                graph.predicted[filled],
+                graph.observed[filled],
+                marker=MARKERS[number],
+                markersize=6,
+                linewidth=0.8,
+                color=colour,
+                label=name,
+            )
+            least = min([least, *graph.predicted[filled], *graph.low[filled]])
+        least = max(0.0, least - 0.03)
+        axes.plot([least, 1], [least, 1], color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
+        axes.set_xlim(least, 1.005)
+        axes.set_ylim(least, 1.005)
+        axes.set_aspect("equal")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.set_xlabel("predicted recall", fontsize=11)
+        axes.set_ylabel("recalled", fontsize=11)
+        axes.grid(color=palette.rule, linewidth=0.6)
+        axes.set_axisbelow(True)
+        _legend(axes, palette)
         return figure
 
     return draw
