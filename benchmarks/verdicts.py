@@ -16,9 +16,10 @@ A learner is judged again and again as the reviews become more. Printed are, eac
 standard error over pairs:
 
 - how often the interval of (split - shared) holds the mean over repetitions of the same learner;
-- how often "split", "keep shared" and "can't tell" are said, of separate and of pooled parameters;
+- how often "split" and "keep shared" are said, of separate and of pooled parameters;
 - the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
-  split and pooled minus shared, and how much more pooled parameters lose than the best of these.
+  split and pooled minus shared, and how much more pooled parameters lose than the best of these;
+  "trained" are the fits of FSRS-6's own training.
 
 With `--results` each pair's outcome is appended to FILE as it is done; a later call with the
 same file only does what is missing. `--quick` has few pairs: enough to see that all is in order,
@@ -44,7 +45,6 @@ import numpy as np
 
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.metrics import EPSILON
-from srs_eval.plural import counted
 from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
 from srs_eval.presets.pooling import fitted, pooled_fits
 from srs_eval.presets.split import over_all_presets
@@ -76,11 +76,10 @@ LONGEST_DAYS = 2_000
 LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
 TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters
 FUTURE = 6_000  # reviews that follow
-TRUTH = ("larger", "advantage", "day_effect")
-DECISIONS = ("split", "keep shared", "can't tell")
+CELL = ("first preset's cards", "own save", "reviews a preset", "pairs")
 TRAINED = {
-    "shared, FSRS-6's training": "one for all presets",
-    "split, FSRS-6's training": "optimized",
+    "shared, trained": "one for all presets",
+    "split, trained": "optimized",
 }
 
 
@@ -333,74 +332,113 @@ def covered(intervals: Sequence[tuple[float, float]]) -> float:
     return float((np.abs(others - estimate) <= half_width).mean())
 
 
-def rate(hits: Sequence[bool]) -> str:
-    share = float(np.mean(hits))
-    error = math.sqrt(max(share * (1 - share), 0.25 / len(hits)) / len(hits))
-    return f"{100 * share:5.1f} % (SE {100 * error:.1f})"
-
-
-def mean(values: Sequence[float]) -> str:
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{np.mean(values):+.4f} (SE {error:.4f})"
-
-
 def report(records: Iterable[dict[str, Any]]) -> None:
-    """All that was found, situation by situation; each says how many pairs there are."""
-    by_truth: dict[tuple[float, ...], list[dict[str, Any]]] = defaultdict(list)
-    repeated: dict[tuple[float, int], list[float]] = defaultdict(list)
+    """All that was found, as Markdown; behind each figure its standard error."""
+    pairs: dict[tuple[float, float, float], dict[int, list[dict[str, Any]]]] = {}
+    coverage: dict[tuple[float, int], list[float]] = defaultdict(list)
     for record in records:
         situation = record["situation"]
         if situation["repeats"]:
             cell = situation["day_effect"], situation["sizes"][0]
-            repeated[cell].append(covered(record["intervals"]))
+            coverage[cell].append(covered(record["intervals"]))
         else:
-            by_truth[tuple(situation[name] for name in TRUTH)].append(record)
-    print("Coverage of the interval of (split - shared)")
-    for (day_effect, size), shares in sorted(repeated.items()):
-        error = np.std(shares, ddof=1) / math.sqrt(len(shares)) if len(shares) > 1 else math.nan
-        said = f"{100 * np.mean(shares):.1f} % (SE {100 * error:.1f})"
-        learners = counted(len(shares), "learner")
-        print(f"  {size:6,} reviews a preset, day effect {day_effect}, {learners}: {said}")
-    regrets: list[float] = []
-    for (larger, advantage, day_effect), found in sorted(by_truth.items()):
-        print(
-            f"Parameters of its own save {advantage}, "
-            f"{100 * larger:.0f} % of the cards in the first preset, day effect {day_effect}"
-        )
-        by_size: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for record in found:
+            key = situation["larger"], situation["advantage"], situation["day_effect"]
+            by_size = pairs.setdefault(key, defaultdict(list))
             for size, outcome in record["sizes"].items():
                 by_size[int(size)].append(outcome)
+    print("Intervals of (split - shared) that hold the mean over repetitions, in %\n")
+    print_table(
+        ("day effect", "reviews a preset", "learners", "cover"),
+        (
+            (str(day_effect), f"{size:,}", str(len(shares)), in_units(shares, 0.01, 1))
+            for (day_effect, size), shares in sorted(coverage.items())
+        ),
+    )
+    print("\nWhat is said, in % of the pairs; the last two where the following reviews tell")
+    print("that it was wrong\n")
+    print_table(
+        (
+            *CELL,
+            "split",
+            "keep shared",
+            "pooled better",
+            "pooled: keep",
+            "split loses",
+            "keep loses",
+        ),
+        (
+            (*named(key, size, outcomes), *rates(outcomes))
+            for key, by_size in sorted(pairs.items())
+            for size, outcomes in sorted(by_size.items())
+        ),
+    )
+    print("\nExpected log loss of the reviews that follow minus that of shared parameters, in")
+    print("units of 0.0001; the last column: pooled minus the best of shared, split and pooled\n")
+    regrets: list[float] = []
+    rows = []
+    for key, by_size in sorted(pairs.items()):
         for size, outcomes in sorted(by_size.items()):
-            print(f"  {size:6,} reviews a preset, {counted(len(outcomes), 'pair')}")
-            regrets += _report_of(outcomes)
+            figures, more = losses(outcomes)
+            rows.append((*named(key, size, outcomes), *figures))
+            regrets += more
+    print_table((*CELL, "split", "pooled", *TRAINED, "pooled - best"), rows)
     if regrets:
-        print(f"Pooled - best of the three, over all the above: {mean(regrets)}")
+        print(f"\nPooled minus the best over all these: {in_units(regrets, 1e-4, 1)}")
 
 
-def _report_of(outcomes: Sequence[dict[str, Any]]) -> list[float]:
-    """One size of one situation; what pooled parameters lose more than the best, by pair."""
-    for way in ("split", "pooled"):
-        said = [each["decisions"][way] for each in outcomes]
-        rates = ", ".join(f"{word} {rate([each == word for each in said])}" for word in DECISIONS)
-        print(f"    {way:6}: {rates}")
+def named(
+    key: tuple[float, float, float], size: int, outcomes: Sequence[dict[str, Any]]
+) -> tuple[str, ...]:
+    larger, advantage, _ = key
+    return f"{100 * larger:.0f} %", str(advantage), f"{size:,}", str(len(outcomes))
+
+
+def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
+    """How often what is said."""
+    split = [each["decisions"]["split"] for each in outcomes]
+    pooled = [each["decisions"]["pooled"] for each in outcomes]
+    gains = [each["later"]["shared"] - each["later"]["split"] for each in outcomes]
+    judged = list(zip(split, gains, strict=True))
+    hits = (
+        [each == "split" for each in split],
+        [each == "keep shared" for each in split],
+        [each == "split" for each in pooled],
+        [each == "keep shared" for each in pooled],
+        [each == "split" and gain < 0 for each, gain in judged],
+        [each == "keep shared" and gain > EQUIVALENT for each, gain in judged],
+    )
+    return [rate(each) for each in hits]
+
+
+def losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
+    """What follows; and what pooled parameters lose more than the best, pair by pair."""
     later = {
         way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
     }
-    gains = later["shared"] - later["split"]
-    said = [each["decisions"]["split"] for each in outcomes]
-    wrong = [each == "split" and gain < 0 for each, gain in zip(said, gains, strict=True)]
-    missed = [
-        each == "keep shared" and gain > EQUIVALENT for each, gain in zip(said, gains, strict=True)
-    ]
-    print(f"    split where it loses {rate(wrong)}, keep shared where it gains {rate(missed)}")
-    for way, losses in later.items():
-        if way != "shared":
-            print(f"    later, {way} - shared: {mean(losses - later['shared'])}")
-    best = np.minimum(np.minimum(later["shared"], later["split"]), later["pooled"])
-    regrets = later["pooled"] - best
-    print(f"    later, pooled - best of the three: {mean(regrets)}")
-    return [float(each) for each in regrets]
+    regrets = later["pooled"] - np.min([later[way] for way in ("shared", "split", "pooled")], 0)
+    figures = [later[way] - later["shared"] for way in later if way != "shared"]
+    return [in_units(each, 1e-4, 0) for each in (*figures, regrets)], regrets.tolist()
+
+
+def rate(hits: Sequence[bool]) -> str:
+    """In %, with the standard error; where none or all are hits, that of half a hit."""
+    share = float(np.mean(hits))
+    error = math.sqrt(max(share * (1 - share), 0.5 / len(hits)) / len(hits))
+    return f"{100 * share:.0f} ({100 * error:.1f})"
+
+
+def in_units(values: Sequence[float] | FloatArray, unit: float, places: int) -> str:
+    """The mean, with the standard error."""
+    found = np.array(values) / unit
+    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
+    return f"{found.mean():.{places}f} ({error:.1f})"
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    print(f"| {' | '.join(columns)} |")
+    print(f"|{'---|' * len(columns)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:

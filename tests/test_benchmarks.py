@@ -106,8 +106,8 @@ def test_verdicts_go_on_where_they_were_interrupted(
     arguments = ["--jobs", "1", "--results", str(tmp_path / "results.jsonl")]
     assert verdicts.main(arguments) == 0
     first = capsys.readouterr().out
-    assert "300 reviews a preset, 1 pair\n" in first
-    assert "300 reviews a preset, day effect 0.4, 1 learner:" in first
+    assert "| 50 % | 0.0 | 300 | 1 | 0 (70.7) | 0 (70.7) |" in first  # too few to say anything
+    assert "| 0.4 | 300 | 1 | " in first
     monkeypatch.setattr(verdicts, "judge", lambda task: pytest.fail("judged twice"))
     assert verdicts.main(arguments) == 0
     assert capsys.readouterr().out == first
