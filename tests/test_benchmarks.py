@@ -59,7 +59,8 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scripts_can_be_imported() -> None:
-    for name in ("speed", "large", "fidelity", "neural", "verdicts", "answers", "_peers"):
+    scripts = ("speed", "large", "fidelity", "neural", "verdicts", "answers", "intervals", "_peers")
+    for name in scripts:
         assert module(name)
 
 

@@ -666,7 +666,7 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     index = np.flatnonzero(learner.trials.partition == 100)
-    cost = often.staleness(learner, index)
+    cost = often.staleness(learner, 100)
     assert list(cost)[-2:] == [often.NEVER, often.DEFAULTS]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
@@ -676,6 +676,20 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     always = learner.predict("optimized, recency", often.refits(index, 0.02))
     by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
     assert cost[often.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
+
+
+def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> None:
+    """There is no figure of them yet, but how often one should optimize tells."""
+    assert log.entries is not None
+    lately = int(log.entries.time_ms[-150] // 1000)
+    presets = {key: replace(each, modified_s=lately) for key, each in log.presets.items()}
+    young = replace(log, presets=presets)
+    answer = compare(young, questions=["parameters"])[0]
+    (about,) = (sentence for sentence in answer.sentences if "reviews old" in sentence)
+    assert about in compare(young, questions=["often"])[0].sentences
+    never = {key: replace(each, fsrs_parameters={}) for key, each in presets.items()}
+    answers = compare(replace(log, presets=never), questions=["parameters"])
+    assert "never been optimized" not in " ".join(answers[0].sentences)
 
 
 def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:

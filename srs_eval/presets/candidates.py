@@ -113,7 +113,7 @@ class Learner:
             except NotEnoughData:
                 return None
 
-        return self._once(("by deck", group), narrowed)
+        return self.once(("by deck", group), narrowed)
 
     def name_of(self, group: int) -> str:
         """No two groups have the same name: where Anki's names leave that open, the id tells."""
@@ -238,7 +238,7 @@ class Learner:
 
     def held_out(self, candidate: str) -> FloatArray:
         """Probabilities for the protocol's held-out reviews (`trials.test_index`)."""
-        return self._once(("held out", candidate), lambda: self.predict(candidate))
+        return self.once(("held out", candidate), lambda: self.predict(candidate))
 
     def held_out_losses(self, candidate: str) -> FloatArray:
         """Losses on these."""
@@ -254,13 +254,13 @@ class Learner:
             fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
             return {group: list(values) for group, values in fitted.items()}
 
-        return self._once(("fitted before", number), fit)
+        return self.once(("fitted before", number), fit)
 
     def interval(self, values: FloatArray, index: IntArray) -> Interval:
         """Mean of values (k,) over the reviews at the positions (k,), over their days."""
         return mean_interval(values, self.trials.day[index])
 
-    def _once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
@@ -310,7 +310,7 @@ class Learner:
     def alone(self, count: int) -> dict[int, list[float]]:
         """Each preset's parameters, fitted as the shared ones are, on the first `count` reviews."""
         positions = self._positions(np.arange(count))
-        return self._once(
+        return self.once(
             ("alone", count),
             lambda: {group: fitted(self.trials, index) for group, index in positions.items()},
         )
@@ -328,7 +328,7 @@ class Learner:
     def _pooled_fits(self, count: int) -> Pooled:
         """Of the first `count` reviews, by which it is also settled how much presets share."""
         self.context.tick(0.0)
-        return self._once(
+        return self.once(
             ("pooled", count),
             lambda: pooled_fits(self.trials, self._positions(np.arange(count))),
         )
@@ -339,7 +339,7 @@ class Learner:
         if self._settled(count) == count:
             return settled
         self.context.tick(0.0)
-        return self._once(
+        return self.once(
             ("pooled", count, wanted),
             lambda: pooled_fits(self.trials, self._positions(np.arange(count)), settled, wanted),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,8 +23,7 @@ CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
     """One answer for each preset with enough reviews."""
     for group in groups:
-        index = np.flatnonzero(learner.trials.partition == group)
-        judged = len(index) - len(index) // START
+        judged = len(_judged(learner, group))
         name = learner.name_of(group)
         if judged < FEWEST_REVIEWS:
             sentence = (
@@ -33,7 +32,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
             )
             yield Answer("often", name, "can't tell", (sentence,))
         else:
-            yield _answer(learner, group, index, equivalence)
+            yield _answer(learner, group, equivalence)
 
 
 def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
@@ -50,9 +49,14 @@ def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
     )
 
 
-def staleness(learner: Learner, index: IntArray) -> dict[str, Interval]:
-    """What optimizing less often than at every 2 % costs, in log loss, with intervals."""
-    judged = index[len(index) // START :]
+def staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    """What optimizing a preset less often than at every 2 % costs, in log loss."""
+    return learner.once(("staleness", group), lambda: _staleness(learner, group))
+
+
+def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    index = np.flatnonzero(learner.trials.partition == group)
+    judged = _judged(learner, group)
     always = learner.losses(learner.predict(CANDIDATE, refits(index, GROWTHS[0])), judged)
     found = {}
     for growth in (*GROWTHS[1:], None):
@@ -64,8 +68,14 @@ def staleness(learner: Learner, index: IntArray) -> dict[str, Interval]:
     return found
 
 
-def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -> Answer:
-    cost = staleness(learner, index)
+def _judged(learner: Learner, group: int) -> IntArray:
+    """Positions of the reviews after the first fit."""
+    index = np.flatnonzero(learner.trials.partition == group)
+    return index[len(index) // START :]
+
+
+def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
+    cost = staleness(learner, group)
     says = verdicts(cost, equivalence=equivalence)
     labels = [_label(growth) for growth in GROWTHS[1:]]
     enough = [label for label in labels if says[label] in ("as good", "better")]
@@ -91,7 +101,7 @@ def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -
             f"{_figures(doubling)} log loss against every +2 %. "
             + what_is_missing(doubling, len(cost))
         )
-    sentences += _age(learner, group, index, cost)
+    sentences += cost_of_age(learner, group)
     at_all = cost[DEFAULTS]
     sentences.append(
         f"Not optimizing at all (the defaults) makes {_figures(at_all)}: "
@@ -106,29 +116,35 @@ def _answer(learner: Learner, group: int, index: IntArray, equivalence: float) -
     rows: list[tuple[Cell, ...]] = [
         (name, difference, says[name]) for name, difference in cost.items()
     ]
-    judged = len(index) - len(index) // START
+    judged = len(_judged(learner, group))
     title = f"{learner.name_of(group)}: optimizing less often, {judged:,} reviews"
     table = Table(title, ("optimizing", "minus every +2 %", "verdict"), tuple(rows))
     return Answer("often", learner.name_of(group), conclusion, tuple(sentences), (table,))
 
 
-def _age(learner: Learner, group: int, index: IntArray, cost: Mapping[str, Interval]) -> list[str]:
-    """How old the present parameters can be, and what parameters of that age cost."""
+def cost_of_age(learner: Learner, group: int) -> list[str]:
+    """How old the present parameters can be, and what parameters of that age cost, in words.
+
+    Nothing where too few reviews can be judged.
+    """
+    if len(_judged(learner, group)) < FEWEST_REVIEWS:
+        return []
+    cost = staleness(learner, group)
     preset = learner.log.presets.get(group)
     if preset is None or not preset.parameters_in_force:
         return ["No parameters are stored: this preset has never been optimized."]
     old = learner.since_optimized(group)
     if old is None:
         return []
-    before = len(index) - len(old)
+    before = int((learner.trials.partition == group).sum()) - len(old)
     if not before:
         return [f"Yours are older than all {len(old):,} reviews: they fit none of these."]
     growth = next((each for each in GROWTHS if each >= len(old) / before), None)
     name = NEVER if growth is None else _label(growth)
     costs = 0.0 if name == _label(GROWTHS[0]) else cost[name].estimate
     return [
-        f"Yours are at most {len(old):,} reviews old, with {before:,} before that; "
-        f"at that age they cost about {max(costs, 0):.4f} log loss."
+        f"Yours are at most {counted(len(old), 'review')} old, with {before:,} before that; "
+        f"at that age parameters cost you about {max(costs, 0):.4f} log loss."
     ]
 
 

@@ -17,6 +17,7 @@ from srs_eval.errors import NotEnoughData
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
 from srs_eval.presets.candidates import ACROSS_PRESETS, CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -187,6 +188,8 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
                 else "."
             ),
         ]
+        if stored and learner.since_optimized(group) is not None:
+            sentences += cost_of_age(learner, group)
     if elsewhere is not None:
         tables.append(
             elsewhere.table(
