@@ -619,6 +619,88 @@ def compare(
 
 @app.command()
 @takes(source=source_options)
+def workload(
+    source: Source,
+    retention: Annotated[
+        str | None,
+        typer.Option(
+            help="Desired retentions; 0.70 to 0.99 if left out.",
+            metavar="0.8,0.85,0.9",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long.", rich_help_panel=RUN_PANEL)] = 365,
+    new: Annotated[
+        int | None,
+        typer.Option(
+            help="New cards a day; as many as of late if left out.", rich_help_panel=RUN_PANEL
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes a day: how many days take more?",
+            metavar="MIN",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(
+            help="Parameters in place of those in force, 17, 19 or 21 numbers.",
+            metavar='"0.21, 1.29, ..."',
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    states: Annotated[
+        str,
+        typer.Option(
+            help="What you remember of each card now: from its history, or as Anki stored it.",
+            metavar="history|stored",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "history",
+    json: JsonOption = None,
+) -> int:
+    """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
+
+    Of one preset: the one named, or the one with the most reviews.
+    """
+    from srs_eval.console import WORKLOAD, console_for, print_answers
+    from srs_eval.presets.stored import parsed_parameters
+    from srs_eval.workload.answers import answers, document
+    from srs_eval.workload.estimate import RETENTIONS, Question
+    from srs_eval.workload.estimate import workload as estimates
+
+    _check_targets(source, json)
+    chosen = one_of("--states", states, ("history", "stored"))
+    question = Question(
+        retentions=RETENTIONS if retention is None else _numbers("--retention", retention),
+        days=days,
+        new_a_day=new,
+        budget=budget,
+        states="stored" if chosen == "stored" else "history",
+    )
+    parameters = None if params is None else parsed_parameters(params)
+    found = None
+    with (
+        console_for(sys.stderr).status("Playing the days ahead ...") as status,
+        closing(estimates(source.load(), question=question, parameters=parameters)) as events,
+    ):
+        for found in events:
+            status.update(f"{len(found.draws)} of {question.draws} draws of parameters")
+    assert found is not None
+    if json is not None:
+        from srs_eval.export import to_json
+
+        _write(json, to_json(document(found)))
+    if json != "-":
+        print_answers(answers(found), console_for(sys.stdout), WORKLOAD)
+    return FINE
+
+
+@app.command()
+@takes(source=source_options)
 def state(
     source: Source,
     rows: Annotated[
@@ -842,6 +924,16 @@ def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
     if log.rows is None or flags.protocol.rows != load_config().rows:
         return flags
     return replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    """Numbers separated by commas or blanks."""
+    try:
+        return tuple(float(each) for each in text.replace(",", " ").split())
+    except ValueError:
+        raise InputError(
+            f'{option} "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
+        ) from None
 
 
 def _refuse_rows_of_anki(flags: Flags) -> None:

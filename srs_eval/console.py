@@ -281,7 +281,12 @@ QUESTION_TITLES = {
     "today": "How are you doing?",
     "hour": "Does the time of day matter?",
     "session": "Does the length of a session matter?",
+    "workload": "What does a desired retention cost?",
 }
+WORKLOAD = (
+    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
+    "for habits like those of so far (docs/workload.md)."
+)
 ANKI_ROWS = (
     "Reviews are those that Anki's optimizer takes (--rows anki); "
     "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "

@@ -14,6 +14,7 @@ from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, spanned, what_is_missing
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
+from srs_eval.reviews import FloatArray
 
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest
@@ -73,10 +74,15 @@ def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bo
     """All reviews of a preset, young and mature ones, and those of each of the last months."""
     mature = learner.trials.elapsed_days >= MATURE_DAYS
     parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
-    months = learner.time_s.astype("datetime64[s]").astype("datetime64[M]").astype(str)
+    months = months_of(learner.time_s)
     return parts | {
         month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-MONTHS:]
     }
+
+
+def months_of(time_s: FloatArray) -> NDArray[np.str_]:
+    """ "2024-10" for each moment (Unix seconds, UTC)."""
+    return time_s.astype("datetime64[s]").astype("datetime64[M]").astype(str)
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,356 @@
+"""What a `Workload` says, in sentences and tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from srs_eval import __version__
+from srs_eval.plural import counted
+from srs_eval.presets.answers import Answer, Cell, Table, listed, signed
+from srs_eval.workload.estimate import (
+    FEWEST_IN_MONTH,
+    FIGURES,
+    KNOWN,
+    MINUTES,
+    MONTH,
+    OVER,
+    PACE_DAYS,
+    PER_CARD,
+    RECALLED,
+    REVIEWS,
+    Workload,
+)
+
+QUESTION = "workload"
+OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
+MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
+LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
+NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
+MISSED = 0.02  # of retention: from here on an expectation has not come true
+
+
+def answers(found: Workload) -> list[Answer]:
+    """What is known so far; sentences on what is not known yet are left out."""
+    sentences = [
+        *_today(found),
+        *_cheapest(found),
+        *_data(found),
+        *_change(found),
+        *_limit(found),
+        *_budget(found),
+        *_backlog(found),
+        *_wrong(found),
+        *_certainty(found),
+    ]
+    tables = [_curve(found)]
+    if found.paces:
+        tables.append(_paces(found))
+    if found.wrong:
+        tables.append(_models(found))
+    tables += [preview.table for preview in found.previews]
+    if found.months:
+        tables.append(_months(found))
+    low, high = (f"{ends[found.at(found.desired), MINUTES]:.0f}" for ends in found.band)
+    conclusion = f"{low} minutes a day" if low == high else f"{low}-{high} minutes a day"
+    return [Answer(QUESTION, found.preset, conclusion, tuple(sentences), tuple(tables))]
+
+
+def _today(found: Workload) -> list[str]:
+    here = found.at(found.desired)
+    reviews, minutes, known = (
+        _within(found, here, figure, places)
+        for figure, places in ((REVIEWS, 0), (MINUTES, 1), (KNOWN, 0))
+    )
+    days = counted(found.question.days, "day")
+    made = [
+        f"At today's desired retention of {found.desired:.2f}, with "
+        f"{counted(found.learned, 'card')} and {found.new_a_day} new ones a day, the next {days} "
+        f"take {reviews} reviews and {minutes} minutes a day; {known} cards are known at the end."
+    ]
+    if found.question.new_a_day is None:
+        made.append(
+            f"{found.new_a_day} new cards a day are what the last {PACE_DAYS} days had; "
+            f"the preset has {found.unseen:,} that are new."
+        )
+    elif found.new_a_day * found.question.days > found.unseen:
+        made.append(
+            f"The preset has only {found.unseen:,} new cards: {found.new_a_day} a day means that "
+            "you add more."
+        )
+    expected = found.in_force[here, MINUTES]
+    low, high = (ends[here, MINUTES] for ends in found.band)
+    if len(found.draws) and not low <= expected <= high:
+        made.append(
+            f"The parameters in force expect {expected:.1f} minutes, which your reviews do not "
+            "bear out: see `srs-eval compare --question parameters`."
+        )
+    return made
+
+
+def _cheapest(found: Workload) -> list[str]:
+    if not len(found.draws):
+        return []
+    least, low, high = found.cheapest
+    range_ = f"{low:.2f} to {high:.2f}" if low != high else f"{least:.2f} in all draws"
+    edge = " or below" if least == found.retentions[0] else ""
+    return [
+        f"Fewest minutes per card known: at {least:.2f}{edge} ({range_}). Cheap is not wise: much "
+        "is forgotten between reviews there, and nobody's model is sure of so low a retention."
+    ]
+
+
+def _data(found: Workload) -> list[str]:
+    if found.seen is None:
+        return [
+            f"No month had {FEWEST_IN_MONTH} reviews: what is said of any retention is the "
+            "model's guess."
+        ]
+    low, high = found.seen
+    return [
+        f"Your months so far had {100 * low:.0f} to {100 * high:.0f} % recalled. Beyond, marked "
+        "with ?, figures are the model's guess."
+    ]
+
+
+def _change(found: Workload) -> list[str]:
+    if not len(found.draws):
+        return []
+    here = found.at(found.desired)
+    parts = []
+    for other in OTHERS:
+        there = found.at(other)
+        if there == here or abs(found.retentions[there] - other) > 1e-9:
+            continue
+        minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
+        known = float(np.median(found.draws[:, there, KNOWN] - found.draws[:, here, KNOWN]))
+        low, middle, high = np.quantile(minutes, (0.05, 0.5, 0.95))
+        parts.append(
+            f"{other:.2f} {signed(middle, 1)} minutes a day ({signed(low, 1)} to "
+            f"{signed(high, 1)}) and {signed(known, 0)} cards known"
+        )
+    return [f"Instead of {found.desired:.2f}: {'; '.join(parts)}."] if parts else []
+
+
+def _budget(found: Workload) -> list[str]:
+    budget = found.question.budget
+    if budget is None:
+        return []
+    over = _within(found, found.at(found.desired), OVER, 0)
+    days = counted(found.question.days, "day")
+    made = [f"Above {budget:g} minutes: {over} of {days}."]
+    fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
+    if len(fits):
+        made.append(
+            f"With {budget:g} minutes a day on average, {found.retentions[fits[-1]]:.2f} is the "
+            "highest retention that is almost sure to fit."
+        )
+    return made
+
+
+def _backlog(found: Workload) -> list[str]:
+    if found.backlog is None:
+        return []
+    reviews, minutes = found.backlog
+    overdue = counted(found.overdue, "overdue card")
+    if minutes < LEAST_MINUTES:
+        return [f"{overdue}: not enough to be felt."]
+    days = min(MONTH, found.question.days)
+    return [f"{overdue}: {reviews:.0f} reviews and {minutes:.0f} minutes of the first {days} days."]
+
+
+def _limit(found: Workload) -> list[str]:
+    near = found.median[:, REVIEWS] > NEAR_LIMIT * found.limit
+    if not near.any():
+        return []
+    return [
+        f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of {found.limit:,} "
+        "reviews a day holds cards back: there, more would be asked of you, and is not done."
+    ]
+
+
+def _wrong(found: Workload) -> list[str]:
+    here = found.at(found.desired)
+    made = []
+    for wrong in found.wrong:
+        recalled = wrong.figures[here, RECALLED]
+        missed = recalled - found.in_force[here, RECALLED]
+        if not np.isfinite(recalled):
+            continue
+        verdict = "as expected"
+        if abs(missed) > MISSED:
+            verdict = "less than that" if missed < 0 else "more than that"
+        made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
+    if not made:
+        return []
+    own = 100 * found.in_force[here, RECALLED]
+    return [
+        f"If you keep your parameters, they expect you to pass {own:.0f} % of reviews. If your "
+        f"memory is another model's, it is: {listed(made)}."
+    ]
+
+
+def _certainty(found: Workload) -> list[str]:
+    if not found.finished:
+        return []
+    chance, both = found.chance[REVIEWS], found.spread[REVIEWS]
+    return [
+        f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of yours "
+        f"drawn anew. They vary by {100 * both:.1f} %, of which chance, the same parameters "
+        f"simulated again, makes {100 * chance:.1f} %."
+    ]
+
+
+# Tables
+
+
+def shown(found: Workload) -> np.ndarray:
+    """Places of the retentions that a table of few lines shows."""
+    if len(found.retentions) <= MOST_ROWS:
+        return np.arange(len(found.retentions))
+    every = {found.at(percent / 100) for percent in range(70, 100, 5)}
+    return np.array(
+        sorted(every | {found.at(found.desired), found.at(found.cheapest[0]), found.at(0.97)})
+    )
+
+
+def _curve(found: Workload) -> Table:
+    budget = found.question.budget
+    columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
+    if budget is not None:
+        columns[-1] = f"days > {budget:g} min"
+    rows: list[tuple[Cell, ...]] = []
+    for k in shown(found).tolist():
+        retention = float(found.retentions[k])
+        last = (
+            f"{100 * found.median[k, RECALLED]:.0f} %"
+            if budget is None
+            else _within(found, k, OVER, 0)
+        )
+        rows.append(
+            (
+                f"{retention:.2f}",
+                _mark(found, retention),
+                _within(found, k, REVIEWS, 0),
+                _within(found, k, MINUTES, 1),
+                f"{found.median[k, KNOWN]:,.0f}",
+                f"{found.median[k, PER_CARD]:.2f}",
+                last,
+            )
+        )
+    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
+    return Table(title, tuple(columns), tuple(rows))
+
+
+def _mark(found: Workload, retention: float) -> str:
+    seen = found.seen
+    guess = seen is None or not seen[0] <= retention <= seen[1]
+    today = abs(retention - found.desired) < 0.005
+    return ("now" if today else "") + ("?" if guess else "")
+
+
+def _paces(found: Workload) -> Table:
+    return Table(
+        f"{found.preset}: new cards a day, at {found.desired:.2f}",
+        ("new/day", "reviews/day", "minutes/day", "known"),
+        tuple(
+            (pace, f"{reviews:.0f}", f"{minutes:.1f}", f"{known:,.0f}")
+            for pace, reviews, minutes, known in found.paces
+        ),
+    )
+
+
+def _models(found: Workload) -> Table:
+    """The schedule of the parameters in force, remembered by several models."""
+    rows: list[tuple[Cell, ...]] = []
+    here = found.at(found.desired)
+    for name, figures in (
+        ("the parameters in force", found.in_force),
+        *((wrong.name, wrong.figures) for wrong in found.wrong),
+    ):
+        at = figures[here]
+        rows.append(
+            (
+                name,
+                f"{at[REVIEWS]:.0f}",
+                f"{at[MINUTES]:.1f}",
+                f"{at[KNOWN]:,.0f}",
+                "-" if np.isnan(at[RECALLED]) else f"{100 * at[RECALLED]:.0f} %",
+            )
+        )
+    return Table(
+        f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
+        ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
+        tuple(rows),
+    )
+
+
+def _months(found: Workload) -> Table:
+    return Table(
+        f"{found.preset}: what you recalled",
+        ("month", "reviews", "recalled"),
+        tuple((month, count, f"{100 * share:.1f} %") for month, count, share in found.months),
+    )
+
+
+def _within(found: Workload, place: int, figure: int, places: int) -> str:
+    """ "61 (55-70)": the median of the draws and where 90 % of them lie."""
+    middle = f"{found.median[place, figure]:,.{places}f}"
+    if not len(found.draws):
+        return middle
+    low, high = (f"{ends[place, figure]:,.{places}f}" for ends in found.band)
+    return middle if low == high else f"{middle} ({low}-{high})"
+
+
+# Files
+
+
+def document(found: Workload) -> dict[str, Any]:
+    """As JSON has it (layout: docs/formats.md)."""
+    low, high = found.band
+    parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
+    return {
+        "layout": 1,
+        "srs_eval": __version__,
+        "preset": found.preset,
+        "question": asdict(found.question),
+        "desired_retention": found.desired,
+        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue},
+        "new_a_day": found.new_a_day,
+        "draws": len(found.draws),
+        "retentions": [
+            {
+                "desired": float(retention),
+                **{name: _named(figures[place]) for name, figures in parts.items()},
+                **{wrong.name: _named(wrong.figures[place]) for wrong in found.wrong},
+            }
+            for place, retention in enumerate(found.retentions)
+        ],
+        "relative_deviation": {
+            "chance": _named(found.chance),
+            "parameters and chance": _named(found.spread),
+        },
+        "cheapest": dict(zip(("median", "low", "high"), found.cheapest, strict=True)),
+        "recalled_by_month": [
+            {"month": month, "reviews": count, "recalled": share}
+            for month, count, share in found.months
+        ],
+        "backlog": None
+        if found.backlog is None
+        else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
+        "new_cards": [
+            dict(zip(("new_a_day", "reviews", "minutes", "known"), pace, strict=True))
+            for pace in found.paces
+        ],
+        "intervals": [record for preview in found.previews for record in preview.records],
+        "answers": [answer.document() for answer in answers(found)],
+    }
+
+
+def _named(figures: np.ndarray) -> dict[str, float | None]:
+    return {
+        name.replace(" ", "_"): float(value) if np.isfinite(value) else None
+        for name, value in zip(FIGURES, figures, strict=True)
+    }

@@ -1,0 +1,461 @@
+"""What each desired retention costs a learner, and how sure that is.
+
+    workload(log, ...) -> Iterator[Workload]
+
+Each Workload is whole and knows more than the one before: first what the parameters in force
+expect of themselves, from one course of events, then draw by draw what else the learner's own
+reviews allow, then what may be wrong with the model itself. Closing the iterator ends the work.
+
+A draw is a fit to days drawn with replacement (`draws`); cards' states are followed through their
+histories by it, it schedules, and answers are drawn from it: what the cards would cost somebody
+whose parameters were known to be these. How many reviews there are hangs on the parameters first,
+on chance little: both are told, for several courses of events are drawn from the same parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from srs_eval.context import Context
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.presets.candidates import Learner, refuse_without_presets
+from srs_eval.presets.retention import months_of
+from srs_eval.presets.stored import as_anki_runs
+from srs_eval.protocol import Protocol
+from srs_eval.reviews import LEARNING, FloatArray, Preset, ReviewLog
+from srs_eval.selection import only_preset
+from srs_eval.workers import cores
+from srs_eval.workload.draws import draws, fitted
+from srs_eval.workload.habits import costs_of
+from srs_eval.workload.preview import Preview, preview
+from srs_eval.workload.simulator import (
+    Costs,
+    Deck,
+    Memory,
+    Order,
+    Settings,
+    Simulated,
+    simulate,
+)
+from srs_eval.workload.today import SUSPENDED, States, Today, deck_of, memory_states, todays_cards
+
+RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
+DRAWS = 50
+SEEDS = 3  # courses of events from the same parameters
+AGAIN = 12  # courses of events for what is asked at one retention only
+MONTH = 30  # days of the backlog
+PACE_DAYS = 90  # over which one's own pace of new cards is taken
+FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
+
+FIGURES = ("reviews", "minutes", "known", "recalled", "over budget", "minutes per card")
+"""A day (mean over all days): reviews, minutes. At the end: cards known. Share of reviews that
+are passed. Days above the budget. Minutes in all per card known at the end."""
+REVIEWS, MINUTES, KNOWN, RECALLED, OVER, PER_CARD = range(len(FIGURES))
+
+# Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
+# them; those that it does not know it takes as the last one here.
+_ORDERS: dict[int, Order] = {
+    0: "due",
+    1: "due",
+    2: "due",
+    3: "interval, shortest first",
+    4: "interval, longest first",
+    5: "difficulty, hardest first",
+    6: "difficulty, easiest first",
+    7: "retrievability, lowest first",
+    8: "random",
+    11: "retrievability, highest first",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a preset."""
+
+    retentions: tuple[float, ...] = RETENTIONS
+    days: int = 365
+    new_a_day: int | None = None  # None: as many as of late
+    budget: float | None = None  # minutes a day
+    states: States = "history"
+    draws: int = DRAWS
+
+
+@dataclass(frozen=True, eq=False)
+class Wrong:
+    """The schedule of the parameters in force, with answers drawn from another model."""
+
+    name: str  # of the model that remembers
+    figures: FloatArray  # (retentions, FIGURES)
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """What is known so far of what r desired retentions cost."""
+
+    preset: str
+    question: Question
+    retentions: FloatArray  # (r,)
+    desired: float  # today's
+    learned: int  # cards
+    unseen: int  # new cards that the preset has
+    overdue: int
+    new_a_day: int
+    limit: int  # reviews a day, by the preset
+    in_force: FloatArray  # (r, FIGURES) as the parameters in force expect of themselves
+    draws: FloatArray  # (draws so far, r, FIGURES)
+    seeds: FloatArray  # (courses of events, r, FIGURES), all from the parameters fitted to all
+    months: tuple[tuple[str, int, float], ...]  # the last ones: name, reviews, share recalled
+    wrong: tuple[Wrong, ...] = ()
+    backlog: tuple[float, float] | None = None
+    """Reviews and minutes in the first month that are due to overdue cards."""
+    paces: tuple[tuple[int, float, float, float], ...] = ()
+    """At today's retention: new cards a day, reviews and minutes a day, cards known."""
+    previews: tuple[Preview, ...] = ()  # of intervals, by candidate
+    finished: bool = False
+
+    @property
+    def median(self) -> FloatArray:
+        """(r, FIGURES) over the draws; of the parameters in force while there are none."""
+        return np.median(self.draws, axis=0) if len(self.draws) else self.in_force
+
+    @property
+    def band(self) -> tuple[FloatArray, FloatArray]:
+        """The ends (r, FIGURES) that 90 % of the draws lie between."""
+        if not len(self.draws):
+            return self.in_force, self.in_force
+        low, high = np.quantile(self.draws, (0.05, 0.95), axis=0)
+        return low, high
+
+    @property
+    def chance(self) -> FloatArray:
+        """Standard deviation (FIGURES,) that chance alone makes, relative to the mean."""
+        if len(self.seeds) < 2:
+            return np.full(len(FIGURES), np.nan)
+        mean = np.maximum(self.seeds.mean(axis=0), 1e-9)
+        return np.sqrt(np.mean(self.seeds.var(axis=0, ddof=1) / mean**2, axis=0))
+
+    @property
+    def spread(self) -> FloatArray:
+        """The same of parameters and chance together."""
+        if len(self.draws) < 2:
+            return np.full(len(FIGURES), np.nan)
+        mean = np.maximum(self.draws.mean(axis=0), 1e-9)
+        return np.sqrt(np.mean(self.draws.var(axis=0, ddof=1) / mean**2, axis=0))
+
+    @property
+    def cheapest(self) -> tuple[float, float, float]:
+        """The retention with the fewest minutes per card known: median of the draws, and band."""
+        of_draws = self.draws if len(self.draws) else self.in_force[None]
+        least = self.retentions[np.argmin(of_draws[:, :, PER_CARD], axis=1)]
+        low, middle, high = np.quantile(least, (0.05, 0.5, 0.95), method="nearest")
+        return float(middle), float(low), float(high)
+
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        """The lowest and the highest retention of a month; None where no month had enough."""
+        shares = [share for _, count, share in self.months if count >= FEWEST_IN_MONTH]
+        return (min(shares), max(shares)) if shares else None
+
+    def at(self, retention: float) -> int:
+        """The place of the nearest retention."""
+        return int(np.argmin(np.abs(self.retentions - retention)))
+
+
+def workload(
+    log: ReviewLog,
+    preset: str | None = None,
+    question: Question | None = None,
+    *,
+    parameters: Sequence[float] | None = None,
+    context: Context | None = None,
+) -> Generator[Workload]:
+    """What a preset's cards cost, better known with every item.
+
+    `preset` is a name or an id, by default that with the most reviews; `parameters` stand in for
+    those in force (17, 19 or 21 numbers). Raises InputError for what the log does not tell, for
+    a question that makes no sense and where FSRS is off, NotEnoughData for too few reviews.
+    """
+    question = _checked(question or Question())
+    refuse_without_presets(log)
+    learner = Learner.of(log if preset is None else only_preset(log, preset), context)
+    group = next(iter(learner.groups))
+    settings_of = learner.log.presets.get(group)
+    if settings_of is None:
+        raise InputError(f"{log.receipt.path} does not say how these cards are scheduled.")
+    if log.receipt.fsrs_enabled is False and parameters is None:
+        raise InputError(
+            f"FSRS is off in {log.receipt.path}, so that no desired retention is in force: turn it "
+            "on in Anki's deck options, or give --params to ask what it would cost."
+        )
+    today = todays_cards(learner.log, group)
+    stored = settings_of.parameters_in_force if parameters is None else parameters
+    in_force = Memory("FSRS-6", tuple(as_anki_runs(stored)))
+    index = np.flatnonzero(learner.trials.partition == group)
+    return _known_better(
+        _Asked(
+            learner=learner,
+            group=group,
+            index=index,
+            question=question,
+            today=today,
+            scheduler=in_force,
+            settings=_settings(settings_of, question, learner.log, group),
+            costs=costs_of(learner.log, _cards_of(learner.log, group)),
+            desired=settings_of.desired_retention or 0.9,
+            months=_months(learner, index),
+        )
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    learner: Learner
+    group: int
+    index: np.ndarray  # positions of the preset's reviews among the trials
+    question: Question
+    today: Today
+    scheduler: Memory  # the parameters in force
+    settings: Settings
+    costs: Costs
+    desired: float
+    months: tuple[tuple[str, int, float], ...]
+    retentions: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        asked = {*self.question.retentions, round(self.desired, 2)}
+        object.__setattr__(self, "retentions", np.array(sorted(asked)))
+
+    @property
+    def new(self) -> int:
+        return self.settings.new_a_day * self.settings.days
+
+    def deck(self, memory: Memory) -> Deck:
+        return replace(deck_of(self.today, memory, self.question.states), new=self.new)
+
+    def figures(self, run: Simulated) -> FloatArray:
+        days, minutes = self.settings.days, run.seconds / 60
+        known, reviews = float(run.known[-1]), int(run.reviews.sum())
+        budget = self.question.budget
+        return np.array(
+            [
+                reviews / days,
+                minutes.sum() / days,
+                known,
+                run.recalled.sum() / reviews if reviews else np.nan,
+                0.0 if budget is None else float((minutes > budget).sum()),
+                minutes.sum() / max(known, 1e-9),
+            ]
+        )
+
+
+def _known_better(asked: _Asked) -> Generator[Workload]:
+    """Courses of events run in threads, several draws ahead."""
+    pool = ThreadPoolExecutor(cores())
+
+    def curve(
+        scheduler: Memory, deck: Deck, seed: int, memory: Memory | None = None
+    ) -> list[Future[FloatArray]]:
+        def one(retention: float) -> FloatArray:
+            settings = replace(asked.settings, desired_retention=retention)
+            run = simulate(scheduler, deck, asked.costs, settings, seed, memory)
+            return asked.figures(run)
+
+        return [pool.submit(one, retention) for retention in asked.retentions.tolist()]
+
+    def gathered(futures: list[Future[FloatArray]]) -> FloatArray:
+        return np.array([future.result() for future in futures])
+
+    try:
+        deck = asked.deck(asked.scheduler)
+        nothing = np.empty((0, len(asked.retentions), len(FIGURES)))
+        found = Workload(
+            preset=asked.learner.name_of(asked.group),
+            question=asked.question,
+            retentions=asked.retentions,
+            desired=asked.desired,
+            learned=len(asked.today),
+            unseen=asked.today.new,
+            overdue=asked.today.overdue,
+            new_a_day=asked.settings.new_a_day,
+            limit=asked.settings.reviews_a_day,
+            in_force=gathered(curve(asked.scheduler, deck, 0)),
+            draws=nothing,
+            seeds=nothing,
+            months=asked.months,
+        )
+        yield found
+        waiting: list[list[Future[FloatArray]]] = []
+        done: list[FloatArray] = []
+        context = asked.learner.context
+        drawn = draws(
+            asked.learner.trials, asked.index, asked.question.draws, seed=1, context=context
+        )
+        for seed, memory in enumerate(drawn, start=1):
+            waiting.append(curve(memory, asked.deck(memory), seed))
+            context.tick(0.8 * len(done) / asked.question.draws)
+            while len(waiting) > 3:  # as many as keep the threads busy
+                done.append(gathered(waiting.pop(0)))
+                found = replace(found, draws=np.array(done))
+                yield found
+        for last in waiting:
+            done.append(gathered(last))
+            found = replace(found, draws=np.array(done))
+            yield found
+        best = fitted(asked.learner.trials, asked.index, context=context)
+        deck_of_best = asked.deck(best)
+        waiting = [curve(best, deck_of_best, seed) for seed in range(SEEDS)]
+        found = replace(found, seeds=np.array([gathered(each) for each in waiting]))
+        yield found
+        wrong = []
+        for name, memory in _others(asked, best):
+            state = memory_states(asked.today, [memory])[0]
+            runs = curve(asked.scheduler, replace(deck, memory_state=state), 0, memory)
+            wrong.append(Wrong(name, gathered(runs)))
+            found = replace(found, wrong=tuple(wrong))
+            yield found
+        found = replace(
+            found,
+            backlog=_backlog(asked, best, deck_of_best),
+            paces=_paces(asked, best, deck_of_best),
+            previews=_previews(asked, best),
+            finished=True,
+        )
+        yield found
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _others(asked: _Asked, best: Memory) -> Iterator[tuple[str, Memory]]:
+    """Models that may remember better than the parameters in force, fitted to all reviews."""
+    if not np.allclose(best.parameters, asked.scheduler.parameters):
+        yield "FSRS-6, optimized", best
+    protocol = Protocol(rows="anki", short=True, secs=True, partitions="preset")
+    try:
+        trials = asked.learner.session.trials(protocol)
+        index = np.flatnonzero(trials.partition == asked.group)
+        yield "FSRS-7, optimized", fitted(trials, index, "FSRS-7", asked.learner.context)
+    except NotEnoughData:
+        return
+
+
+def _backlog(asked: _Asked, memory: Memory, deck: Deck) -> tuple[float, float] | None:
+    """The first month with and without the overdue cards, at today's retention."""
+    late = asked.today.due_day < 0
+    if not late.any():
+        return None
+    kept = np.flatnonzero(~late)
+    rest = replace(
+        deck,
+        state=deck.state[:, kept],
+        last_day=deck.last_day[kept],
+        due_day=deck.due_day[kept],
+        lapses=deck.lapses[kept],
+    )
+    settings = replace(
+        asked.settings, desired_retention=asked.desired, days=min(MONTH, asked.settings.days)
+    )
+    costs = []
+    for each in (deck, rest):
+        runs = [simulate(memory, each, asked.costs, settings, seed) for seed in range(AGAIN)]
+        costs.append(
+            (
+                float(np.mean([run.reviews.sum() for run in runs])),
+                float(np.mean([run.seconds.sum() for run in runs])) / 60,
+            )
+        )
+    return costs[0][0] - costs[1][0], costs[0][1] - costs[1][1]
+
+
+def _paces(
+    asked: _Asked, memory: Memory, deck: Deck
+) -> tuple[tuple[int, float, float, float], ...]:
+    """Fewer and more new cards a day, at today's retention."""
+    now = asked.settings.new_a_day
+    made = []
+    for pace in sorted({0, now // 2, now, 2 * now} if now else {0, 5, 10, 20}):
+        settings = replace(asked.settings, desired_retention=asked.desired, new_a_day=pace)
+        new = replace(deck, new=pace * settings.days)
+        runs = [
+            asked.figures(simulate(memory, new, asked.costs, settings, seed))
+            for seed in range(SEEDS)
+        ]
+        reviews, minutes, known = np.mean(runs, axis=0)[:3].tolist()
+        made.append((pace, reviews, minutes, known))
+    return tuple(made)
+
+
+def _previews(asked: _Asked, best: Memory) -> tuple[Preview, ...]:
+    candidates = {
+        "the parameters in force": asked.scheduler,
+        "optimized ones": best,
+        "the defaults": Memory("FSRS-6", best.recurrent.default),
+    }
+    preset = asked.learner.log.presets[asked.group]
+    return tuple(
+        preview(name, memory, asked.today, preset, asked.desired)
+        for name, memory in candidates.items()
+    )
+
+
+def _cards_of(log: ReviewLog, group: int) -> np.ndarray:
+    """Cards of a preset that are not suspended, as Anki's simulator looks for them."""
+    assert log.schedule is not None
+    of_preset = log.preset_of(log.deck_of(log.schedule.card_id)) == group
+    return log.schedule.card_id[of_preset & (log.schedule.queue != SUSPENDED)]
+
+
+def _settings(preset: Preset, question: Question, log: ReviewLog, group: int) -> Settings:
+    new = _own_pace(log, group) if question.new_a_day is None else question.new_a_day
+    return Settings(
+        days=question.days,
+        new_a_day=new,
+        reviews_a_day=9999 if preset.reviews_a_day is None else preset.reviews_a_day,
+        new_ignore_review_limit=preset.new_ignore_review_limit,
+        maximum_interval=preset.maximum_interval or 36_500,
+        learning_steps=len(preset.learning_steps),
+        relearning_steps=len(preset.relearning_steps),
+        order=_ORDERS.get(preset.review_order, "difficulty, easiest first"),
+    )
+
+
+def _own_pace(log: ReviewLog, group: int) -> int:
+    """New cards a day over the last months, rounded: cards whose first learning lies in them."""
+    assert log.entries is not None
+    assert log.day_grid is not None
+    entries = log.entries
+    mine = (entries.kind == LEARNING) & np.isin(entries.card_id, _cards_of(log, group))
+    _, first = np.unique(entries.card_id[mine], return_index=True)
+    since_ms = 1000 * (log.day_grid.next_day_at_s - PACE_DAYS * 86_400)
+    return round(int((entries.time_ms[mine][first] > since_ms).sum()) / PACE_DAYS)
+
+
+def _months(learner: Learner, index: np.ndarray) -> tuple[tuple[str, int, float], ...]:
+    """What was remembered in each month with reviews, the last twelve."""
+    months = months_of(learner.time_s[index])
+    found = []
+    for month in np.unique(months)[-12:].tolist():
+        part = index[months == month]
+        found.append((month, len(part), float(learner.trials.y[part].mean())))
+    return tuple(found)
+
+
+def _checked(question: Question) -> Question:
+    for retention in question.retentions:
+        if not 0.5 <= retention <= 0.995:
+            raise InputError(
+                f"A desired retention of {retention:g} cannot be asked for: give numbers from "
+                "0.5 to 0.995, such as 0.8,0.85,0.9."
+            )
+    if not question.retentions:
+        raise InputError("--retention is empty: give numbers such as 0.8,0.85,0.9.")
+    if not 1 <= question.days <= 3650:
+        raise InputError(f"--days {question.days} is not between 1 and 3650.")
+    if question.new_a_day is not None and not 0 <= question.new_a_day <= 999:
+        raise InputError(f"--new {question.new_a_day} is not between 0 and 999.")
+    if question.budget is not None and not 0 < question.budget <= 1440:
+        raise InputError(f"--budget {question.budget:g} is no number of minutes in a day.")
+    return question
