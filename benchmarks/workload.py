@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,6 +40,7 @@ from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Row
 from srs_eval.simulation.memory import fuzzed
 from srs_eval.workload.draws import draws
 from srs_eval.workload.simulator import MODELS, Costs, Deck, Memory, Settings, simulate
+from srs_eval.workload.today import Histories, Today, memory_states
 
 ONE_LINE_MS, WHOLE_S = 15, 10  # goals
 NONE = np.empty(0, np.int64)
@@ -234,33 +236,39 @@ def studied(random: np.random.Generator) -> Studied:
     return Studied(truth, ReviewLog(ImportReceipt("", "simulated", len(card)), rows=rows), deck)
 
 
-def followed(memory: Memory, learner: Studied) -> Deck:
-    """The same cards with the states that their histories have under other parameters."""
-    rows = learner.log.rows
+def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
+    """The cards' states as their histories have them under other parameters (memories, 2, n)."""
+    rows, n = learner.log.rows, len(learner.deck)
     assert rows is not None
-    model, w = memory.recurrent, memory.values
-    s, d = np.ones((2, len(learner.deck)))
     order = np.argsort(rows.card_id, kind="stable")
     card = rows.card_id[order]
+    count = np.bincount(card, minlength=n)
     number = np.arange(len(card)) - np.searchsorted(card, card)
-    for k in range(int(number.max()) + 1):
-        at = order[number == k]
-        cards, rating = rows.card_id[at], rows.rating[at].astype(float)
-        t = rows.elapsed_days[at].astype(float)
-        if k == 0:
-            s[cards], d[cards] = model.first.forward(rating, w)
-            continue
-        assert model.same_day is not None
-        old = s[cards], d[cards]
-        kinds = (
-            (t == 0, model.same_day),
-            ((t > 0) & (rating > 1), model.success),
-            ((t > 0) & (rating == 1), model.failure),
-        )
-        for mine, step in kinds:
-            of = cards[mine]
-            s[of], d[of] = step.forward((old[0][mine], old[1][mine]), t[mine], rating[mine], w)
-    return replace(learner.deck, state=np.stack([s, d]))
+    longest = np.argsort(-count, kind="stable")
+    rank = np.argsort(longest)
+    order = order[np.lexsort((rank[card], number))]
+    days = np.maximum(rows.elapsed_days[order], 0).astype(float)
+    histories = Histories(
+        card=longest,
+        first=np.concatenate(([0], np.cumsum(np.bincount(number)))),
+        rating=rows.rating[order].astype(float),
+        days=days,
+        fraction=days,
+        last_day=learner.deck.last_day[longest],
+    )
+    today = Today(
+        card_id=np.arange(n),
+        due_day=learner.deck.due_day,
+        interval=learner.deck.due_day - learner.deck.last_day,
+        ease=np.full(n, 2.5),
+        lapses=learner.deck.lapses,
+        stored=np.full((2, n), np.nan),
+        waits=np.zeros(n, np.bool_),
+        histories=histories,
+        new=learner.deck.new,
+        historical_retention=0.9,
+    )
+    return memory_states(today, memories)
 
 
 def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
@@ -273,17 +281,29 @@ def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
         return float(simulate(memory, deck, costs, settings, seed).reviews.mean())
 
     truth = np.mean([reviews_a_day(learner.truth, learner.deck, seed) for seed in range(20)])
+    assert np.allclose(followed([learner.truth], learner)[0], learner.deck.state)
+    drawn = list(draws(trials, np.arange(len(trials)), 50, seed=1))
+    states = followed(drawn, learner)
     costs_of_draws = [
-        reviews_a_day(memory, followed(memory, learner), seed)
-        for seed, memory in enumerate(draws(trials, np.arange(len(trials)), 50, seed=1))
+        reviews_a_day(memory, replace(learner.deck, state=state), seed)
+        for seed, (memory, state) in enumerate(zip(drawn, states, strict=True))
     ]
     low, high = np.quantile(costs_of_draws, [0.05, 0.95])
     return len(trials), float(truth), float(low), float(high)
 
 
+def _told(answers: Iterable[tuple[int, float, float, float]]) -> Iterator[tuple[float, ...]]:
+    for answer in answers:
+        count, truth, low, high = answer
+        line = f"{count} reviews: truth {truth:.2f}, band {low:.2f} to {high:.2f}"
+        print(line, file=sys.stderr, flush=True)
+        yield answer
+
+
 def band(learners: int, jobs: int) -> None:
     with ProcessPoolExecutor(jobs) as pool:
-        found = np.array(list(pool.map(holds, [(1, number) for number in range(learners)])))
+        asked = pool.map(holds, [(1, number) for number in range(learners)])
+        found = np.array([each for each in _told(asked)])
     count, truth, low, high = found.T
     inside = (low <= truth) & (truth <= high)
     print(
