@@ -367,6 +367,13 @@ def test_a_small_preset_that_differs_is_not_held_back_by_a_large_one(learner: Le
     assert pooled.taus[0] == pooled.tau < pooled.taus[1]
 
 
+def test_presets_differ_as_far_as_evidence_hardly_speaks_against() -> None:
+    """Places in TAUS: 0 where that is best, else the largest within 1 nat of the best."""
+    assert pooling._chosen(np.array([-5.0, -5.5, -5.6, -9.0, -12.0])) == 0
+    assert pooling._chosen(np.array([-8.0, -5.0, -5.4, -5.9, -6.1])) == 3
+    assert pooling._chosen(np.array([-8.0, -7.0, -5.0, -6.2, -6.5])) == 2
+
+
 def test_groups_that_come_later_differ_as_all_do(learner: Learner) -> None:
     trials = learner.trials
     parts = {part: np.flatnonzero(trials.card_id % 3 == part) for part in range(3)}
