@@ -49,6 +49,8 @@ from srs_eval.options import (
 )
 
 if TYPE_CHECKING:
+    from typer.core import TyperGroup
+
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.engine import Event
@@ -89,9 +91,10 @@ def _end_of(given: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show
     try:
-        command = _with_command(given)
+        group = typer.main.get_group(app)
+        command = _with_command(given, group)
         settled = _settled(command[0])
-        code = app(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
+        code = group(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
         sys.stdout.flush()
         return code if isinstance(code, int) else FINE
     except InputError as error:
@@ -139,9 +142,8 @@ def _open_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _with_command(given: list[str]) -> list[str]:
+def _with_command(given: list[str], group: TyperGroup) -> list[str]:
     """The arguments with a command in front: `open` where none is named."""
-    group = typer.main.get_group(app)
     names = {name for command in group.commands.values() for p in command.params for name in p.opts}
     arguments = normalised(given, sorted(name for name in names if name.startswith("--")))
     first = arguments[0] if arguments else ""

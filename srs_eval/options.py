@@ -49,9 +49,9 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
             if name not in groups:
                 parameters.append(_evaluated(parameter, command))
                 continue
-            for option in inspect.signature(groups[name]).parameters.values():
+            for option in _options_of(groups[name]):
                 owners[option.name] = name
-                parameters.append(_evaluated(option, groups[name]))
+                parameters.append(option)
 
         @functools.wraps(command)
         def with_groups(**values: Any) -> Any:
@@ -67,6 +67,13 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
         return with_groups
 
     return decorate
+
+
+@functools.cache
+def _options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
+    """A group's options, which several commands share."""
+    parameters = inspect.signature(group).parameters.values()
+    return [_evaluated(option, group) for option in parameters]
 
 
 def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:

@@ -103,7 +103,8 @@ def svg(picture: Picture, name: str) -> str:
     )
     found = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", found)
     width = float(drawing.get_size_inches()[0]) * DOTS_PER_INCH
-    least = width if width > WIDTH else min(width, 640.0)  # what is dense scrolls
+    # What is dense scrolls on a small screen; what is small shrinks to it.
+    least = width if width > WIDTH else 640.0 if width > 640 else 330.0
     found = re.sub(
         r'<svg [^>]*viewBox="([^"]*)"[^>]*>',
         rf'<svg viewBox="\1" xmlns="http://www.w3.org/2000/svg" '
