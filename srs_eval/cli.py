@@ -592,8 +592,7 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
-    from srs_eval.presets import MODELS, QUESTIONS, document, questions_for
-    from srs_eval.presets import compare as ask
+    from srs_eval.presets import MODELS, QUESTIONS, answering, document, questions_for
     from srs_eval.presets.stored import parsed_parameters
 
     _check_targets(source, json)
@@ -602,7 +601,12 @@ def compare(
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
     try:
-        answers = ask(log, questions=wanted, parameters=lines, predictions=predictions)
+        coming = answering(log, questions=wanted, parameters=lines, predictions=predictions)
+        if json == "-":
+            answers = list(coming)
+        else:
+            closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
+            answers = print_answers(coming, console_for(sys.stdout), closing)
     except NotEnoughData as error:
         if wanted == (MODELS,):
             raise
@@ -613,9 +617,6 @@ def compare(
         from srs_eval.export import to_json
 
         _write(json, to_json(document(answers)))
-    if json != "-":
-        closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
-        print_answers(answers, console_for(sys.stdout), closing)
     return FINE
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
@@ -299,8 +299,13 @@ MODELS_ROWS = (
 SENTENCE_WIDTH = 80
 
 
-def print_answers(answers: Sequence[Answer], console: Console, closing: str = ANKI_ROWS) -> None:
-    """Sentences first, then the figures behind them in tables of at most 80 columns."""
+def print_answers(
+    answers: Iterable[Answer], console: Console, closing: str = ANKI_ROWS
+) -> list[Answer]:
+    """Sentences as each answer comes, then the figures behind them in tables of 80 columns.
+
+    Returns the answers.
+    """
     from rich.padding import Padding
     from rich.text import Text
 
@@ -308,7 +313,9 @@ def print_answers(answers: Sequence[Answer], console: Console, closing: str = AN
 
     width = min(console.width, SENTENCE_WIDTH)
     question = None
+    shown = []
     for answer in answers:
+        shown.append(answer)
         if answer.question != question:
             question = answer.question
             console.print(Text(f"\n{QUESTION_TITLES[question]}", "bold"))
@@ -318,12 +325,13 @@ def print_answers(answers: Sequence[Answer], console: Console, closing: str = AN
         if answer.parameters is not None:
             line = Text(f"FSRS parameters: {parameter_line(answer.parameters)}")
             console.print(Padding(line, (0, 0, 0, 2), expand=False), width=width)
-    for answer in answers:
+    for answer in shown:
         for table in answer.tables:
             console.print()
             console.print(Text(table.title, "bold"), width=width)
             console.print(_answer_table(table), width=width)
     console.print(f"\n{closing}", width=width, style="dim")
+    return shown
 
 
 def _answer_table(table: AnswerTable) -> RenderableType:
