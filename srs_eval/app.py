@@ -32,12 +32,16 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Event, Finished, Prepared
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.overview import Overview, overview
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import own_scheduler, with_floors
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
 from srs_eval.screens.background import (
+    AllAnswered,
+    Answered,
+    AnswerFunction,
     Background,
     EngineEnded,
     EngineEvent,
@@ -50,6 +54,7 @@ from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 if TYPE_CHECKING:
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
+    from srs_eval.presets.answers import Answer
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
 
@@ -105,6 +110,7 @@ class SrsEvalApp(App[int]):
         options: Options | None = None,
         *,
         evaluate: EvaluateFunction | None = None,
+        answer: AnswerFunction | None = None,
         load: LoadFunction | None = None,
         profiles: Callable[[], Sequence[Any]] | None = None,
         state_folder: Path | None = None,
@@ -127,10 +133,16 @@ class SrsEvalApp(App[int]):
         self.receipt: Inspection | None = None
         self.file_name = ""
         self.evaluation = Evaluation()
+        self.overview = Overview("anki")
+        self.answers_began = 0.0
+        self.answers_ended: float | None = None
         self.run_number = 0
+        self._asked = 0  # how many times questions were asked
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
+        self._asking: list[Background] = []
         self.monotonic, self.now = monotonic, now
+        self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._state_folder = state_folder
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
@@ -192,19 +204,20 @@ class SrsEvalApp(App[int]):
                     loop.add_signal_handler(number, self.exit, 130 if name == "SIGINT" else 0)
 
     async def action_quit(self) -> None:
-        for background in self.backgrounds:
+        for background in (*self._asking, *self.backgrounds):
             background.cancel.set()
         self.exit(0)
 
     def shut_down(self) -> None:
         """End every worker; called after the terminal has been restored."""
         self._end_warm_up()
-        for background in self.backgrounds:
+        backgrounds = (*self._asking, *self.backgrounds)
+        for background in backgrounds:
             background.cancel.set()
         until = time.monotonic() + _SHUTDOWN_SECONDS
-        for background in self.backgrounds:
+        for background in backgrounds:
             background.stop(max(0.0, until - time.monotonic()))
-        if any(background.alive for background in self.backgrounds):
+        if any(background.alive for background in backgrounds):
             import multiprocessing
 
             for process in multiprocessing.active_children():
@@ -360,11 +373,12 @@ class SrsEvalApp(App[int]):
             self.file_name = "demo: a simulated learner"  # deleted when the app closes
         else:
             self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
-        from srs_eval.screens.receipt import ReceiptScreen
+        from srs_eval.screens.answers import AnswersScreen
 
         while len(self.screen_stack) > 1:
             self.pop_screen()
-        self.push_screen(ReceiptScreen())
+        self.ask()
+        self.push_screen(AnswersScreen())
 
     def close_file(self) -> None:
         """Back to the first screen; asks first where that stops an evaluation."""
@@ -372,6 +386,7 @@ class SrsEvalApp(App[int]):
         def close(stop: bool | None) -> None:
             if stop:
                 self.cancel_evaluation()
+                self.cancel_answers()
                 self.log_ = self.receipt = None
                 self.pop_screen()
 
@@ -440,7 +455,83 @@ class SrsEvalApp(App[int]):
             sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
         self.push_screen(Refusal(title, sentence, *button_and_reassurance))
 
+    # --- answering
+
+    def ask(self) -> None:
+        """Ask all questions about the open collection; the models follow behind the answers."""
+        log = self.log_
+        if log is None:
+            return
+        self.cancel_answers()
+        self._asked += 1
+        number = self._asked
+        self.overview = Overview.begun(log)
+        self.answers_began, self.answers_ended = self.monotonic(), None
+
+        def answers(cancel: threading.Event) -> Iterator[Any]:
+            self._end_warm_up()
+            answer = self._answer or overview
+            return answer(log, jobs=self._jobs(), context=self.options.context, cancel=cancel)
+
+        def deliver(found: tuple[tuple[Answer, ...], tuple[str, ...]]) -> None:
+            self.post_message(Answered(number, *found))
+
+        def ended(error: Exception | None) -> None:
+            self.post_message(AllAnswered(number, error))
+
+        self._asking = [each for each in self._asking if each.alive]
+        background = Background(answers, deliver, ended)
+        self._asking.append(background)
+        background.start()
+
+    def cancel_answers(self) -> None:
+        for background in self._asking:
+            background.cancel.set()
+        if self._asking and self.answers_ended is None:
+            self.answers_ended = self.monotonic()
+
+    def on_answered(self, message: Answered) -> None:
+        if message.run == self._asked:
+            self.overview.add(message.answers, message.questions)
+            self._show_answers()
+
+    def on_all_answered(self, message: AllAnswered) -> None:
+        if message.run != self._asked or self.log_ is None:
+            return
+        cancelled = self.answers_ended is not None
+        if not cancelled:
+            self.answers_ended = self.monotonic()
+        self._show_answers()
+        if message.error is not None:
+            self._refuse("Can't answer this", message.error, "Back", "")
+        elif not cancelled and not self._is_evaluated:
+            self.start_evaluation()
+
+    def _show_answers(self) -> None:
+        from srs_eval.screens.answers import AnswersScreen
+        from srs_eval.screens.evidence import EvidenceScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, AnswersScreen | EvidenceScreen) and screen.is_mounted:
+                screen.update_now()
+
+    def copy_parameters(self, values: Sequence[float]) -> None:
+        """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
+        from srs_eval.presets.stored import parameter_line
+        from srs_eval.screens.clipboard import copy_to_system
+
+        line = parameter_line(values)
+        self.copy_to_clipboard(line)
+        threading.Thread(target=copy_to_system, args=(line,), daemon=True, name="copy").start()
+        self.notify("Copied. Paste it in Anki: deck options, FSRS, FSRS parameters.", timeout=6)
+
     # --- evaluating
+
+    @property
+    def _is_evaluated(self) -> bool:
+        """Whether the models asked for are, or are being, evaluated on what is open."""
+        asked = (self.log_, self.models, self.protocol)
+        return self._evaluated == asked and not self.evaluation.cancelled
 
     def counts(self) -> tuple[int, int] | None:
         """Numbers of reviews and of judged reviews under the protocol, once known."""
@@ -455,8 +546,8 @@ class SrsEvalApp(App[int]):
 
         if self.log_ is None:
             return
-        same = self._evaluated == (self.log_, self.models, self.protocol)
-        if not same or self.evaluation.cancelled:
+        if not self._is_evaluated:
+            same = self._evaluated == (self.log_, self.models, self.protocol)
             self.start_evaluation(again=same and self.evaluation.is_incomplete)
         self.push_screen(RunScreen())
 
@@ -495,7 +586,7 @@ class SrsEvalApp(App[int]):
                 evaluate = engine_evaluate
             return evaluate(
                 log,
-                missing or with_floors(resolve(self.models, self.protocol)),
+                missing or self._in_order(),
                 self.protocol,
                 jobs=self._jobs(),
                 context=self.options.context,
@@ -542,6 +633,12 @@ class SrsEvalApp(App[int]):
 
         return [screen for screen in self.screen_stack if isinstance(screen, RunScreen)]
 
+    def _in_order(self) -> list[Configuration]:
+        """The models asked for, those that a learner knows of first."""
+        wanted = with_floors(resolve(self.models, self.protocol))
+        known = {each.name for each in resolve("learner", self.protocol)}
+        return sorted(wanted, key=lambda each: each.name not in known)
+
     def _jobs(self) -> int:
         if self.options.jobs is not None:
             return self.options.jobs
@@ -562,7 +659,10 @@ class SrsEvalApp(App[int]):
             background.cancel.set()
 
     def evaluation_failed(self, error: Exception) -> None:
-        if self.screen in self._rankings() and not self.evaluation.results():
+        rankings = self._rankings()
+        if not rankings:
+            return  # nobody waits for it; who asks for the ranking will be told
+        if self.screen in rankings and not self.evaluation.results():
             self.pop_screen()
         self._refuse("Can't evaluate this", error, "Back", "")
 

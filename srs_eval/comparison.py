@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -104,6 +104,16 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
         errors.append((_clustered(by_block, count), blocks - 1))
     half_width = max(error * _t_quantile(freedom) for error, freedom in errors)
     return Interval(mean, half_width, count, days, tuple(errors))
+
+
+def relative(values: FloatArray, whole: FloatArray, day: IntArray) -> Interval:
+    """The mean of values (k,) as a share of the mean of `whole` (k,), with its interval.
+
+    A ratio of two means of the same reviews, linearised (delta method).
+    """
+    mean = float(whole.mean())
+    share = float(values.mean()) / mean
+    return replace(mean_interval((values - share * whole) / mean, day), estimate=share)
 
 
 def log_loss_interval(result: Result) -> Interval:

@@ -59,7 +59,9 @@ MODEL_WORDS: Mapping[str, str] = {
 }
 OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
 FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
-GROUPS = ("all", "fast", *FAMILIES)
+GROUPS = ("all", "fast", "learner", *FAMILIES)
+LEARNER = ("AVG", "Anki-dry-run", "FSRS-6-dry-run", "FSRS-6", "FSRS-6-recency", "STATE-FSRS-6")
+"""What a learner knows of: schedulers in Anki, fitted or not, the average, and one's day."""
 FLOOR = "AVG"
 """The model that knows the average only."""
 
@@ -246,6 +248,8 @@ def _group(word: str) -> tuple[str, ...]:
     word = word.lower()
     if word not in GROUPS:
         return ()
+    if word == "learner":
+        return LEARNER
     return tuple(
         name
         for model in all_models().values()

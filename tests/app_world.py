@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.comparison import Interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.metrics import rmse_bin_ids, summary
+from srs_eval.models import fsrs6
+from srs_eval.presets.answers import Answer, Table
 from srs_eval.results import Result
 from srs_eval.reviews import (
     Cards,
@@ -162,10 +165,120 @@ class MadeUpEngine:
                 yield Finished(configuration, make_result(name))
 
 
+def make_answers() -> list[Answer]:
+    """Of a learner with two presets, always the same."""
+
+    def interval(estimate: float, half_width: float, reviews: int = 2_300) -> Interval:
+        return Interval(estimate, half_width, reviews, 60, ((half_width / 2, 59),))
+
+    def candidates(now: float, gain: float, half: float, says: str) -> Table:
+        return Table(
+            "the 2,300 reviews since the last change",
+            ("candidate", "log loss", "minus now", "verdict"),
+            (
+                ("pooled", interval(now + gain, 0.021), interval(gain, half), says),
+                ("optimized", interval(now + gain / 2, 0.022), interval(gain / 2, half), says),
+                ("now", interval(now, 0.024), None, ""),
+                ("average", interval(now + 0.06, 0.02), interval(0.06, 0.015), "worse"),
+            ),
+        )
+
+    against = Table(
+        "FSRS-6, fitted to earlier reviews, against",
+        ("predicted by", "log loss", "minus it", "verdict"),
+        (
+            ("optimized", interval(0.436, 0.02), None, ""),
+            ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
+        ),
+    )
+    by_month = Table(
+        "Month by month",
+        ("month", "reviews", "recalled", "expected", "log loss", "minus the average"),
+        tuple(
+            (f"2024-0{month}", 400, interval(0.84, 0.03), 0.86, interval(0.43, 0.03), gain)
+            for month, gain in ((4, interval(-0.06, 0.02)), (5, interval(-0.05, 0.03)))
+        ),
+    )
+    shared = Table(
+        "Parameters of their own against one set for all",
+        ("reviews of", "parameters", "reviews", "minus shared", "decision"),
+        (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
+    )
+    fits = "FSRS predicts you well: 13 % better than guessing your average (10 … 16 %)."
+    to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
+    open_ = ("Can't tell yet: “pooled” differs by −0.0110 log loss.", "More reviews would tell.")
+    return [
+        Answer("fit", "all reviews", "better", (fits,), (against,)),
+        Answer(
+            "parameters",
+            "Default",
+            "optimize",
+            (to_optimize,),
+            (candidates(0.470, -0.029, 0.012, "better"),),
+            fsrs6.DEFAULT,
+            interval(-0.029, 0.012),
+        ),
+        Answer(
+            "parameters",
+            "Maps",
+            "can't tell",
+            open_,
+            (candidates(0.452, -0.011, 0.02, "can't tell yet"),),
+            None,
+            interval(-0.011, 0.02),
+        ),
+        Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
+        Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
+        Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
+        Answer(
+            "says",
+            "all presets",
+            "less than it says",
+            ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
+        ),
+        Answer("time", "all reviews", "as before", ("In 2024-05 as before.",), (by_month,)),
+        Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
+        Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
+    ]
+
+
+class MadeUpAnswers:
+    """`answer` of the app; waits for `go` before the question `hold_at`, and obeys `cancel`."""
+
+    def __init__(self, *, hold_at: str = "", error: Exception | None = None) -> None:
+        self.hold_at, self.error = hold_at, error
+        self.holding, self.go = threading.Event(), threading.Event()
+        self.asked: list[ReviewLog] = []
+
+    def __call__(
+        self, log: ReviewLog, *, cancel: threading.Event, **_: Any
+    ) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+        self.asked.append(log)
+        if self.error is not None:
+            raise self.error
+        answers = make_answers()
+        for question in dict.fromkeys(each.question for each in answers):
+            while question == self.hold_at and not self.go.wait(0.01):
+                self.holding.set()
+                if cancel.is_set():
+                    return
+            if cancel.is_set():
+                return
+            yield tuple(each for each in answers if each.question == question), (question,)
+
+
+async def to_receipt(pilot: Any, seconds: float = 10.0) -> None:
+    """From the answers of a file that is being opened to what was read from it."""
+    await until(pilot, on(pilot.app, "AnswersScreen"), seconds)
+    await pilot.press("i")
+    await until(pilot, on(pilot.app, "ReceiptScreen"))
+
+
 def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> SrsEvalApp:
     """An app whose surroundings are made up; what is remembered goes to `folder`."""
     settings: dict[str, Any] = {
         "evaluate": MadeUpEngine(),
+        "answer": MadeUpAnswers(),
         "load": lambda path, **_: make_log(),
         "profiles": lambda: [],
         "monotonic": lambda: 100.0,

@@ -11,7 +11,7 @@ from textual.widgets import OptionList, TabbedContent
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, until
+from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, to_receipt, until
 from tests.test_app import FILE, to_results
 
 
@@ -34,7 +34,7 @@ async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"))
+        await to_receipt(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: engine.holding.is_set() and "Cancel" in footer(app))
         await pilot.press("c")
@@ -97,7 +97,7 @@ async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
 async def test_tabs_of_the_receipt_have_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"))
+        await to_receipt(pilot)
         tabs = app.screen.query_one(TabbedContent)
         seen = []
         for _ in range(4):

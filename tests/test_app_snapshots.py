@@ -10,7 +10,7 @@ import pytest
 from srs_eval.errors import InputError
 from srs_eval.state import DARK, LIGHT, Recent, State, save_state
 from srs_eval.widgets.calibration import CalibrationChart
-from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, until
+from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, to_receipt, until
 
 SMALL, LARGE = (80, 24), (160, 48)
 LOOKS = [
@@ -24,7 +24,7 @@ FILE = Path("collection.anki2")
 
 
 async def go_to_run(pilot: Any) -> None:
-    await until(pilot, on(pilot.app, "ReceiptScreen"))
+    await to_receipt(pilot)
     await pilot.press("enter")
     await until(pilot, on(pilot.app, "RunScreen"))
 
@@ -64,7 +64,8 @@ def test_receipt(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme
     save_state(State(theme=theme), tmp_path)
 
     async def receipt(pilot: Any) -> None:
-        await until(pilot, on(pilot.app, "ReceiptScreen"))
+        await to_receipt(pilot)
+        await until(pilot, lambda: "judged" in text_of(pilot.app))  # by the models behind
         await settle(pilot)
 
     assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=receipt)

@@ -35,7 +35,7 @@ from srs_eval.reviews import Preset
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import MODELS, make_log, make_result, on, until
+from tests.app_world import MODELS, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip
 
 TOO_FEW = (
@@ -366,7 +366,7 @@ async def test_every_view_shows_the_same_places(
         dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
     )
     async with app.run_test(size=(160, 48)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"), 60)
+        await to_receipt(pilot, 60)
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"), 60)
         await until(pilot, lambda: not app.evaluation.running, 60)

@@ -61,6 +61,7 @@ class Answer:
     sentences: tuple[str, ...]  # the answer, then what it rests on
     tables: tuple[Table, ...] = ()
     parameters: tuple[float, ...] | None = None  # to paste, where that is the answer
+    difference: Interval | None = None  # in log loss, that the conclusion rests on
 
     def frame(self) -> pandas.DataFrame:
         """The first table's figures."""

@@ -205,7 +205,23 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
     if chosen is not None and conclusion != "keep":
         fitted = learner.fitted(chosen, group)
         parameters = None if fitted is None else tuple(fitted)
-    return Answer("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters)
+    return Answer(
+        "parameters",
+        name,
+        conclusion,
+        tuple(sentences),
+        tuple(tables),
+        parameters,
+        None if since is None else _deciding(since, chosen),
+    )
+
+
+def _deciding(since: Compared, chosen: str | None) -> Interval | None:
+    """The difference that the conclusion rests on: of what is open the one that may gain most."""
+    if chosen is None:
+        open_ = [name for name, says in since.says.items() if says == "can't tell yet"]
+        chosen = best((name, since.difference[name]) for name in open_) if open_ else "optimized"
+    return since.difference.get(chosen)
 
 
 def _judged_since(

@@ -60,6 +60,24 @@ OPEN = (
     Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
     Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
 )
+COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
+ANSWERS = (
+    CANCEL,
+    Action("evidence", "d,enter", "Evidence", "What the selected answer rests on", True, "Enter"),
+    COPY,
+    Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
+    Action("state", "s", "Day", "How much of your forgetting is your day, not your cards"),
+    Action("time", "t", "Time", "How predictable you were, month by month", False),
+    Action("receipt", "i", "Receipt", "What was read from the file, and which reviews count"),
+    Action("again", "r", "Ask again", "Answer what was cancelled", False),
+    Action("back", "escape", "Close", "Close the file and choose another"),
+)
+EVIDENCE = (
+    COPY,
+    Action("previous", "p,left_square_bracket", "Previous", "The answer before", shown_key="p"),
+    Action("next", "n,right_square_bracket", "Next", "The answer after", shown_key="n"),
+    BACK,
+)
 RECEIPT = (
     CANCEL,
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
@@ -110,6 +128,8 @@ COMPARE = (
 SCREENS: Mapping[str, tuple[Action, ...]] = {
     "everywhere": EVERYWHERE,
     "open": OPEN,
+    "answers": ANSWERS,
+    "evidence": EVIDENCE,
     "receipt": RECEIPT,
     "run": RUN,
     "details": DETAILS,

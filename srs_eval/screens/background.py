@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from textual.message import Message
 
 from srs_eval.engine import Event
+from srs_eval.presets.answers import Answer
 
 EvaluateFunction = Callable[..., Iterator[Event]]
 """Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""
+
+AnswerFunction = Callable[..., Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]]
+"""Called like `overview.overview`: (log, *, jobs, context, cancel)."""
 
 
 class EngineEvent(Message):
@@ -29,13 +34,29 @@ class EngineEnded(Message):
         self.run, self.error = run, error
 
 
+class Answered(Message):
+    """Answers have come, and all to these questions."""
+
+    def __init__(self, run: int, answers: tuple[Answer, ...], questions: tuple[str, ...]) -> None:
+        super().__init__()
+        self.run, self.answers, self.questions = run, answers, questions
+
+
+class AllAnswered(Message):
+    """No more answers come, because of an error or because there are no more."""
+
+    def __init__(self, run: int, error: Exception | None) -> None:
+        super().__init__()
+        self.run, self.error = run, error
+
+
 class Background:
-    """Consumes the engine's events in a thread of its own; `deliver` is called in that thread."""
+    """Consumes what the engine yields in a thread of its own, in which `deliver` is called."""
 
     def __init__(
         self,
-        events: Callable[[threading.Event], Iterator[Event]],
-        deliver: Callable[[Event], None],
+        events: Callable[[threading.Event], Iterator[Any]],
+        deliver: Callable[[Any], None],
         ended: Callable[[Exception | None], None],
     ) -> None:
         self.cancel = threading.Event()

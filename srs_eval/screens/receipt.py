@@ -232,6 +232,3 @@ whose parameters a preset holds.
 
     def action_evaluate(self) -> None:
         self.srs_app.show_ranking()
-
-    def action_back(self) -> None:
-        self.srs_app.close_file()

@@ -1,0 +1,346 @@
+"""What a learner wants to know first: answers as they come, and each of them in one line.
+
+The questions are answered in worker processes, those whose answers share fits in one task. Where
+presets are known, all rest on the reviews that Anki's optimizer takes, else on the benchmark's.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, more_reviews
+from srs_eval.context import Cancelled, Context
+from srs_eval.engine import in_words
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.learner_state import learner_state
+from srs_eval.presets import MODELS, answering
+from srs_eval.presets.answers import Answer, listed, signed
+from srs_eval.presets.calibration import does_it_mean_it
+from srs_eval.presets.candidates import BY_PRESET, NOW, POOLED, WHOLE, Learner, knows_presets
+from srs_eval.presets.fit import how_well
+from srs_eval.presets.months import was_i_predictable
+from srs_eval.protocol import Protocol
+from srs_eval.reviews import ReviewLog
+from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
+
+TASKS = (("fit",), ("parameters", "split"), ("often",), ("says",), ("time",), ("day",), ("hard",))
+"""Questions in the order in which they are begun; a task's questions share their fits."""
+TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
+UNANSWERED = "no answer"  # the conclusion where a question could not be answered
+OF_PRESETS = "parameters"  # the question with a line for each preset
+TITLES = {
+    "split": "One preset for all?",
+    "often": "Optimize how often?",
+    "says": "When it says",
+    "time": "This month",
+    "day": "Your day",
+    "hard": "Hard",
+    MODELS: "Best model",
+    "fresh": "Fitted to you",
+}
+WAYS = {
+    "optimize": "OPTIMIZE",
+    "paste parameters": "PASTE THESE",
+    "use the defaults": "USE DEFAULTS",
+    "use one preset": "SHARE A PRESET",
+    "can't tell": "can't tell yet",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the overview: `text` says the answer with how sure it is."""
+
+    question: str
+    title: str  # the preset's name, or the question in few words
+    text: str
+    answers: tuple[Answer, ...]  # the evidence; () while the question is open
+    way: str = ""  # what to do with a preset
+    figures: tuple[Interval | None, ...] = ()
+    """A preset's log loss: with its parameters now, optimized, and pooled."""
+
+    @property
+    def parameters(self) -> tuple[float, ...] | None:
+        """To paste into Anki, where that is the answer."""
+        return next((each.parameters for each in self.answers if each.parameters), None)
+
+
+@dataclass
+class Overview:
+    """The answers so far."""
+
+    rows: str  # which reviews they rest on: "anki" or "benchmark"
+    waiting: list[str] = field(default_factory=list)  # questions without an answer yet
+    answers: list[Answer] = field(default_factory=list)
+
+    @staticmethod
+    def begun(log: ReviewLog) -> Overview:
+        """Before the first answer."""
+        known = knows_presets(log)
+        questions = [each for task in _tasks(log) for each in task]
+        return Overview("anki" if known else "benchmark", questions)
+
+    def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
+        """Take answers in; `questions` are settled by them."""
+        known = {(each.question, each.subject) for each in found}
+        self.answers = [
+            each for each in self.answers if (each.question, each.subject) not in known
+        ] + list(found)
+        self.waiting = [each for each in self.waiting if each not in questions]
+
+    def of(self, question: str) -> tuple[Answer, ...]:
+        return tuple(each for each in self.answers if each.question == question)
+
+    @property
+    def headline(self) -> str:
+        """How well FSRS predicts, in one sentence; "" while that is open."""
+        return next((each.sentences[0] for each in self.of("fit")), "")
+
+    @property
+    def lines(self) -> list[Line]:
+        """Presets first, then the other questions; the text of an open one is "…"."""
+        found = [preset_line(each) for each in self.of(OF_PRESETS) if each.subject != "all presets"]
+        if OF_PRESETS in self.waiting:
+            found.append(Line(OF_PRESETS, "Your presets", "…", ()))
+        for question, title in TITLES.items():
+            answers = self.of(question)
+            if question in self.waiting:
+                found.append(Line(question, title, "…", answers))
+            elif answers:
+                found.append(Line(question, title, in_one_line(answers), answers))
+        return found
+
+
+def preset_line(answer: Answer) -> Line:
+    """What to do with a preset, and how sure that is."""
+    if answer.conclusion == UNANSWERED:
+        return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
+    by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
+    figures = tuple(
+        found if isinstance(found := by_name.get(name), Interval) else None
+        for name in (NOW, "optimized", POOLED)
+    )
+    difference = answer.difference
+    if answer.conclusion != "can't tell":
+        text = "" if difference is None else _span(difference)
+    elif difference is None:
+        text = "too few reviews since changed"
+    elif difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+        text = f"needs {FEWEST_REVIEWS:,} reviews, {FEWEST_DAYS} days"
+    else:
+        more = more_reviews(difference)
+        text = "more won't tell soon" if more is None else f"at most about {more:,} more"
+    way = WAYS.get(answer.conclusion, answer.conclusion)
+    return Line(OF_PRESETS, answer.subject, text, (answer,), way, figures)
+
+
+def in_one_line(answers: Sequence[Answer]) -> str:
+    """The answers to one question in a sentence, presets with the same conclusion together."""
+    question, first = answers[0].question, answers[0]
+    if first.conclusion == UNANSWERED:
+        return first.sentences[0]
+    if question == "split":
+        return _split(first)
+    if question == "often":
+        return _by_conclusion(
+            answers,
+            lambda says: says.replace("at every", "every") + " is enough" * says.startswith("at"),
+        )
+    if question == "hard":
+        return {
+            "yes": "behaves like Again: press Again for what you have forgotten",
+            "no": "used as it should be",
+            "seldom": "hardly ever pressed: too seldom to matter",
+        }.get(first.conclusion, "can't tell yet whether it behaves like Again")
+    if question == "says":
+        return first.sentences[0].removeprefix("When it says ")
+    if question == "time" and first.difference is not None:
+        words = "about as predictable as before"
+        if first.conclusion != "as before":
+            words = f"{first.conclusion}"
+        return f"{words} {_bounds(first.difference)}"
+    return first.sentences[0]
+
+
+def _split(answer: Answer) -> str:
+    difference = _first_interval(answer)
+    figures = "" if difference is None else f" {_bounds(difference)}"
+    match answer.conclusion:
+        case "keep shared":
+            return f"one is enough, separate gains nothing{figures}"
+        case "split":
+            return f"no, parameters of their own are better{figures}"
+        case "one preset":
+            return "there is one preset with reviews only"
+    return f"can't tell yet, so share one{figures}"
+
+
+def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
+    subjects: dict[str, list[str]] = {}
+    for each in answers:
+        says = "can't tell yet" if each.conclusion == "can't tell" else each.conclusion
+        subjects.setdefault(says, []).append(each.subject)
+    if len(subjects) == 1:
+        return words(next(iter(subjects)))
+    return "; ".join(f"{words(says)}: {listed(names)}" for says, names in subjects.items())
+
+
+def _first_interval(answer: Answer) -> Interval | None:
+    cells = (cell for table in answer.tables[:1] for row in table.rows[:1] for cell in row)
+    return next((cell for cell in cells if isinstance(cell, Interval)), None)
+
+
+def _span(difference: Interval) -> str:
+    """ "−.024 (−.037 … −.011)"."""
+    estimate = signed(difference.estimate, 3).replace("0.", ".", 1)
+    return f"{estimate} {_bounds(difference)}".strip()
+
+
+def _bounds(difference: Interval) -> str:
+    """ "(−.037 … −.011)", the 95 % interval; "" where there is none."""
+    if not math.isfinite(difference.half_width):
+        return ""
+    low, high = (signed(end, 3).replace("0.", ".", 1) for end in (difference.low, difference.high))
+    return f"({low} … {high})"
+
+
+# The work
+
+
+def overview(
+    log: ReviewLog,
+    *,
+    jobs: int = 0,
+    context: Context | None = None,
+    cancel: threading.Event | None = None,
+) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+    """Answers as they come, with the questions that are settled by them.
+
+    `jobs` worker processes; 0 works in this process. Setting `cancel`, or closing the iterator,
+    ends the work. What cannot be answered has an answer that says why.
+    """
+    cancel = cancel or threading.Event()
+    context = context or Context()
+    tasks = _tasks(log)
+    if jobs <= 0:
+        yield from _in_this_process(log, tasks, context, cancel)
+        return
+    happenings = TaskEvents()
+    pool = WorkerPool(
+        min(jobs, len(tasks)),
+        initializer=_share,
+        initargs=(log, replace(context, tick=Context().tick)),
+        on_message=happenings.put,
+    )
+    working: dict[Future[list[Answer]], tuple[str, ...]] = {}
+    try:
+        for task in tasks:
+            working[happenings.submit(pool, _answer_shared, task)] = task
+        while working:
+            happening = happenings.next(timeout=0.05)
+            if cancel.is_set():
+                return
+            if happening is None:
+                continue
+            future, message = happening
+            if message is not DONE:
+                yield (message,), ()
+                continue
+            task = working.pop(future)
+            try:
+                found = future.result()
+            except InputError:
+                raise
+            except Exception as error:
+                found = [_unanswered(question, in_words(error)[0]) for question in task]
+            yield tuple(found), task
+    finally:
+        pool.terminate_workers()
+
+
+def _in_this_process(
+    log: ReviewLog,
+    tasks: Sequence[tuple[str, ...]],
+    context: Context,
+    cancel: threading.Event,
+) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+    outer = context.tick
+
+    def tick(fraction: float) -> None:
+        outer(fraction)
+        if cancel.is_set():
+            raise Cancelled
+
+    for task in tasks:
+        try:
+            yield tuple(_answers(log, task, replace(context, tick=tick))), task
+        except Cancelled:
+            return
+
+
+def _tasks(log: ReviewLog) -> Sequence[tuple[str, ...]]:
+    return TASKS if knows_presets(log) else TASKS_WITHOUT_PRESETS
+
+
+_shared: tuple[ReviewLog, Context] | None = None
+
+
+def _share(log: ReviewLog, context: Context) -> None:
+    global _shared
+    _shared = log, context
+
+
+def _answer_shared(questions: tuple[str, ...]) -> list[Answer]:
+    assert _shared is not None
+    found = []
+    for answer in _answers(_shared[0], questions, _shared[1]):
+        found.append(answer)
+        send(answer)
+    return found
+
+
+def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Answer]:
+    """One after another; a question without enough reviews gets an answer that says so."""
+    try:
+        for question in questions:
+            if question == "day":
+                protocol = Protocol(rows="anki") if knows_presets(log) else Protocol()
+                yield from learner_state(log, protocol, context).answers
+            elif question in OVER_ALL:
+                protocol = BY_PRESET if knows_presets(log) else WHOLE
+                yield OVER_ALL[question](Learner.of(log, context, protocol))
+        asked = [each for each in questions if each != "day" and each not in OVER_ALL]
+        if asked:
+            yield from answering(log, questions=asked, context=context)
+    except NotEnoughData as reason:
+        for question in questions:
+            yield _unanswered(question, f"too little data, {reason}")
+
+
+def _fresh(learner: Learner) -> Answer:
+    """What FSRS would start with, were it fitted to these reviews today."""
+    fitted = learner.fitted("FSRS-6, recency", int(learner.trials.partition[0]))
+    sentences = (
+        f"FSRS-6 fitted to all your {len(learner.trials):,} reviews of later days: y copies the "
+        "parameters for Anki.",
+    )
+    return Answer(
+        "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)
+    )
+
+
+OVER_ALL: dict[str, Callable[[Learner], Answer]] = {
+    "fit": lambda learner: how_well(learner, EQUIVALENT),
+    "says": does_it_mean_it,
+    "time": was_i_predictable,
+    "fresh": _fresh,
+}
+
+
+def _unanswered(question: str, reason: str) -> Answer:
+    sentence = f"Can't tell: {reason}."
+    return Answer(question, "all reviews", UNANSWERED, (sentence,))

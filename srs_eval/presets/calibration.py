@@ -1,0 +1,73 @@
+"""When Anki says 90 %, do I recall 90 %? What the parameters in force say, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from srs_eval.comparison import FEWEST_DAYS, Interval
+from srs_eval.plural import counted
+from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.candidates import NOW, Learner
+from srs_eval.protocol import Fold
+
+ASKED = 0.9  # the retention that Anki asks for, unless told otherwise
+EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
+FEWEST_OF_A_BIN = 100
+FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
+
+
+def does_it_mean_it(learner: Learner) -> Answer:
+    """One answer over all reviews of later days, by what the parameters in force say of them.
+
+    They may have been fitted to these reviews.
+    """
+    everything = np.arange(len(learner.trials))
+    p = learner.predict(NOW, [Fold(everything[:0], everything)])
+    rows: list[tuple[Cell, ...]] = []
+    said: dict[float, tuple[float, Interval]] = {}
+    for low, high in pairwise(EDGES):
+        index = np.flatnonzero((p >= low) & ((p < high) | (high == 1.0)))
+        if not len(index):
+            continue
+        recalled = learner.interval(learner.trials.y[index], index)
+        if recalled.days < FEWEST_DAYS_SHOWN:
+            recalled = replace(recalled, half_width=math.nan)
+        mean = float(p[index].mean())
+        rows.append((f"{100 * low:.0f}–{100 * high:.0f} %", len(index), mean, recalled))
+        if len(index) >= FEWEST_OF_A_BIN and recalled.days >= FEWEST_DAYS:
+            said[low] = mean, recalled
+    columns = ("when it says", "reviews", "expected", "recalled")
+    table = Table("What Anki's FSRS says and what you recall", columns, tuple(rows))
+    if not said:
+        sentence = (
+            f"Can't tell yet: {FEWEST_OF_A_BIN} reviews on {FEWEST_DAYS} days with about the same "
+            "prediction are needed."
+        )
+        return Answer("says", "all presets", "can't tell", (sentence,), (table,))
+    nearest = min(said, key=lambda low: (abs(said[low][0] - ASKED), low))
+    mean, recalled = said[nearest]
+    conclusion = "means it"
+    if recalled.high < mean:
+        conclusion = "less than it says"
+    elif recalled.low > mean:
+        conclusion = "more than it says"
+    sentences = (
+        f"When it says {100 * mean:.0f} %, you recall {_percent(recalled)}: "
+        + {
+            "means it": "it means what it says.",
+            "less than it says": "less than it says.",
+            "more than it says": "more than it says.",
+        }[conclusion],
+        f"On {counted(recalled.reviews, 'review')} of {counted(recalled.days, 'day')}, judged with "
+        "the parameters in force, which may have been fitted to these reviews.",
+    )
+    return Answer("says", "all presets", conclusion, sentences, (table,))
+
+
+def _percent(recalled: Interval) -> str:
+    low, high = max(recalled.low, 0.0), min(recalled.high, 1.0)
+    return f"{100 * recalled.estimate:.0f} % ({100 * low:.0f} … {100 * high:.0f} %)"

@@ -1,0 +1,272 @@
+"""The answers: what a learner sees first, one line a preset and one a question."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from srs_eval import words
+from srs_eval.overview import OF_PRESETS, Line, Overview
+from srs_eval.screens.actions import ANSWERS, bindings
+from srs_eval.screens.base import AppScreen
+from srs_eval.widgets.chrome import ProtocolLine
+from srs_eval.widgets.evidence import evidence, parameters_to_paste
+
+ROWS: dict[str, str] = {
+    "anki": "the reviews that Anki's optimizer takes",
+    "benchmark": "the reviews that the benchmark takes",
+}
+_TITLE = 19  # columns of the questions
+_NAME = 18  # at most, of a preset's name
+_FIGURE, _WAY = 7, 16
+
+
+def show_basis(screen: AppScreen) -> None:
+    """In the top line: the reviews that answers rest on, which need not be the ranking's."""
+    app = screen.srs_app
+    for line in screen.query(ProtocolLine):
+        if app.receipt is not None:
+            kept = app.receipt.rows[app.overview.rows]
+            last = app.receipt.last_review
+            facts = [
+                f"{words.count(kept.kept)} reviews",
+                *([f"last on {last[:10]}"] if last else []),
+            ]
+            line.show(app.file_name, *facts, f"rows: {app.overview.rows}")
+
+
+class AnswersScreen(AppScreen):
+    """Shown once a file is read; fills as answers come."""
+
+    actions = ANSWERS
+    BINDINGS = bindings(ANSWERS)
+    about = """
+What your own reviews say about your settings, in one line each; Enter shows what a line \
+rests on. All models were judged on reviews that they had not seen.
+
+For each preset: the log loss (lower is better) with its parameters of now, with freshly \
+optimized ones, and with ones drawn towards all presets' (pooled), and what to do. The \
+figures in brackets are the 95 % interval of the difference: (−.037 … −.011) means that \
+the change would almost surely help, an interval around zero that one can't tell yet.
+
+y copies the parameters for Anki where there are better ones: paste them in the deck \
+options, under FSRS. m shows how all models rank; that ranking rests on the benchmark's \
+reviews, so that its figures compare with published ones, and the answers on Anki's.
+"""
+    SAYS: ClassVar[dict[bool, str]] = {True: "cancelled", False: "answered"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[Line] = []
+        self._shown: list[Text] = []
+
+    def content(self) -> ComposeResult:
+        yield Static(id="headline")
+        yield Static(id="basis")
+        with Horizontal():
+            with Vertical(id="said"):
+                yield Static(id="columns")
+                yield OptionList(id="lines")
+                yield Static(id="detail")
+            with VerticalScroll(id="beside"):
+                yield Static(id="evidence")
+        yield Static(id="progress")
+
+    @property
+    def overview(self) -> Overview:
+        return self.srs_app.overview
+
+    def on_mount(self) -> None:
+        self.query_one("#beside").can_focus = False
+        self.query_one("#lines").focus()
+        self.set_interval(0.5, self._progress)
+        self.update_now()
+
+    def on_resize(self) -> None:
+        self._shown = []
+        self.call_after_refresh(self.update_now)
+
+    def on_screen_resume(self) -> None:
+        self.update_now()
+
+    def show_protocol(self) -> None:
+        show_basis(self)
+
+    def update_now(self) -> None:
+        """Show the answers so far."""
+        if not self.query("#lines"):
+            return
+        overview, width = self.overview, self.query_one("#lines").size.width - 4
+        headline = overview.headline or "How well does FSRS predict you? …"
+        self.query_one("#headline", Static).update(Text(headline, "bold"))
+        self.query_one("#basis", Static).update(
+            Text(f"Judged on {ROWS[overview.rows]}, each before it was known.", "dim")
+        )
+        self._lines = overview.lines
+        with_presets = any(line.figures for line in self._lines)
+        name = max([6, *(len(line.title) for line in self._lines if line.figures)])
+        name = min(name, _NAME)
+        figures = width >= 60
+        heading = f"{'Preset':<{name}}  "
+        if figures:
+            heading += "".join(f"{each:>{_FIGURE}}" for each in ("now", "fresh", "pooled")) + "  "
+        self.query_one("#columns", Static).update(
+            Text(f"{heading}what to do" if with_presets else "", "dim")
+        )
+        shown = [
+            _preset(line, name, figures, width) if line.figures else _question(line, width)
+            for line in self._lines
+        ]
+        if shown != self._shown:
+            self._shown = shown
+            self._list(shown)
+        self._detail()
+        self._progress()
+        self.refresh_bindings()
+
+    def _list(self, shown: list[Text]) -> None:
+        lines = self.query_one("#lines", OptionList)
+        before = lines.highlighted_option.id if lines.highlighted_option else None
+        lines.clear_options()
+        for place, (line, text) in enumerate(zip(self._lines, shown, strict=True)):
+            if place and self._lines[place - 1].question == OF_PRESETS != line.question:
+                lines.add_option(None)
+            lines.add_option(Option(text, id=f"{line.question} {line.title}"))
+        ids = [option.id for option in lines.options]
+        lines.highlighted = ids.index(before) if before in ids else (0 if ids else None)
+
+    def chosen(self) -> Line | None:
+        """The line under the cursor."""
+        found = self.query_one("#lines", OptionList).highlighted
+        return self._lines[found] if found is not None and found < len(self._lines) else None
+
+    def _detail(self) -> None:
+        line = self.chosen()
+        detail, beside = self.query_one("#detail", Static), self.query_one("#evidence", Static)
+        if line is None or not line.answers:
+            detail.update("")
+            beside.update("")
+            return
+        answer = line.answers[0]
+        if answer.parameters is not None:
+            detail.update(parameters_to_paste(answer))
+        else:
+            detail.update(Text(" ".join(sentence for sentence in answer.sentences[:2])))
+        beside.update(evidence(answer))
+
+    def _progress(self) -> None:
+        if not self.query("#progress"):
+            return
+        app = self.srs_app
+        gone = words.clock((app.answers_ended or app.monotonic()) - app.answers_began)
+        if app.answers_ended is None:
+            text = f"{len(self.overview.waiting)} questions open · {gone} gone"
+        elif self.overview.waiting:
+            text = f"cancelled after {gone}; r asks again"
+        else:
+            text = f"answered in {gone}"
+        evaluation = app.evaluation
+        if evaluation.models:
+            text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
+        self.query_one("#progress", Static).update(Text(text))
+
+    @on(OptionList.OptionHighlighted)
+    def _moved(self) -> None:
+        self._detail()
+        self.refresh_bindings()
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.action_evidence()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "copy":
+            line = self.chosen() if self.query("#lines") else None
+            return line is not None and line.parameters is not None
+        if action == "cancel":
+            return self.srs_app.answers_ended is None or self.srs_app.can_cancel
+        if action == "again":
+            return self.srs_app.answers_ended is not None and bool(self.overview.waiting)
+        return super().check_action(action, parameters)
+
+    def action_evidence(self) -> None:
+        line = self.chosen()
+        self._show(line)
+
+    def _show(self, line: Line | None) -> None:
+        if line is None or not line.answers:
+            self.notify("This is not answered yet.", timeout=3)
+            return
+        from srs_eval.screens.evidence import EvidenceScreen
+
+        self.app.push_screen(EvidenceScreen(line.question, line.title))
+
+    def action_state(self) -> None:
+        self._of("day")
+
+    def action_time(self) -> None:
+        self._of("time")
+
+    def _of(self, question: str) -> None:
+        self._show(next((line for line in self._lines if line.question == question), None))
+
+    def action_copy(self) -> None:
+        line = self.chosen()
+        if line is not None and line.parameters is not None:
+            self.srs_app.copy_parameters(line.parameters)
+
+    def action_ranking(self) -> None:
+        self.srs_app.show_ranking()
+
+    def action_cancel(self) -> None:
+        if self.srs_app.answers_ended is None:
+            self.srs_app.cancel_answers()
+            self.update_now()
+        else:
+            super().action_cancel()
+
+    def action_receipt(self) -> None:
+        from srs_eval.screens.receipt import ReceiptScreen
+
+        self.app.push_screen(ReceiptScreen())
+
+    def action_again(self) -> None:
+        self.srs_app.ask()
+
+    def action_back(self) -> None:
+        self.srs_app.close_file()
+
+
+def _preset(line: Line, name: int, figures: bool, width: int) -> Text:
+    """ "Vocabulary   .445 .437 .421  OPTIMIZE  −.024 (−.037 … −.011)"."""
+    beginning = Text(f"{words.cut(line.title, name):<{name}}  ")
+    if figures:
+        for figure in line.figures:
+            beginning.append(f"{'–' if figure is None else f'{figure.estimate:.3f}':>{_FIGURE}}")
+        beginning.append("  ")
+    beginning.append(f"{line.way:<{_WAY}}", "bold" if line.way.isupper() else "")
+    room = width - len(beginning)
+    if len(line.text) <= room:
+        return beginning.append(line.text)
+    return beginning.append("\n").append(_wrapped(line.text, name + 2, width))
+
+
+def _question(line: Line, width: int) -> Text:
+    title = Text(f"{line.title:<{_TITLE}}  ", "dim")
+    return title.append(_wrapped(line.text, _TITLE + 2, width).lstrip(), "not dim")
+
+
+def _wrapped(text: str, indent: int, width: int) -> str:
+    blank = " " * indent
+    wrapped = textwrap.wrap(
+        text, max(width, indent + 12), initial_indent=blank, subsequent_indent=blank
+    )
+    return "\n".join(wrapped) or blank

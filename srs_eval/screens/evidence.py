@@ -1,0 +1,90 @@
+"""What one answer rests on, in full."""
+
+from __future__ import annotations
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from srs_eval.overview import Line
+from srs_eval.screens.actions import EVIDENCE, bindings
+from srs_eval.screens.answers import show_basis
+from srs_eval.screens.base import AppScreen
+from srs_eval.widgets.evidence import evidence
+
+
+class EvidenceScreen(AppScreen):
+    """The answers of one line, one below another."""
+
+    actions = EVIDENCE
+    BINDINGS = bindings(EVIDENCE)
+    about = """
+Sentences first, then the figures they rest on. Differences are of log loss: below zero \
+the change predicts better. The drawn line is the 95 % interval over days, ┊ is zero; ● is \
+settled, ○ worse, ◌ can't be told yet. "In five folds" means that a model was fitted to \
+earlier reviews and judged on later ones, five times.
+"""
+
+    def __init__(self, question: str, title: str) -> None:
+        super().__init__()
+        self._key = question, title
+
+    def content(self) -> ComposeResult:
+        box = VerticalScroll(id="box")
+        with box:
+            yield Static(id="all")
+
+    def show_protocol(self) -> None:
+        show_basis(self)
+
+    def on_mount(self) -> None:
+        self.query_one("#box").focus()
+        self.update_now()
+
+    def line(self) -> Line | None:
+        """The line shown, as it is now."""
+        lines = self.srs_app.overview.lines
+        return next((each for each in lines if (each.question, each.title) == self._key), None)
+
+    def update_now(self) -> None:
+        """Show the answers of the line."""
+        line = self.line()
+        if line is None or not self.query("#box"):
+            return
+        self.query_one("#box").border_title = line.title
+        parts: list[RenderableType] = []
+        for answer in line.answers:
+            if len(line.answers) > 1:
+                parts.append(Text(answer.subject, "bold underline"))
+            parts.append(evidence(answer))
+        self.query_one("#all", Static).update(Lines(*parts))
+        self.refresh_bindings()
+
+    def _move(self, step: int) -> None:
+        lines = [each for each in self.srs_app.overview.lines if each.answers]
+        keys = [(each.question, each.title) for each in lines]
+        place = keys.index(self._key) + step if self._key in keys else 0
+        if 0 <= place < len(keys):
+            self._key = keys[place]
+            self.update_now()
+            self.query_one("#box").scroll_home(animate=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "copy":
+            line = self.line()
+            return line is not None and line.parameters is not None
+        return super().check_action(action, parameters)
+
+    def action_previous(self) -> None:
+        self._move(-1)
+
+    def action_next(self) -> None:
+        self._move(1)
+
+    def action_copy(self) -> None:
+        line = self.line()
+        if line is not None and line.parameters is not None:
+            self.srs_app.copy_parameters(line.parameters)

@@ -1,0 +1,108 @@
+"""What an answer rests on: sentences, parameters to paste, tables with drawn intervals."""
+
+from __future__ import annotations
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from srs_eval.comparison import Interval
+from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.stored import parameter_line
+from srs_eval.widgets.facts import WidthDependent
+from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
+from srs_eval.words import count, difference, loss, percent
+
+SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
+PASTE = "Paste it in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
+_LEAST = 14  # columns of a drawn interval
+
+
+def evidence(answer: Answer) -> RenderableType:
+    """Everything there is to an answer, for whatever width."""
+    parts: list[RenderableType] = [Text(sentence + "\n") for sentence in answer.sentences]
+    if answer.parameters is not None:
+        parts += [parameters_to_paste(answer), Text("")]
+    for table in answer.tables:
+        parts += [Text(table.title, "bold"), drawn_table(table), Text("")]
+    return Lines(*parts)
+
+
+def parameters_to_paste(answer: Answer) -> Text:
+    """The line that Anki takes, and where it goes."""
+    assert answer.parameters is not None
+    return Text.assemble((parameter_line(answer.parameters), "bold"), "\n", (PASTE, "dim"))
+
+
+def drawn_table(table: Table) -> WidthDependent:
+    """Figures as text; one column of intervals drawn besides, where there is room."""
+
+    def draw(width: int) -> RenderableType:
+        cells = [
+            [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
+            for row in table.rows
+        ]
+        made = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        taken = 0
+        for number, name in enumerate(table.columns):
+            texts = all(isinstance(row[number], str) for row in table.rows)
+            made.add_column(
+                Text(name, "dim"), justify="left" if texts else "right", no_wrap=not texts
+            )
+            taken += max([len(name), *(len(row[number]) for row in cells)]) + 2
+        place = _to_draw(table)
+        scale = None
+        if place is not None and width - taken >= _LEAST:
+            intervals = [row[place] for row in table.rows]
+            shown = [each for each in intervals if isinstance(each, Interval)]
+            differs = table.columns[place].startswith("minus")
+            zero = Interval(0.0, 0.0) if differs and shown else None
+            scale = common_scale(shown + ([zero] if zero else []), min(width - taken, 48))
+        if scale is None or place is None:
+            for texts_of_row in cells:
+                made.add_row(*map(Text, texts_of_row))
+            return made
+        line = 0.0 if table.columns[place].startswith("minus") else None
+        made.add_column(axis(scale, line, "dim"), no_wrap=True)
+        for row, texts_of_row in zip(table.rows, cells, strict=True):
+            cell = row[place]
+            drawn = Text("")
+            if isinstance(cell, Interval):
+                dot = next(
+                    (DOTS[each] for each in row if isinstance(each, str) and each in DOTS), "●"
+                )
+                drawn = whisker(cell, scale, dot, "", line, "dim")
+            made.add_row(*map(Text, texts_of_row), drawn)
+        return made
+
+    return WidthDependent(draw)
+
+
+def _to_draw(table: Table) -> int | None:
+    """The column of differences, else the first one of intervals."""
+    places = [
+        place
+        for place in range(len(table.columns))
+        if any(isinstance(row[place], Interval) for row in table.rows)
+    ]
+    differences = [place for place in places if table.columns[place].startswith("minus")]
+    return next(iter((*differences, *places)), None)
+
+
+def _cell(cell: Cell, column: str) -> str:
+    match cell:
+        case None:
+            return "–"
+        case Interval() if column in SHARES:
+            half = f" ±{100 * cell.half_width:.0f}" if cell.half_width == cell.half_width else ""
+            return f"{100 * cell.estimate:.1f} %{half}"
+        case Interval() if column.startswith("minus") or column in ("your day", "cards"):
+            return difference(cell)
+        case Interval():
+            return loss(cell, 4)
+        case float():
+            return percent(cell) if column in SHARES else f"{cell:.4f}"
+        case int():
+            return count(cell)
+    return cell

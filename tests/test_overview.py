@@ -1,0 +1,197 @@
+"""What a learner sees first: answers in one line each, their screen, and what it copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import srs_eval
+from srs_eval.comparison import mean_interval, relative
+from srs_eval.overview import OF_PRESETS, TASKS, Overview, overview
+from srs_eval.presets.stored import as_anki_runs, parameter_line, parsed_parameters
+from srs_eval.reviews import Cards, ReviewLog
+from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.state import DARK, LIGHT, State, save_state
+from tests.app_world import (
+    MODELS,
+    MadeUpAnswers,
+    MadeUpEngine,
+    make_answers,
+    make_app,
+    make_log,
+    on,
+    text_of,
+    until,
+)
+from tests.conftest import shared_or_skip
+
+FILE = Path("collection.anki2")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    path = tmp_path_factory.mktemp("overview") / "collection.anki2"
+    write_collection(simulate_learner(4, 4_000), path)
+    return srs_eval.load(path)
+
+
+def answered(log: ReviewLog) -> Overview:
+    found = Overview.begun(log)
+    for answers, questions in overview(log):
+        found.add(answers, questions)
+    return found
+
+
+# The engine's side
+
+
+def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
+    found = answered(log)
+    assert found.rows == "anki"
+    assert not found.waiting
+    asked = {question for task in TASKS for question in task}
+    assert asked <= {each.question for each in found.answers}
+    assert found.headline.startswith("FSRS")
+    assert {line.question for line in found.lines} == asked - {"fit"}
+    assert all(line.text and line.answers for line in found.lines)
+    presets = [line for line in found.lines if line.question == OF_PRESETS]
+    assert len(presets) == 2  # those in use, of three
+    assert all(len(line.figures) == 3 for line in presets)
+
+
+def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
+    found = answered(replace(log, decks={}, presets={}, cards=Cards.empty()))
+    assert found.rows == "benchmark"
+    fresh = next(line for line in found.lines if line.question == "fresh")
+    assert fresh.parameters is not None
+    assert as_anki_runs(fresh.parameters) == pytest.approx(fresh.parameters)
+    assert all(line.text != "…" for line in found.lines)
+
+
+def test_too_few_reviews_are_told_for_each_question(log: ReviewLog) -> None:
+    assert log.entries is not None
+    few = replace(
+        log, entries=replace(log.entries, **{n: c[:8] for n, c in vars(log.entries).items()})
+    )
+    found = answered(few)
+    assert not found.waiting
+    assert all("too little data" in line.text for line in found.lines)
+
+
+def test_an_open_question_has_a_line_too() -> None:
+    found = Overview.begun(make_log())
+    assert found.headline == ""
+    assert [line.text for line in found.lines] == ["…"] * len(found.lines)
+    found.add(make_answers()[1:2])  # a preset's; more may come
+    assert [line.title for line in found.lines[:2]] == ["Default", "Your presets"]
+    assert found.lines[0].way == "OPTIMIZE"
+    assert found.lines[0].text == "−.029 (−.041 … −.017)"
+
+
+@given(st.integers(0, 1_000), st.floats(0.5, 2.0))
+def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
+    random = np.random.default_rng(seed)
+    whole, day = random.random(200) + 0.2, np.arange(200) // 5
+    part = whole * random.random(200)
+    one, other = relative(part, whole, day), relative(part * unit, whole * unit, day)
+    assert other.estimate == pytest.approx(one.estimate)
+    assert other.half_width == pytest.approx(one.half_width)
+    constant = relative(0.3 * whole, whole, day)  # every review saves the same share: no doubt
+    assert constant.estimate == pytest.approx(0.3)
+    assert constant.half_width == pytest.approx(0.0, abs=1e-12)
+    assert one.half_width < mean_interval(part / whole.mean(), day).half_width * 5
+
+
+def test_the_fixture_is_answered() -> None:
+    found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
+    lines = {line.title: line for line in found.lines}
+    vocabulary = lines["Vocabulary"]
+    assert vocabulary.way.isupper()
+    assert vocabulary.parameters is not None
+    line = parameter_line(vocabulary.parameters)
+    assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
+    assert lines["When it says"].text.startswith("90 %, you recall 8")
+    assert found.headline.startswith("FSRS predicts you well: ")
+
+
+# The screens
+
+
+async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -> None:
+    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: "OPTIMIZE" in text_of(app))
+        await until(pilot, lambda: "questions open" in text_of(app))
+        assert "FSRS predicts you well: 13 % better" in text_of(app)
+        assert not engine.asked  # the answers come first
+        answers.go.set()
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        assert len(engine.asked) == 1
+        await pilot.press("escape", "escape")
+        await until(pilot, on(app, "OpenScreen"))
+
+
+async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        line = app.overview.lines[0]
+        assert line.parameters is not None
+        shown = " ".join(text_of(app).split())
+        assert parameter_line(line.parameters) in shown  # to be copied by hand
+        await pilot.press("y")
+        assert parsed_parameters(app.clipboard) == pytest.approx(line.parameters, abs=5e-5)
+        await pilot.press("down")
+        app.copy_to_clipboard("")
+        await pilot.press("y")  # nothing to copy: it can't be told yet
+        assert app.clipboard == ""
+
+
+async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("enter")
+        await until(pilot, on(app, "EvidenceScreen"))
+        await until(pilot, lambda: "├" in text_of(app))
+        assert "−0.0290 ±.0120" in text_of(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "Maps" in text_of(app))
+        await pilot.press("escape", "t")
+        await until(pilot, lambda: "minus the average" in text_of(app))
+        await pilot.press("escape", "s")
+        await until(pilot, lambda: "Your day hardly matters" in text_of(app))
+
+
+async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
+    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, answers.holding.is_set)
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, lambda: not any(each.alive for each in app._asking))
+        assert not engine.asked
+
+
+@pytest.mark.parametrize(("size", "theme"), [((80, 24), DARK), ((160, 48), LIGHT)])
+def test_looks(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
+    save_state(State(theme=theme), tmp_path)
+
+    async def look(pilot: Any) -> None:
+        await until(pilot, lambda: "models: 8 of 8" in text_of(pilot.app))
+        await pilot.pause(0.6)
+
+    assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=look)
