@@ -219,16 +219,16 @@ async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"))
-        await pilot.press("enter")
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
         await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
-        await pilot.press("escape")  # it goes on behind the receipt
-        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("escape")  # it goes on behind the answers
+        await until(pilot, on(app, "AnswersScreen"))
         for answer in ("escape", "enter"):  # the harmless answer has the focus
             await pilot.press("escape")
             await until(pilot, on(app, "Question"))
             await pilot.press(answer)
-            await until(pilot, on(app, "ReceiptScreen"))
+            await until(pilot, on(app, "AnswersScreen"))
         assert app.evaluation.running
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
@@ -240,7 +240,7 @@ async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> No
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"))
+        await to_receipt(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press("d")  # the best one so far; what runs can be cancelled there, too
@@ -264,7 +264,7 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await pilot.press("j", "j", "k")
         assert table.chosen == app.evaluation.ranked()[1].configuration.name
         await pilot.press("escape")
-        await until(pilot, on(app, "ReceiptScreen"))
+        await to_receipt(pilot)
         await pilot.press("g")
         await until(pilot, on(app, "JumpScreen"))
         targets = list(app.screen._targets.items())  # type: ignore[attr-defined]
