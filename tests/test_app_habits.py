@@ -264,7 +264,7 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await pilot.press("j", "j", "k")
         assert table.chosen == app.evaluation.ranked()[1].configuration.name
         await pilot.press("escape")
-        await to_receipt(pilot)
+        await until(pilot, on(app, "ReceiptScreen"))
         await pilot.press("g")
         await until(pilot, on(app, "JumpScreen"))
         targets = list(app.screen._targets.items())  # type: ignore[attr-defined]
