@@ -315,6 +315,27 @@ class Profile:
     modified: datetime  # last written, also by an open Anki
 
 
+@dataclass(frozen=True)
+class Glimpse:
+    """What a collection holds at a glance."""
+
+    reviews: int  # answers in its review log
+    last: datetime | None  # when the last of them was made
+
+
+def glimpse(path: Path) -> Glimpse | None:
+    """How many reviews a collection holds and when the last was; None if it can't be read."""
+    from srs_eval.importing.collection import count_answers
+
+    try:
+        with files.private_copy(path) as (database, _):
+            reviews, last_ms = count_answers(database)
+            last = None if last_ms is None else datetime.fromtimestamp(last_ms / 1000, UTC)
+            return Glimpse(reviews, last)
+    except (InputError, sqlite3.Error, ValueError, OverflowError, OSError, MemoryError):
+        return None
+
+
 def find_profiles(home: Path | None = None) -> list[Profile]:
     """Anki profiles in the usual places of this system, the last used first.
 

@@ -326,6 +326,7 @@ class SrsEvalApp(App[int]):
                 from srs_eval.inspection import inspect_log
 
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
+                threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
                 outcome = error
             with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
@@ -564,7 +565,11 @@ class SrsEvalApp(App[int]):
         number = self.run_number
         before = self.evaluation
         missing: list[Configuration] = []
-        self.evaluation = Evaluation(started=self.monotonic(), equivalence=self.config.equivalence)
+        self.evaluation = Evaluation(
+            started=self.monotonic(),
+            equivalence=self.config.equivalence,
+            known_pace=dict(self.state.pace),
+        )
         self._evaluated = (log, self.models, self.protocol)
         if again:
             missing = [
@@ -621,6 +626,7 @@ class SrsEvalApp(App[int]):
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
+        self.remember(replace(self.state, pace=self.evaluation.measured_pace()))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()
@@ -676,6 +682,16 @@ class SrsEvalApp(App[int]):
             found = (result, calibration_graph(result.y, result.p, self.state.bins))
             self._graphs[key] = found
         return found[1]
+
+
+def _import_ahead() -> None:
+    """What the next screens need, imported while the person looks at this one."""
+    import scipy.special  # noqa: F401 - intervals
+    import textual_plot  # noqa: F401 - charts
+
+    import srs_eval.screens.compare
+    import srs_eval.screens.details
+    import srs_eval.screens.run  # noqa: F401
 
 
 def run_app(

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.widgets import OptionList, TabbedContent
 
+from srs_eval import words
+from srs_eval.configurations import resolve
+from srs_eval.engine import Finished, Prepared, Started
+from srs_eval.screens.evaluation import Evaluation
+from srs_eval.screens.open import told_apart
+from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.app_world import (
+    NOW,
+    MadeUpEngine,
+    make_app,
+    make_result,
+    on,
+    text_of,
+    to_receipt,
+    until,
+)
 from tests.test_app import FILE, to_results
 
 
@@ -138,11 +158,8 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
         assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
         assert "verdict" in text_of(app)
         table = app.screen.query_one(RankingTable)
-        columns = list(table.columns)
-        left = sum(table.columns[key].get_render_width(table) for key in columns[:-3])
-        assert columns[-3].value == "RMSE(bins)"
         for backwards in (False, True):
-            await pilot.click(table, offset=(left + 3, 0))
+            await pilot.click(table, offset=(table.place_of("RMSE(bins)") + 3, 0))
             await until(pilot, lambda: app.state.order == "RMSE(bins)")
             errors = [line.result.metrics.rmse_bins for line in first.ordered("RMSE(bins)")]
             assert errors == sorted(errors)
@@ -274,3 +291,87 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await until(pilot, lambda: app.screen.focused is widget)
         await pilot.press("g", "escape")
         await until(pilot, lambda: app.screen.focused is widget)
+
+
+async def test_profiles_tell_their_reviews_and_files_here_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name / "collection.anki2" for name in ("User 1", "User 2")]
+    folders[0].parent.mkdir()
+    write_collection(simulate_learner(3, 300), folders[0])
+    with contextlib.closing(sqlite3.connect(folders[0])) as database:
+        (answers,) = database.execute("select count(*) from revlog where ease > 0").fetchone()
+    folders[1].parent.mkdir()
+    folders[1].write_bytes(b"no database")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "deck.apkg").touch()
+    (here / "picture.png").touch()
+    monkeypatch.chdir(here)
+    found = [SimpleNamespace(name=path.parent.name, path=path) for path in folders]
+    app = make_app(tmp_path, profiles=lambda: found)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: f"{answers:,} reviews" in text_of(app))
+        lines = text_of(app).splitlines()
+        first = next(line for line in lines if "User 1" in line)
+        assert " · last " in first
+        assert "reviews" not in next(line for line in lines if "  User 2" in line)
+        assert "deck.apkg" in text_of(app)
+        assert "picture.png" not in text_of(app)
+    before = {path.name for path in folders[0].parent.iterdir()}
+    assert before == {"collection.anki2"}  # looked at, never written
+
+
+@given(
+    st.lists(st.text("ab/", min_size=1, max_size=40), min_size=1, max_size=5), st.integers(8, 30)
+)
+def test_paths_are_cut_to_the_width(paths: list[str], width: int) -> None:
+    assert all(len(shown) <= width for shown in told_apart(paths, width))
+
+
+def test_paths_that_differ_in_the_middle_look_different() -> None:
+    paths = [f"/backups/of/{name}/Anki2/User 1/collection.anki2" for name in ("anna", "berta")]
+    assert words.shortened(paths[0], 24) == words.shortened(paths[1], 24)
+    shown = told_apart([*paths, "/short.anki2"], 24)
+    assert len(set(shown)) == 3
+    assert "anna" in shown[0]
+    assert "berta" in shown[1]
+    assert shown[2] == "/short.anki2"
+
+
+@pytest.mark.parametrize("speed", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("again", [False, True])
+def test_the_time_left_is_right_within_half(speed: float, again: bool) -> None:
+    """After a second, on a machine of any speed, with two workers, until little is left."""
+    chosen = resolve("fast")
+    reviews = 600_000
+    first = Evaluation(reviews=reviews)
+
+    def seconds(name: str, expected: float) -> float:
+        odd = 1 + 0.3 * (sum(name.encode()) % 7 - 3) / 3  # the table is not exact either
+        return speed * odd * (0.1 + expected * reviews / 10_000)
+
+    def run(evaluation: Evaluation) -> list[tuple[float | None, float]]:
+        evaluation.apply(Prepared(reviews, reviews, tuple(chosen)), 0.0)
+        waiting, working, now = list(chosen), [], 0.0
+        told = []
+        while waiting or working:
+            while waiting and len(working) < 2:
+                each = waiting.pop(0)
+                evaluation.apply(Started(each), now)
+                working.append((now + seconds(each.name, each.expected_seconds_per_10k), each))
+            working.sort(key=lambda pair: pair[0])
+            now, each = working.pop(0)
+            result = replace(make_result("DASH"), configuration=each.name)
+            evaluation.apply(Finished(each, result), now)
+            told.append((now, evaluation.seconds_left(now)))
+        # The last model alone cannot be told better than the table knows it.
+        return [(left, now - when) for when, left in told if when >= 1 and now - when > now / 5]
+
+    ratios = run(first)
+    if again:  # what the first run measured is remembered
+        ratios = run(Evaluation(reviews=reviews, known_pace=first.measured_pace()))
+    assert len(ratios) > 5
+    for left, true in ratios:
+        assert left is not None
+        assert true / 1.5 < left < true * 1.5, (left, true)

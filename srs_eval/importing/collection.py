@@ -60,6 +60,7 @@ _SM2_BOUNDS = (
 )
 _SCHEDULING = {"type", "due", "odue", "ivl", "factor", "lapses", "data"}
 _FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
+_GLIMPSE_S = 5.0
 _DEADLINE_S = 300.0
 _STEPS_PER_LOOK = 100_000  # of SQLite's virtual machine, between looks at the clock
 _MAX_VALUE_BYTES = 32 << 20
@@ -110,6 +111,17 @@ def read_collection(connection: sqlite3.Connection, name: str) -> Collection:
         if time.monotonic() <= deadline:
             raise KeyboardInterrupt from None
         raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
+
+
+def count_answers(connection: sqlite3.Connection) -> tuple[int, int | None]:
+    """How many answers a private copy's review log holds, and the last one's time in Unix ms.
+
+    Raises sqlite3.Error and ValueError for what cannot be read.
+    """
+    _harden(connection, time.monotonic() + _GLIMPSE_S)
+    query = "select count(*), max(id) from revlog where ease between 1 and 4"
+    count, last = connection.execute(query).fetchone()
+    return int(count), None if last is None else int(last)
 
 
 def _harden(connection: sqlite3.Connection, deadline: float) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from statistics import fmean
 
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
@@ -31,7 +33,9 @@ class ModelRun:
     fraction: float = 0.0
     fold: int = 0
     folds: int = 0
+    compiled: bool = False  # in this run, whether that is over or not
     started: float = 0.0
+    took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
 
@@ -40,18 +44,8 @@ class ModelRun:
         return self.configuration.name
 
     @property
-    def weight(self) -> float:
-        """Expected share of the work."""
-        # Every model takes some time, however cheap its formula.
-        return 0.02 + self.configuration.expected_seconds_per_10k
-
-    @property
     def over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
-
-    def expected_seconds(self, reviews: int | None) -> float:
-        """Estimate before it has begun, on one core of an ordinary computer."""
-        return self.weight * (reviews or 0) / 10_000
 
     def seconds_left(self, now: float) -> float | None:
         """Extrapolated from the progress so far; None while there is too little."""
@@ -59,6 +53,12 @@ class ModelRun:
         if self.stage is not Stage.RUNNING or self.fraction < 0.05 or gone < 0.5:
             return None
         return gone * (1 - self.fraction) / self.fraction
+
+
+Pace = Mapping[str, tuple[float, int]]
+"""Seconds that configurations took on this machine, by name, and on how many reviews."""
+_STARTING_S = 0.1  # of any model, however cheap: loading what is compiled, metrics
+_PRIOR_S = 0.3  # as much as this counts what was expected before anything was measured
 
 
 @dataclass
@@ -72,6 +72,8 @@ class Evaluation:
     ended: float | None = None
     cancelled: bool = False
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
+    known_pace: Pace = field(default_factory=dict)
+    lanes: int = 1  # models that were at work at once
     _groups: list[Group] | None = None
 
     def apply(self, event: Event, now: float) -> None:
@@ -86,13 +88,15 @@ class Evaluation:
         model = self.models.setdefault(name, ModelRun(event.configuration))
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
-            model.preparing = event.compiles
+            model.preparing = model.compiled = event.compiles
+            self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
             model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
+            model.took = now - model.started
             self._groups = None
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, event.reason
@@ -162,13 +166,50 @@ class Evaluation:
     def seconds_gone(self, now: float) -> float:
         return (self.ended if self.ended is not None else now) - self.started
 
+    def expected_seconds(self, model: ModelRun) -> float:
+        """Of a model before it has begun: as it took here before, or as it usually takes."""
+        reviews = self.reviews or 0
+        if model.name in self.known_pace:
+            seconds, then = self.known_pace[model.name]
+            work = max(seconds - _STARTING_S, 0.0) * reviews / max(then, 1)
+            return min(seconds, _STARTING_S) + work
+        return _STARTING_S + model.configuration.expected_seconds_per_10k * reviews / 10_000
+
     def seconds_left(self, now: float) -> float | None:
-        """Rough estimate from the share of the expected work done; None while unknown."""
-        total = sum(model.weight for model in self.models.values())
-        done = sum(
-            model.weight * (1.0 if model.over else model.fraction) for model in self.models.values()
-        )
-        gone = self.seconds_gone(now)
-        if not self.running or self.preparing or not total or done / total < 0.02 or gone < 1:
+        """What is expected of the rest, at the pace measured in this run; None while unknown."""
+        if not self.running or self.preparing or not self.models or self.seconds_gone(now) < 1:
             return None
-        return gone * (total - done) / done
+        measured = [model for model in self.models.values() if model.took is not None]
+        plain = [model for model in measured if not model.compiled]
+        compiled = [model.took or 0.0 for model in measured if model.compiled]
+        took = sum(model.took or 0.0 for model in plain)
+        pace = (took + _PRIOR_S) / (sum(map(self.expected_seconds, plain)) + _PRIOR_S)
+        rest = []
+        for model in self.models.values():
+            if model.over:
+                continue
+            expected = self.expected_seconds(model) * pace
+            if model.stage is Stage.RUNNING:
+                gone = now - model.started
+                left = model.seconds_left(now)
+                rest.append(max(expected - gone, 0.2 * expected) if left is None else left)
+            elif compiled and model.configuration.compiles:
+                rest.append(expected + fmean(compiled))  # a first run: so will the others
+            else:
+                rest.append(expected)
+        return max([sum(rest) / self.lanes, *rest]) if rest else 0.0
+
+    def measured_pace(self) -> dict[str, tuple[float, int]]:
+        """What this run tells of the machine, added to what was known."""
+        return {
+            **self.known_pace,
+            **{
+                name: (round(model.took, 3), self.reviews)
+                for name, model in self.models.items()
+                if model.took is not None and not model.compiled and self.reviews
+                if model.result is not None and not model.result.cached
+            },
+        }
+
+    def _at_work(self) -> int:
+        return sum(model.stage is Stage.RUNNING for model in self.models.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,10 +19,12 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval import words
+from srs_eval.plural import counted
 from srs_eval.screens.actions import OPEN, bindings
 from srs_eval.screens.base import AppScreen
 
 _MOST = 200  # entries listed of one folder
+_MOST_HERE = 6  # files of the working folder
 DEMO = "demo"
 
 
@@ -117,7 +120,8 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     def __init__(self) -> None:
         super().__init__()
-        self._profiles: list[tuple[str, Path]] = []
+        self._profiles: list[_Found] = []
+        self._here: list[_Found] = []
         self._reading = False
 
     def content(self) -> ComposeResult:
@@ -148,11 +152,19 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     @work(thread=True, exit_on_error=False, group="profiles")
     def _find_profiles(self) -> None:
-        found = self.srs_app.find_profiles()
-        self.app.call_from_thread(self._profiles_found, found)
+        found = [_Found(name, path) for name, path in self.srs_app.find_profiles()]
+        here = [_Found(path.name, path) for path in _files_here()]
+        self.app.call_from_thread(self._found, found, here)
+        for place, profile in enumerate(found):  # a second or so for a large collection
+            found[place] = replace(profile, facts=_facts(profile.path, self.srs_app.now()))
+            self.app.call_from_thread(self._found, list(found), here)
 
-    def _profiles_found(self, found: list[tuple[str, Path]]) -> None:
-        self._profiles = found
+    def _found(self, found: list[_Found], here: list[_Found]) -> None:
+        first = not self._profiles
+        self._profiles, self._here = found, here
+        if not first:
+            self._list()
+            return
         if not self.srs_app.state.recent:
             self.query_one(OptionList).highlighted = None  # the list begins with another choice now
         self._list()
@@ -184,20 +196,28 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         width = max(self.size.width - 10, 40)
         if self.srs_app.state.recent:
             yield Option(Text("Recent", "bold dim"), disabled=True)
-            for recent in self.srs_app.state.recent:
+            recents = self.srs_app.state.recent
+            names = told_apart([_home(recent.path) for recent in recents], width // 2)
+            for recent, name in zip(recents, names, strict=True):
                 facts = [f"{words.count(recent.entries)} entries"] if recent.entries else []
-                facts.append(_ago(self.srs_app.now() - recent.opened))
-                yield self._option(f"recent:{recent.path}", recent.path, facts, width)
+                facts.append(f"opened {_ago(self.srs_app.now() - recent.opened)}")
+                yield self._option(f"recent:{recent.path}", name, facts, width)
         if self._profiles:
             yield Option(Text("Anki profiles on this machine", "bold dim"), disabled=True)
-            for name, path in self._profiles:
-                yield self._option(f"profile:{path}", name, [_home(str(path))], width)
+            paths = [_home(str(profile.path)) for profile in self._profiles]
+            for profile, path in zip(self._profiles, told_apart(paths, width // 2), strict=True):
+                facts = [*profile.facts, path]
+                yield self._option(f"profile:{profile.path}", profile.name, facts, width)
+        if self._here:
+            yield Option(Text("In this folder", "bold dim"), disabled=True)
+            for file in self._here:
+                yield self._option(f"here:{file.path}", file.name, list(file.facts), width)
         yield Option(Text("No collection at hand?", "bold dim"), disabled=True)
         yield Option(Text("  Try a simulated learner"), id=DEMO)
 
     def _option(self, key: str, name: str, facts: list[str], width: int) -> Option:
         note = " · ".join(facts)
-        note = words.shortened(note, max(width // 2, 12))
+        note = words.shortened(note, max(2 * width // 3, 12))
         name = words.shortened(_home(name), width - len(note) - 6)
         return Option(Text.assemble(f"  {name}   ", (note, "dim")), id=key)
 
@@ -259,6 +279,48 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         """Show what is being read; "" when done."""
         self.query_one("#reading", Static).update(Text(words_))
         self.query_one(OptionList).loading = bool(words_)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A collection that is offered."""
+
+    name: str
+    path: Path
+    facts: tuple[str, ...] = ()
+
+
+def _facts(path: Path, now: float) -> tuple[str, ...]:
+    """How many reviews a profile's collection holds, and when it was used last."""
+    from srs_eval.anki_import import glimpse
+
+    seen = glimpse(path)
+    if seen is None:
+        return ()
+    last = () if seen.last is None else (f"last {_ago(now - seen.last.timestamp())}",)
+    return (counted(seen.reviews, "review"), *last)
+
+
+def _files_here() -> list[Path]:
+    """What looks readable in the working folder, the last changed first."""
+    try:
+        found = [Path(name) for name in candidates("./") if not name.endswith("/")]
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return []
+    return found[:_MOST_HERE]
+
+
+def told_apart(paths: Sequence[str], width: int) -> list[str]:
+    """Paths cut to `width`, so that no two different ones look the same where that can be."""
+    shown = [words.shortened(path, width) for path in paths]
+    for place, path in enumerate(paths):
+        alike = [o for o in paths if o != path and words.shortened(o, width) == shown[place]]
+        if alike:  # they differ in what was cut away
+            differ = min(len(_common_start(path, other)) for other in alike)
+            begin = path.rfind(os.sep, 0, differ) + 1
+            shown[place] = words.shortened(f"…{os.sep}{path[begin:]}", width)
+    return shown
 
 
 def _home(path: str) -> str:

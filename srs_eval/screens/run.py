@@ -255,10 +255,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one(FilterInput).add_class("-closed")
         self.table.focus()
 
-    @on(DataTable.HeaderSelected)
-    def _order_by(self, event: DataTable.HeaderSelected) -> None:
-        event.stop()
-        key = event.column_key.value or ""
+    @on(RankingTable.OrderAsked)
+    def _order_by(self, event: RankingTable.OrderAsked) -> None:
+        key = event.column
         key = {"log loss": "place", "drawn": "place", "verdict": "place"}.get(key, key)
         backwards = key == self.srs_app.state.order and not self.srs_app.state.backwards
         self._arrange(order=key, backwards=backwards and key != "place")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import DataTable
@@ -21,8 +22,8 @@ from srs_eval.state import State
 from srs_eval.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 from srs_eval.words import clock
 
-Cells = tuple[Text, ...]
-
+_COLUMN = "line"
+"""A row is one cell: the table draws each cell anew after every change, and many take long."""
 _SEPARATOR = "\0"  # begins the keys of rows that are no model
 _OWN = f"{_SEPARATOR}own"
 _COLUMNS = (
@@ -58,16 +59,24 @@ class RankingTable(DataTable[Any]):
             super().__init__()
             self.configuration = configuration
 
+    class OrderAsked(Message):
+        """A column's heading was clicked."""
+
+        def __init__(self, column: str) -> None:
+            super().__init__()
+            self.column = column
+
     def __init__(self) -> None:
         super().__init__(cursor_type="row", cell_padding=0)
         self.chosen: str | None = None
         self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
         self.shown = 0  # models, after filtering
-        self._rows: dict[str, Cells] = {}
-        self._finished: dict[tuple[object, ...], Cells] = {}
-        self._known: dict[tuple[object, ...], Cells] = {}  # of the time before
+        self._rows: dict[str, Text] = {}
+        self._finished: dict[tuple[object, ...], Text] = {}
+        self._known: dict[tuple[object, ...], Text] = {}  # of the time before
         self._layout: tuple[tuple[str, int], ...] = ()
+        self._columns_for = 0  # this width
         self._scale: Scale | None = None
         self._floor: float | None = None
         self._verdicts = False  # in a column, where headings don't tell them
@@ -101,7 +110,7 @@ class RankingTable(DataTable[Any]):
         wanted: set[str],
         now: float,
         state: State,
-    ) -> Iterator[tuple[str, Cells]]:
+    ) -> Iterator[tuple[str, Text]]:
         unfinished = [model for model in evaluation.unfinished() if model.name in wanted]
         for number, group in enumerate(groups):
             if all(line.configuration.name not in wanted for line in group.lines):
@@ -124,15 +133,15 @@ class RankingTable(DataTable[Any]):
                 unfinished = []
         yield from self._unfinished_rows(unfinished, now, evaluation)
 
-    def _lines(self, lines: Iterable[Ranked]) -> Iterator[tuple[str, Cells]]:
+    def _lines(self, lines: Iterable[Ranked]) -> Iterator[tuple[str, Text]]:
         for line in lines:
             yield line.configuration.name, self._cells(line)
 
     def _unfinished_rows(
         self, models: Iterable[ModelRun], now: float, evaluation: Evaluation
-    ) -> Iterator[tuple[str, Cells]]:
+    ) -> Iterator[tuple[str, Text]]:
         for model in models:
-            yield model.name, self._unfinished_cells(model, now, evaluation.reviews)
+            yield model.name, self._unfinished_cells(model, now, evaluation)
 
     def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
         """Columns, and the scale of the drawn intervals, for this width."""
@@ -161,19 +170,32 @@ class RankingTable(DataTable[Any]):
             losses = [line.log_loss for line in lines if line.standing != "below the floor"]
             self._scale = common_scale(losses, room - name - 2, limit)
             self._floor = None if floor is None else floor.log_loss.estimate
-        layout = tuple((each, sizes[each]) for each in chosen)
-        headings = [self._column_heading(each, state) for each in chosen]
-        if layout != self._layout:
-            self._layout = layout
+        self._layout = tuple((each, sizes[each]) for each in chosen)
+        headings = {each: self._column_heading(each, state) for each in chosen}
+        heading = self._in_columns(headings)
+        if width != self._columns_for:
+            self._columns_for = width
             self._rows = {}
             self.clear(columns=True)
-            for (key, size), heading in zip(layout, headings, strict=True):
-                self.add_column(heading, width=size, key=key)
-        for column, heading in zip(self.ordered_columns, headings, strict=True):
-            if column.label != heading:
-                column.label = heading
-                self._update_count += 1  # the header is drawn from a cache
-                self.refresh()
+            self.add_column(heading, width=width, key=_COLUMN)
+        (column,) = self.ordered_columns
+        if column.label != heading or column.label.spans != heading.spans:
+            column.label = heading
+            self._rows = {}  # cells are drawn from a cache, and so is the heading
+            self.clear()
+
+    def place_of(self, column: str) -> int:
+        """Where a column begins, from the left."""
+        place = [key for key, _ in self._layout].index(column)
+        return sum(size for _, size in self._layout[:place])
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y != 0 or event.x < 0:
+            return
+        for key, _ in reversed(self._layout):
+            if event.x >= self.place_of(key):
+                self.post_message(self.OrderAsked(key))
+                return
 
     def _column_heading(self, key: str, state: State) -> Text:
         if key == "drawn":
@@ -192,17 +214,14 @@ class RankingTable(DataTable[Any]):
 
     # --- cells
 
-    def _heading(self, number: int, key: str, text: str, rule: str) -> tuple[str, Cells]:
+    def _heading(self, number: int, key: str, text: str, rule: str) -> tuple[str, Text]:
         """A row that runs through all columns."""
         width = sum(size for _, size in self._layout)
         line = f"{rule * 2} {text} ".ljust(width - 1, rule)
-        cells, start = [], 0
-        for _, size in self._layout:
-            cells.append(Text(line[start : start + size], "dim" if rule == "─" else "italic"))
-            start += size
-        return f"{_SEPARATOR}{number} {key}", tuple(cells)
+        style = "dim" if rule == "─" else "italic"
+        return f"{_SEPARATOR}{number} {key}", Text.assemble((line, style))
 
-    def _cells(self, line: Ranked) -> Cells:
+    def _cells(self, line: Ranked) -> Text:
         name = line.configuration.name
         # A finished model's cells are kept: only few things about it can change.
         looks = (self._scale, self._floor, self._layout, self.app.theme, self._own == name)
@@ -227,7 +246,7 @@ class RankingTable(DataTable[Any]):
             "model": shown,
         }
 
-    def _finished_cells(self, line: Ranked) -> Cells:
+    def _finished_cells(self, line: Ranked) -> Text:
         metrics, colours = line.result.metrics, self._palette
         is_floor = line.place is None
         cells = self._begin(line.configuration, str(line.place or "═"))
@@ -258,7 +277,7 @@ class RankingTable(DataTable[Any]):
                 cell.stylize(colours.floor)
         return self._in_columns(cells)
 
-    def _unfinished_cells(self, model: ModelRun, now: float, reviews: int | None) -> Cells:
+    def _unfinished_cells(self, model: ModelRun, now: float, evaluation: Evaluation) -> Text:
         cells = self._begin(model.configuration, "")
         state, style = model.stage.value, "dim"
         if model.stage is Stage.RUNNING:
@@ -273,7 +292,8 @@ class RankingTable(DataTable[Any]):
                     state += f", {clock(left)}"
         else:
             cells["model"].stylize("dim")
-            expected = model.expected_seconds(reviews) if model.stage is Stage.WAITING else 0.0
+            waits = model.stage is Stage.WAITING
+            expected = evaluation.expected_seconds(model) if waits else 0.0
             cells["log loss"] = Text(f"about {clock(expected)}" if expected >= 3 else "", "dim")
             if model.stage is Stage.FAILED:
                 style = "bold"
@@ -281,31 +301,33 @@ class RankingTable(DataTable[Any]):
         cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
         return self._in_columns(cells)
 
-    def _in_columns(self, cells: dict[str, Text]) -> Cells:
-        return tuple(cells.get(key, Text("")) for key, _ in self._layout)
+    def _in_columns(self, cells: dict[str, Text]) -> Text:
+        line = Text()
+        for key, size in self._layout:
+            cell = cells.get(key, Text()).copy()
+            cell.truncate(size, pad=True)
+            line.append_text(cell)
+        return line
 
     # --- rows and the cursor
 
-    def _update(self, rows: dict[str, Cells]) -> None:
+    def _update(self, rows: dict[str, Text]) -> None:
         if list(rows) == list(self._rows):
-            columns = list(self.columns)
-            for key, cells in rows.items():
-                if cells is self._rows[key]:
-                    continue
-                for column, cell, before in zip(columns, cells, self._rows[key], strict=True):
-                    if cell != before or cell.style != before.style or cell.spans != before.spans:
-                        self.update_cell(key, column, cell)
+            for key, line in rows.items():
+                before = self._rows[key]
+                if line is not before and (line != before or line.spans != before.spans):
+                    self.update_cell(key, _COLUMN, line)
         else:
             scroll = self.scroll_offset
             with self.prevent(DataTable.RowHighlighted):
                 self.clear()
-                for key, cells in rows.items():
-                    self.add_row(*cells, key=key)
+                for key, line in rows.items():
+                    self.add_row(line, key=key)
                 self._back_to_chosen(rows)
             self.scroll_to(y=scroll.y, animate=False, immediate=True)
         self._rows = rows
 
-    def _back_to_chosen(self, rows: dict[str, Cells]) -> None:
+    def _back_to_chosen(self, rows: dict[str, Text]) -> None:
         if self.chosen in rows and not self.follows_best:
             self.move_cursor(row=self.get_row_index(self.chosen), animate=False, scroll=False)
             return

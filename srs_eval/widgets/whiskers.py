@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from rich.text import Text
 
@@ -71,7 +72,8 @@ def whisker(
         cells[middle], styles[middle] = dot, style
     elif low > last or middle > last:
         cells[last], styles[last] = "▸", style
-    return Text.assemble(*zip(cells, styles, strict=True))
+    runs = groupby(zip(cells, styles, strict=True), key=lambda each: each[1])
+    return Text.assemble(*(("".join(cell for cell, _ in run), style) for style, run in runs))
 
 
 def axis(scale: Scale, line: float | None, line_style: str) -> Text:
