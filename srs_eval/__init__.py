@@ -20,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from srs_eval import api
 
         return getattr(api, name)
+    if name == "workload":
+        from importlib import import_module
+
+        return import_module("srs_eval.workload")
     raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")

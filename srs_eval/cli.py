@@ -691,7 +691,10 @@ def workload(
         closing(estimates(source.load(), question=question, parameters=parameters)) as events,
     ):
         for found in events:
-            status.update(f"{len(found.draws)} of {question.draws} draws of parameters")
+            words = f"{len(found.draws)} of {question.draws} draws of parameters"
+            if found.seeds.size:
+                words = "Asking other models of memory, prepared at the first run ..."
+            status.update(words)
     assert found is not None
     if json is not None:
         from srs_eval.export import to_json

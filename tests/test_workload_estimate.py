@@ -73,6 +73,12 @@ def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Work
     assert document(again) == document(stages[-1])
 
 
+def test_the_package_itself_can_be_asked(log: ReviewLog, stages: list[Workload]) -> None:
+    ask = srs_eval.workload  # a module that can be called
+    first = next(ask(log, question=QUICK))  # type: ignore[operator]
+    assert np.array_equal(first.in_force, stages[0].in_force)
+
+
 def test_it_can_be_ended_early(log: ReviewLog) -> None:
     events = workload(log, question=QUICK)
     first: Iterator[Workload] = events

@@ -10,6 +10,9 @@ parameters the learner's reviews allow, `preview` what the buttons would give.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,3 +27,16 @@ def __getattr__(name: str) -> Any:
 
         return getattr(estimate, name)
     raise AttributeError(f"module 'srs_eval.workload' has no attribute {name!r}")
+
+
+class _Asked(ModuleType):
+    """`srs_eval.workload(log)` is `srs_eval.workload.workload(log)`: room and question share
+    their name."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Generator[Workload]:
+        from srs_eval.workload.estimate import workload
+
+        return workload(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Asked

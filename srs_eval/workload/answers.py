@@ -84,7 +84,7 @@ def _today(found: Workload) -> list[str]:
     low, high = (ends[here, MINUTES] for ends in found.band)
     if len(found.draws) and not low <= expected <= high:
         made.append(
-            f"The parameters in force expect {expected:.1f} minutes, which your reviews do not "
+            f"The {found.line} expect {expected:.1f} minutes, which your reviews do not "
             "bear out: see `srs-eval compare --question parameters`."
         )
     return made
@@ -108,10 +108,11 @@ def _data(found: Workload) -> list[str]:
             f"No month had {FEWEST_IN_MONTH} reviews: what is said of any retention is the "
             "model's guess."
         ]
-    low, high = found.seen
+    low, high = (f"{100 * share:.0f}" for share in found.seen)
+    recalled = low if low == high else f"{low} to {high}"
     return [
-        f"Your months so far had {100 * low:.0f} to {100 * high:.0f} % recalled. Beyond, marked "
-        "with ?, figures are the model's guess."
+        f"Your months so far had {recalled} % recalled. Beyond, marked with ?, figures are the "
+        "model's guess."
     ]
 
 
@@ -187,7 +188,7 @@ def _wrong(found: Workload) -> list[str]:
         return []
     own = 100 * found.in_force[here, RECALLED]
     return [
-        f"If you keep your parameters, they expect you to pass {own:.0f} % of reviews. If your "
+        f"Scheduled by the {found.line}, you are expected to pass {own:.0f} % of reviews. If your "
         f"memory is another model's, it is: {listed(made)}."
     ]
 
@@ -267,7 +268,7 @@ def _models(found: Workload) -> Table:
     rows: list[tuple[Cell, ...]] = []
     here = found.at(found.desired)
     for name, figures in (
-        ("the parameters in force", found.in_force),
+        (f"the {found.line}", found.in_force),
         *((wrong.name, wrong.figures) for wrong in found.wrong),
     ):
         at = figures[here]

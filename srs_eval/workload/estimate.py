@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -41,12 +42,20 @@ from srs_eval.workload.simulator import (
     Simulated,
     simulate,
 )
-from srs_eval.workload.today import SUSPENDED, States, Today, deck_of, memory_states, todays_cards
+from srs_eval.workload.today import (
+    SUSPENDED,
+    States,
+    Today,
+    decks_of,
+    memory_states,
+    todays_cards,
+)
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 DRAWS = 50
 SEEDS = 3  # courses of events from the same parameters
 AGAIN = 12  # courses of events for what is asked at one retention only
+TOGETHER = 8  # draws whose decks are made at once
 MONTH = 30  # days of the backlog
 PACE_DAYS = 90  # over which one's own pace of new cards is taken
 FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
@@ -105,6 +114,7 @@ class Workload:
     overdue: int
     new_a_day: int
     limit: int  # reviews a day, by the preset
+    line: str  # what "in force" is here, in words
     in_force: FloatArray  # (r, FIGURES) as the parameters in force expect of themselves
     draws: FloatArray  # (draws so far, r, FIGURES)
     seeds: FloatArray  # (courses of events, r, FIGURES), all from the parameters fitted to all
@@ -203,6 +213,7 @@ def workload(
             question=question,
             today=today,
             scheduler=in_force,
+            line="parameters in force" if parameters is None else "parameters given",
             settings=_settings(settings_of, question, learner.log, group),
             costs=costs_of(learner.log, _cards_of(learner.log, group)),
             desired=settings_of.desired_retention or 0.9,
@@ -218,7 +229,8 @@ class _Asked:
     index: np.ndarray  # positions of the preset's reviews among the trials
     question: Question
     today: Today
-    scheduler: Memory  # the parameters in force
+    scheduler: Memory  # the parameters in force, or given
+    line: str  # which of these
     settings: Settings
     costs: Costs
     desired: float
@@ -234,7 +246,11 @@ class _Asked:
         return self.settings.new_a_day * self.settings.days
 
     def deck(self, memory: Memory) -> Deck:
-        return replace(deck_of(self.today, memory, self.question.states), new=self.new)
+        return self.decks([memory])[0]
+
+    def decks(self, memories: Sequence[Memory]) -> list[Deck]:
+        found = decks_of(self.today, memories, self.question.states)
+        return [replace(deck, new=self.new) for deck in found]
 
     def figures(self, run: Simulated) -> FloatArray:
         days, minutes = self.settings.days, run.seconds / 60
@@ -282,6 +298,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             overdue=asked.today.overdue,
             new_a_day=asked.settings.new_a_day,
             limit=asked.settings.reviews_a_day,
+            line=asked.line,
             in_force=gathered(curve(asked.scheduler, deck, 0)),
             draws=nothing,
             seeds=nothing,
@@ -294,8 +311,8 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         drawn = draws(
             asked.learner.trials, asked.index, asked.question.draws, seed=1, context=context
         )
-        for seed, memory in enumerate(drawn, start=1):
-            waiting.append(curve(memory, asked.deck(memory), seed))
+        for seed, (memory, deck_of_draw) in enumerate(_with_decks(asked, drawn), start=1):
+            waiting.append(curve(memory, deck_of_draw, seed))
             context.tick(0.8 * len(done) / asked.question.draws)
             while len(waiting) > 3:  # as many as keep the threads busy
                 done.append(gathered(waiting.pop(0)))
@@ -327,6 +344,14 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         yield found
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _with_decks(asked: _Asked, drawn: Iterator[Memory]) -> Iterator[tuple[Memory, Deck]]:
+    """Draws with the deck as each sees it; the first at once, then several together."""
+    size = 1
+    while several := list(islice(drawn, size)):
+        yield from zip(several, asked.decks(several), strict=True)
+        size = TOGETHER
 
 
 def _others(asked: _Asked, best: Memory) -> Iterator[tuple[str, Memory]]:
@@ -390,7 +415,7 @@ def _paces(
 
 def _previews(asked: _Asked, best: Memory) -> tuple[Preview, ...]:
     candidates = {
-        "the parameters in force": asked.scheduler,
+        f"the {asked.line}": asked.scheduler,
         "optimized ones": best,
         "the defaults": Memory("FSRS-6", best.recurrent.default),
     }

@@ -106,10 +106,20 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
 
 def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
     """The deck that the simulation starts from."""
+    return decks_of(today, [scheduler], states)[0]
+
+
+def decks_of(today: Today, schedulers: Sequence[Memory], states: States) -> list[Deck]:
+    """The same for several parameters of one model, in less time than one by one."""
+    found = memory_states(today, schedulers, states)
+    return [_deck(today, state, states) for state in found]
+
+
+def _deck(today: Today, state: FloatArray, states: States) -> Deck:
     if states == "stored":
         last = np.minimum(today.due_day - today.interval, 0)
         return Deck(
-            state=_state_of(today, scheduler, "stored"),
+            state=state,
             last_day=np.where(today.waits, 0, last),
             due_day=np.where(today.waits, 0, today.due_day),
             lapses=today.lapses,
@@ -118,16 +128,12 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
     last = np.minimum(today.due_day - today.interval, -1)
     last[today.histories.card] = np.minimum(today.histories.last_day, -1)
     return Deck(
-        state=_state_of(today, scheduler, "history"),
+        state=state,
         last_day=last,
         due_day=np.maximum(today.due_day, last + 1),
         lapses=today.lapses,
         new=today.new,
     )
-
-
-def _state_of(today: Today, memory: Memory, states: States) -> FloatArray:
-    return memory_states(today, [memory], states)[0]
 
 
 def memory_states(
