@@ -133,6 +133,11 @@ class Preset:
     """34 values of FSRS-7 that a fork of Anki schedules with; Anki itself does not know them."""
 
     @property
+    def is_told(self) -> bool:
+        """Whether the source tells the settings; a research export has the preset's id only."""
+        return self.desired_retention is not None
+
+    @property
     def parameters_in_force(self) -> tuple[float, ...]:
         """What Anki schedules with: the newest list stored; () means FSRS-6 defaults."""
         for version in sorted(self.fsrs_parameters, reverse=True):

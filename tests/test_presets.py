@@ -221,6 +221,18 @@ def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewL
     assert "never been optimized" in " ".join(often_answer.sentences)
 
 
+def test_parameters_that_the_source_does_not_tell_are_not_taken_for_none(log: ReviewLog) -> None:
+    """A research export has ids of presets, and nothing else of them."""
+    bare = replace(log, presets={key: Preset(key, "") for key in log.presets})
+    answers = compare(bare, questions=["parameters", "often", "retention"])
+    first = answers[0]
+    assert "defaults (the file does not tell your parameters)" in " ".join(first.sentences)
+    said = " ".join(sentence for answer in answers for sentence in answer.sentences)
+    assert "never been optimized" not in said
+    assert "parameters in force (" not in said
+    assert "FSRS-6 with its defaults expected" in said
+
+
 def test_rivals_are_renewed_from_the_past_only(learner: Learner) -> None:
     index = learner.since_optimized(101)
     assert index is not None
@@ -470,7 +482,7 @@ class _Days:
 )
 def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, words: str) -> None:
     since = _compared(reviews, shifts)
-    found, chosen, sentences = parameters._judged_since(since, "The parameters in force")
+    found, chosen, sentences = parameters._judged_since(since, "the parameters in force")
     assert found == conclusion
     assert words in " ".join(sentences)
     assert (chosen is None) == (conclusion in ("keep", "can't tell"))

@@ -131,6 +131,8 @@ def cost_of_age(learner: Learner, group: int) -> list[str]:
         return []
     cost = staleness(learner, group)
     preset = learner.log.presets.get(group)
+    if preset is not None and not preset.is_told:
+        return []
     if preset is None or not preset.parameters_in_force:
         return ["No parameters are stored: this preset has never been optimized."]
     old = learner.since_optimized(group)

@@ -161,9 +161,11 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
     name = learner.name_of(group)
     preset = learner.log.presets.get(group)
     stored = () if preset is None else preset.parameters_in_force
-    now = f"The parameters in force ({version_of(stored)})"
+    now = f"the parameters in force ({version_of(stored)})"
     if learner.log.receipt.fsrs_enabled is False:
-        now = f"The parameters stored ({version_of(stored)}; FSRS is off)"
+        now = f"the parameters stored ({version_of(stored)}; FSRS is off)"
+    if preset is not None and not preset.is_told:
+        now = "FSRS-6's defaults (the file does not tell your parameters)"
     since = since_optimized(learner, group, equivalence)
     tables = []
     sentences: list[str] = []
@@ -180,7 +182,7 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
         )
         sentences = [
             f"Can't tell yet: {_why_not_judged(learner, group)}",
-            f"{now} have log loss {flattering.estimate:.4f} on the preset's "
+            f"{now[0].upper()}{now[1:]} have log loss {flattering.estimate:.4f} on the preset's "
             + counted(len(positions), "review")
             + (
                 ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
@@ -238,19 +240,19 @@ def _judged_since(
             ADVICE[chosen],
             chosen,
             [
-                f"{_imperative(chosen)}: {now[0].lower()}{now[1:]} lose "
+                f"{_imperative(chosen)}: {now} lose "
                 f"{-gain.estimate:.4f} log loss to “{chosen}” {basis} "
                 f"{span(gain)}."
             ],
         )
     settled = {name: since.says[name] for name in RIVALS if name in since.says}
     if settled and all(says in ("worse", "as good") for says in settled.values()):
-        return "keep", None, [f"Keep them: {now[0].lower()}{now[1:]} are as good as any {basis}."]
+        return "keep", None, [f"Keep them: {now} are as good as any {basis}."]
     open_ = [name for name, says in settled.items() if says == "can't tell yet"]
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet: “{nearest}” differs from the parameters in force by "
+        f"Can't tell yet: “{nearest}” differs from {now} by "
         f"{signed(difference.estimate)} log loss {basis} "
         f"{span(difference)}."
     )

@@ -61,9 +61,9 @@ def do_i_remember_enough(
             sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
             if conclusion == "can't tell":
                 sentences.append(what_is_missing(recalled, 1))
-        sentences.append(
-            f"The parameters in force expected {_percent(float(p[index].mean()))} of these."
-        )
+        told = preset is None or preset.is_told
+        who = "The parameters in force" if told else "FSRS-6 with its defaults"
+        sentences.append(f"{who} expected {_percent(float(p[index].mean()))} of these.")
         title = f"{learner.name_of(group)}: retention"
         columns = ("reviews of", "reviews", "recalled", "expected", "desired")
         table = Table(title, columns, tuple(rows))
