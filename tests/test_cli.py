@@ -296,11 +296,11 @@ def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
     write_dataset({7: simulate_learner(1, 800), 8: simulate_learner(2, 5)}, tmp_path)
     assert main(["run", str(tmp_path), "--user", "7", "--models", "90%", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["source"]["user"] == 7
-    # Too little data is no failure, and is told.
-    assert main(["run", str(tmp_path), "--user", "8", "--models", "90%", "--json"]) == 0
+    # Where too little data leaves nothing to evaluate, that is told.
+    assert main(["run", str(tmp_path), "--user", "8", "--models", "90%", "--json"]) == 2
     out, err = capsys.readouterr()
-    assert [each["configuration"] for each in json.loads(out)["skipped"]] == ["90%"]
-    assert "skipped: " in err
+    assert not out
+    assert "Nothing can be evaluated" in err
 
 
 def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:

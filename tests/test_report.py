@@ -46,7 +46,7 @@ from srs_eval.report.document import (
     rounded,
     written,
 )
-from srs_eval.report.files import as_csv
+from srs_eval.report.files import as_csv, as_json
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
 from srs_eval.result_files import read_folders
@@ -419,6 +419,26 @@ def nasty_document() -> Document:
     )
 
 
+ODD = {
+    "one user": {"AVG": [line(1, 0.3)], "DASH": [line(1, 0.2)]},
+    "the floor alone": {"AVG": many(0.3)},
+    "learning while judged": {"MOVING-AVG": many(0.3)},
+    "no AUC": {"AVG": [line(user, 0.3 + user / 100, auc=None) for user in range(5)]},
+    "no difference": {name: [line(user, 0.3) for user in range(5)] for name in ("HLR", "DASH")},
+    "certain of all": {name: [line(user, 0.0) for user in range(3)] for name in ("HLR", "DASH")},
+}
+
+
+@pytest.mark.parametrize("files", ODD.values(), ids=ODD.keys())
+@pytest.mark.filterwarnings("error")
+def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) -> None:
+    folder = write_results(tmp_path, files)
+    assert "Metric card" in markdown(dataset_report([folder], baseline=folder))
+    document = dataset_report([folder], metric="AUC", users="each")
+    check_page(page(document))
+    json.dumps(as_json(document), allow_nan=False)
+
+
 class Strict(HTMLParser):
     """What a page holds; fails on elements that are not closed in order."""
 
@@ -649,20 +669,20 @@ def test_bad_input_is_told_in_a_sentence(
 # One learner
 
 
-@pytest.fixture(scope="module")
-def exported(simulated_collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every form of the report on the simulated collection, without names."""
-    folder = tmp_path_factory.mktemp("exported")
+def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
+    from srs_eval.anki_import import load_log
+    from srs_eval.simulation import simulate_learner, write_collection
+
+    collection = tmp_path / "somebody.anki2"
+    write_collection(simulate_learner(1, 4_000), collection)
+    exported = tmp_path / "exported"
+    exported.mkdir()
     done = run(
-        *("export", simulated_collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous"),
-        *("--html", folder / "r.html", "--md", folder / "r.md", "--json", folder / "r.json"),
-        *("--csv", folder / "csv", "--png", folder / "png"),
+        *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous"),
+        *("--html", exported / "r.html", "--md", exported / "r.md", "--json", exported / "r.json"),
+        *("--csv", exported / "csv", "--png", exported / "png"),
     )
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_a_learners_report_in_every_form(exported: Path) -> None:
     html = (exported / "r.html").read_text(encoding="utf-8")
     check_page(html)
     for title in ("Answers", "Calibration", "Over time", "Your days", "What was read"):
@@ -677,29 +697,18 @@ def test_a_learners_report_in_every_form(exported: Path) -> None:
     assert [each["model"] for each in written_rows] == list(rows)
     assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
     recalled = tables["months"]["rows"]
-    assert sum(each["reviews"] for each in recalled) == tables_reviews(html)
+    judged = re.search(r"Judged on ([\d,]+) reviews", html)
+    assert judged
+    assert sum(each["reviews"] for each in recalled) == int(judged[1].replace(",", ""))
     assert {each.stem for each in (exported / "png").iterdir()} >= {"ranking", "calibration"}
-
-
-def tables_reviews(html: str) -> int:
-    """The number of judged reviews that a page's first ranking is on."""
-    found = re.search(r"Judged on ([\d,]+) reviews", html)
-    assert found
-    return int(found[1].replace(",", ""))
-
-
-def test_a_report_without_names_has_none(exported: Path, simulated_collection: Path) -> None:
-    from srs_eval.anki_import import load_log
-
-    log = load_log(simulated_collection)
+    log = load_log(collection)
     names = {deck.name for deck in log.decks.values()} | {p.name for p in log.presets.values()}
     names |= {part for name in names for part in name.split("::")} - {"Default"}
-    names |= {str(simulated_collection), simulated_collection.parent.name}
     for path in [*exported.glob("r.*"), *exported.glob("csv/*")]:
-        text = path.read_text(encoding="utf-8")
-        for name in filter(None, names):
-            assert not re.search(rf"\b{re.escape(name)}\b", text), (path.name, name)
-    assert "preset 1" in (exported / "r.html").read_text(encoding="utf-8").lower()
+        shown = path.read_text(encoding="utf-8")
+        for name in filter(None, {*names, "somebody", str(tmp_path)}):
+            assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
+    assert "preset 1" in html.lower()
 
 
 def test_months_add_up() -> None:

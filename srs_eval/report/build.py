@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from srs_eval.presets import Answer
     from srs_eval.protocol import Protocol
     from srs_eval.reviews import ReviewLog
+    from srs_eval.workload import Workload
 
 CALIBRATION_BINS = 20
 
@@ -109,6 +110,7 @@ def learner_report(
         state, days = found.answers, found.days
     except NotEnoughData as error:
         state = f"Too little data to tell your days from your cards: {error}."
+    costs = _workload(log, context)
     groups = outcome.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
@@ -123,6 +125,7 @@ def learner_report(
             answers=answers,
             state=state,
             days=days,
+            workload=costs,
             calibration={
                 by_name[name]: calibration_graph(
                     outcome.results[name].y, outcome.results[name].p, CALIBRATION_BINS
@@ -134,6 +137,29 @@ def learner_report(
             anonymous=anonymous,
         )
     )
+
+
+def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
+    """What a desired retention costs; a sentence, or none, where that cannot be told."""
+    from srs_eval.presets.candidates import knows_presets
+    from srs_eval.workload import workload
+
+    if not knows_presets(log):
+        return ""
+    if log.receipt.fsrs_enabled is False:
+        return (
+            "FSRS is off, so that no desired retention is in force; `srs-eval workload --params` "
+            "tells what one would cost."
+        )
+    try:
+        *_, found = workload(log, context=context)
+    except NotEnoughData as error:
+        return f"Too little data to tell what a desired retention costs: {error}."
+    except InputError as error:
+        return str(error).replace(
+            log.receipt.path, "the file"
+        )  # where it lies is nobody's business
+    return found
 
 
 def _named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:

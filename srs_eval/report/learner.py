@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from srs_eval import __version__, words
 from srs_eval.comparison import Interval
-from srs_eval.console import ANKI_ROWS, MODELS_ROWS, QUESTION_TITLES
+from srs_eval.console import ANKI_ROWS, MODELS_ROWS, QUESTION_TITLES, WORKLOAD
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
 from srs_eval.metrics import CalibrationGraph
@@ -21,6 +21,8 @@ from srs_eval.protocol import Protocol
 from srs_eval.ranking import Group
 from srs_eval.report import pictures
 from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.workload.answers import answers as answers_of
+from srs_eval.workload.estimate import MINUTES, Workload
 
 Block = str | Table | Picture | Section
 LEADING = ("parameters", "split", MODELS)  # questions whose answers come first
@@ -41,6 +43,7 @@ class Learner:
     answers: Sequence[Answer] | str
     state: Sequence[Answer] | str
     days: AnswerTable | None
+    workload: Workload | str  # of the preset with the most reviews
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
@@ -55,6 +58,7 @@ def learner_document(learner: Learner) -> Document:
         *(_group(group, number, len(groups)) for number, group in enumerate(groups, start=1)),
         *_calibration(learner.calibration),
         *_months(learner.months),
+        *_workload(learner.workload),
         *_state(learner.state, learner.days),
         _receipt(learner),
         _card(learner),
@@ -297,6 +301,41 @@ def _months(by_model: Mapping[str, Sequence[Month]]) -> list[Section]:
     return [Section("Over time", tuple(made))] if made else []
 
 
+def _workload(found: Workload | str) -> list[Section]:
+    title = "What a desired retention costs"
+    if isinstance(found, str):
+        return [Section(title, (found,))] if found else []
+    (answer,) = answers_of(found)
+    low, high = found.band
+    ticks = [f"{100 * each:.0f} %" for each in found.retentions]
+    drawn = pictures.band(
+        list(
+            zip(
+                found.median[:, MINUTES].tolist(),
+                low[:, MINUTES].tolist(),
+                high[:, MINUTES].tolist(),
+                strict=True,
+            )
+        ),
+        ticks,
+        "minutes a day",
+        mark=found.at(found.desired),
+    )
+    curve, *others = (
+        figures(table, f"workload-{k}") for k, table in enumerate(answer.tables, start=1)
+    )
+    picture = Picture(
+        "workload",
+        f"{found.preset}: minutes a day by desired retention, 90 % of the draws; today's as a line",
+        f"Minutes a day by desired retention for {found.preset}.",
+        drawn,
+        curve,
+    )
+    more = Section("More figures", tuple(others), folded=True)
+    blocks: list[Block] = [*answer.sentences, picture]
+    return [Section(title, (*blocks, *([more] if others else []), WORKLOAD))]
+
+
 def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
@@ -307,6 +346,7 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
             [_bounds(each) for each in states if isinstance(each, Interval)],
             [str(row[0]) for row in days.rows],
             "state in logits",
+            zero=True,
         )
         told = "Your state on each day with reviews: above 0 you recalled more than usual."
         blocks.append(

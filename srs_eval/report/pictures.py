@@ -236,9 +236,14 @@ def lines(
 
 
 def band(
-    values: Sequence[tuple[float, float, float]], ticks: Sequence[str], y_label: str
+    values: Sequence[tuple[float, float, float]],
+    ticks: Sequence[str],
+    y_label: str,
+    *,
+    zero: bool = False,
+    mark: int | None = None,
 ) -> Callable[[Palette], Figure]:
-    """A line through (estimate, low, high) with its band, and a line through 0."""
+    """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
 
     def draw(palette: Palette) -> Figure:
         figure, axes = canvas(palette, WIDTH, 300)
@@ -247,7 +252,10 @@ def band(
         colour = palette.series[0]
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(x, estimate, color=colour, linewidth=1.2)
-        axes.axhline(0, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
+        if zero:
+            axes.axhline(0, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
+        if mark is not None:
+            axes.axvline(mark, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
         every = max(1, -(-len(ticks) // TICKS))
         axes.set_xticks(x[::every], list(ticks)[::every])
         axes.set_ylabel(y_label, fontsize=11)
