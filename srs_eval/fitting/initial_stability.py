@@ -122,7 +122,10 @@ def ordered_and_complete(
 
 
 def _order(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
-    """Makes a better rating's stability at least as long; the one with more reviews wins."""
+    """Makes a better rating's stability at least as long; the one with more reviews wins.
+
+    Each pair is looked at once, as upstream, so a rating in between can end up out of order.
+    """
     for small, big in ((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4)):
         if small in fitted and big in fitted and fitted[small] > fitted[big]:
             if reviews[small] > reviews[big]:

@@ -318,6 +318,6 @@ MODELS = (
         fit=fit,
         predict=predict,
         default=lambda context: list(START),
-        seconds_per_10k=0.018,
+        seconds_per_10k=0.013,
     ),
 )
