@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
     from srs_eval.presets.answers import Answer
+    from srs_eval.screens.choose import Chosen
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
 
@@ -130,6 +131,8 @@ class SrsEvalApp(App[int]):
         self.models = self.options.models
         self.protocol = self.options.protocol
         self.log_: ReviewLog | None = None
+        self.whole: tuple[ReviewLog, Inspection] | None = None  # before presets were chosen
+        self.judged_only: Chosen = ((), ())
         self.receipt: Inspection | None = None
         self.file_name = ""
         self.evaluation = Evaluation()
@@ -364,6 +367,8 @@ class SrsEvalApp(App[int]):
                 self.remember(self.state.forgotten(str(path.absolute())))
             self._refuse("Can't read this file", outcome)
             return
+        self.whole = outcome
+        self.judged_only = ((), ())
         self.log_, self.receipt = outcome
         if self.log_.rows is not None and self.protocol.rows == self.config.rows:
             self.protocol = replace(self.protocol, rows="benchmark")  # chosen already
@@ -388,7 +393,7 @@ class SrsEvalApp(App[int]):
             if stop:
                 self.cancel_evaluation()
                 self.cancel_answers()
-                self.log_ = self.receipt = None
+                self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
         if not self.can_cancel:
@@ -455,6 +460,54 @@ class SrsEvalApp(App[int]):
         else:
             sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
         self.push_screen(Refusal(title, sentence, *button_and_reassurance))
+
+    def judge_only(self, chosen: Chosen | None) -> None:
+        """Answers and ranking of these presets and decks alone; of none chosen, of all."""
+        whole = self.whole
+        if whole is None or chosen is None or chosen == self.judged_only:
+            return
+        self._reading += 1
+        number = self._reading
+
+        def narrow() -> None:
+            from srs_eval.inspection import inspect_log
+            from srs_eval.selection import only_deck, only_preset
+
+            try:
+                log = whole[0]
+                log = only_preset(log, *chosen[0]) if chosen[0] else log
+                log = only_deck(log, *chosen[1]) if chosen[1] else log
+                outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
+            except InputError as error:
+                outcome = error
+            with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
+                self.call_from_thread(narrowed, outcome)
+
+        def narrowed(outcome: tuple[ReviewLog, Inspection] | Exception) -> None:
+            if number != self._reading:
+                return
+            if isinstance(outcome, Exception):
+                self._refuse("Can't judge this", outcome, "Back", "")
+                return
+            from srs_eval.screens.answers import AnswersScreen
+
+            self.cancel_evaluation()
+            self.evaluation, self._evaluated = Evaluation(), None
+            self.log_, self.receipt = outcome
+            self.judged_only = chosen
+            presets = [each for each in whole[1].presets if str(each.id) in chosen[0]]
+            decks = [each for each in whole[1].decks if str(each.id) in chosen[1]]
+            names = [each.name or str(each.id) for each in presets]
+            names += [each.name or str(each.id) for each in decks]
+            self.file_name = " · ".join([self.file_name.split(" · ")[0], *names])
+            self._prepared, self._graphs = {}, {}
+            self.ask()
+            while not isinstance(self.screen, AnswersScreen):
+                self.pop_screen()
+            self.screen.show_protocol()
+            self.screen.update_now()
+
+        threading.Thread(target=narrow, daemon=True, name="narrow").start()
 
     # --- answering
 

@@ -175,6 +175,36 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await until(pilot, lambda: "Your day hardly matters" in text_of(app))
 
 
+async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
+    answers = MadeUpAnswers()
+    app = make_app(tmp_path, FILE, answer=answers)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("p")
+        await until(pilot, on(app, "ChooseScreen"))
+        await until(pilot, lambda: "preset Default" in text_of(app))
+        await pilot.press("home", "space", "enter")
+        await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
+        of_default = answers.asked[1]
+        assert set(of_default.cards.deck_id.tolist()) == {10}
+        assert app.file_name == "collection.anki2 · Default"
+        # A row of the receipt does the same, and nothing chosen takes all back.
+        await pilot.press("p")
+        await until(pilot, on(app, "ChooseScreen"))
+        await pilot.press("home", "space", "enter")
+        await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())
+        assert len(answers.asked[2].cards.deck_id) == len(answers.asked[0].cards.deck_id)
+        await pilot.press("i")
+        await until(pilot, on(app, "ReceiptScreen"))
+        app.screen.query_one("TabbedContent").active = "per-deck"  # type: ignore[attr-defined]
+        decks = app.screen.query_one("#decks")
+        decks.focus()
+        await until(pilot, lambda: decks.has_focus)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(answers.asked) == 4 and on(app, "AnswersScreen")())
+        assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
+
+
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
     answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)

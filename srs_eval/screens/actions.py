@@ -68,6 +68,7 @@ ANSWERS = (
     Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
     Action("state", "s", "Day", "How much of your forgetting is your day, not your cards"),
     Action("time", "t", "Time", "How predictable you were, month by month", False),
+    Action("choose", "p", "Presets", "Judge only some presets or decks, or all again"),
     Action("receipt", "i", "Receipt", "What was read from the file, and which reviews count"),
     Action("again", "r", "Ask again", "Answer what was cancelled", False),
     Action("back", "escape", "Close", "Close the file and choose another"),

@@ -233,6 +233,17 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         else:
             super().action_cancel()
 
+    def action_choose(self) -> None:
+        app = self.srs_app
+        if app.whole is None or not app.whole[1].presets:
+            self.notify("This file says nothing of presets and decks.", timeout=3)
+            return
+        from srs_eval.screens.choose import ChooseScreen
+
+        self.app.push_screen(
+            ChooseScreen(app.whole[1], self.overview.rows, app.judged_only), app.judge_only
+        )
+
     def action_receipt(self) -> None:
         from srs_eval.screens.receipt import ReceiptScreen
 

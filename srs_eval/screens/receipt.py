@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
 from srs_eval import words
-from srs_eval.inspection import Inspection
+from srs_eval.inspection import DeckReport, Inspection, PresetReport
+from srs_eval.reviews import MISSING
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
 
@@ -30,8 +32,8 @@ figures compare with published ones. "anki" keeps what Anki's own optimizer uses
 cards that still exist and are not suspended, after the preset's ignore-before date. \
 Judged are reviews on a later day than the card's review before.
 
-Decks and Presets tell where the reviews are. "parameters" names the FSRS version \
-whose parameters a preset holds.
+Decks and Presets tell where the reviews are; Enter on one judges it alone. \
+"parameters" names the FSRS version whose parameters a preset holds.
 """
 
     def content(self) -> ComposeResult:
@@ -226,6 +228,22 @@ whose parameters a preset holds.
         shown.query("DataTable, VerticalScroll").first().focus()
 
     @on(DataTable.RowSelected)
+    def _row_chosen(self, event: DataTable.RowSelected) -> None:
+        """A preset's or a deck's row judges that alone; other rows evaluate what there is."""
+        receipt, kind = self.srs_app.receipt, event.data_table.id
+        reports: Sequence[PresetReport | DeckReport] = ()
+        if receipt is not None and kind in ("presets", "decks"):
+            reports = receipt.presets if kind == "presets" else receipt.decks
+        if not reports:
+            self.action_evaluate()
+            return
+        chosen = reports[event.cursor_row]
+        if chosen.id == MISSING:
+            self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
+            return
+        one = (str(chosen.id),)
+        self.srs_app.judge_only((one, ()) if kind == "presets" else ((), one))
+
     @on(Button.Pressed, "#evaluate")
     def _go(self) -> None:
         self.action_evaluate()
