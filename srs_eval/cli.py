@@ -639,6 +639,14 @@ def workload(
             help="New cards a day; as many as of late if left out.", rich_help_panel=RUN_PANEL
         ),
     ] = None,
+    after: Annotated[
+        int,
+        typer.Option(
+            help="Begin after so many days without reviews.",
+            metavar="DAYS",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = 0,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -683,6 +691,7 @@ def workload(
         new_a_day=new,
         budget=budget,
         states="stored" if chosen == "stored" else "history",
+        after=after,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None

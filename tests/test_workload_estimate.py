@@ -95,6 +95,15 @@ def test_more_new_cards_cost_more(stages: list[Workload]) -> None:
     assert all(np.diff([known for *_, known in paces]) > 0)
 
 
+def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> None:
+    later = next(workload(log, question=replace(QUICK, after=30)))
+    assert later.overdue > stages[0].overdue
+    assert later.learned == stages[0].learned
+    here = later.at(later.desired)
+    assert later.in_force[here, RECALLED] < stages[0].in_force[here, RECALLED]
+    assert "after 30 days without a review" in " ".join(answers(later)[0].sentences)
+
+
 def test_models_that_may_be_right_are_told_apart(stages: list[Workload]) -> None:
     wrong = {each.name: each.figures for each in stages[-1].wrong}
     assert "FSRS-7, optimized" in wrong
@@ -141,6 +150,7 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
         ({"days": 0}, "--days 0"),
         ({"new_a_day": -1}, "--new -1"),
         ({"budget": 0.0}, "--budget 0"),
+        ({"after": -1}, "--after -1"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(

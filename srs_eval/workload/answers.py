@@ -70,6 +70,11 @@ def _today(found: Workload) -> list[str]:
         f"{counted(found.learned, 'card')} and {found.new_a_day} new ones a day, the next {days} "
         f"take {reviews} reviews and {minutes} minutes a day; {known} cards are known at the end."
     ]
+    if found.question.after:
+        made.append(
+            f"They begin after {counted(found.question.after, 'day')} without a review, which "
+            f"leave {counted(found.overdue, 'card')} overdue."
+        )
     if found.question.new_a_day is None:
         made.append(
             f"{found.new_a_day} new cards a day are what the last {PACE_DAYS} days had; "
@@ -159,7 +164,9 @@ def _backlog(found: Workload) -> list[str]:
     if minutes < LEAST_MINUTES:
         return [f"{overdue}: not enough to be felt."]
     days = min(MONTH, found.question.days)
-    return [f"{overdue}: {reviews:.0f} reviews and {minutes:.0f} minutes of the first {days} days."]
+    return [
+        f"{overdue}: {reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days."
+    ]
 
 
 def _limit(found: Workload) -> list[str]:

@@ -91,6 +91,7 @@ class Question:
     budget: float | None = None  # minutes a day
     states: States = "history"
     draws: int = DRAWS
+    after: int = 0  # days without a review, from the last one in the log to the first simulated
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +202,7 @@ def workload(
             f"FSRS is off in {log.receipt.path}, so that no desired retention is in force: turn it "
             "on in Anki's deck options, or give --params to ask what it would cost."
         )
-    today = todays_cards(learner.log, group)
+    today = todays_cards(learner.log, group, question.after)
     stored = settings_of.parameters_in_force if parameters is None else parameters
     in_force = Memory("FSRS-6", tuple(as_anki_runs(stored)))
     index = np.flatnonzero(learner.trials.partition == group)
@@ -481,6 +482,8 @@ def _checked(question: Question) -> Question:
         raise InputError(f"--days {question.days} is not between 1 and 3650.")
     if question.new_a_day is not None and not 0 <= question.new_a_day <= 999:
         raise InputError(f"--new {question.new_a_day} is not between 0 and 999.")
+    if not 0 <= question.after <= 3650:
+        raise InputError(f"--after {question.after} is not between 0 and 3650.")
     if question.budget is not None and not 0 < question.budget <= 1440:
         raise InputError(f"--budget {question.budget:g} is no number of minutes in a day.")
     return question
