@@ -450,7 +450,7 @@ def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
     wanted: list[tuple[range, Situation]] = []
     for advantage in advantages:
         wanted.append((range(pairs), Situation(advantage, 0.5, 0.4, sizes)))
-        wanted.append((range(pairs // 2), Situation(advantage, 0.85, 0.4, sizes)))
+        wanted.append((range(pairs // 4), Situation(advantage, 0.85, 0.4, sizes)))
         if not options.quick:  # where nearly all is certain
             wanted.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
     for day_effect in (0.4,) if options.quick else (0.4, 0.9):
