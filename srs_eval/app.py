@@ -54,7 +54,7 @@ from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 if TYPE_CHECKING:
     from srs_eval.inspection import Inspection
     from srs_eval.metrics import CalibrationGraph
-    from srs_eval.presets.answers import Answer
+    from srs_eval.presets.answers import Answer, Table
     from srs_eval.screens.choose import Chosen
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
@@ -724,6 +724,17 @@ class SrsEvalApp(App[int]):
         if self.screen in rankings and not self.evaluation.results():
             self.pop_screen()
         self._refuse("Can't evaluate this", error, "Back", "")
+
+    def errors_of(self, name: str) -> list[Table]:
+        """Where a model that has finished errs; takes a moment, so call it in a thread."""
+        from srs_eval.engine import Session
+        from srs_eval.model_evidence import model_evidence
+
+        model = self.evaluation.models[name]
+        if self.log_ is None or model.result is None:
+            return []
+        trials = Session(self.log_).trials(model.configuration.protocol)
+        return model_evidence(self.log_, trials, model.configuration, model.result)
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen number of bins, computed once."""

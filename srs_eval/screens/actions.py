@@ -113,8 +113,10 @@ DETAILS = (
     ),
     Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
+    Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
     BACK,
 )
+ERRORS = (CANCEL, BACK)
 COMPARE = (
     CANCEL,
     TABLE,
@@ -131,6 +133,7 @@ SCREENS: Mapping[str, tuple[Action, ...]] = {
     "open": OPEN,
     "answers": ANSWERS,
     "evidence": EVIDENCE,
+    "errors": ERRORS,
     "receipt": RECEIPT,
     "run": RUN,
     "details": DETAILS,

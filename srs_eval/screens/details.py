@@ -117,5 +117,10 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
         self.app.push_screen(CompareScreen(self.configuration, others[0]))
 
+    def action_errors(self) -> None:
+        from srs_eval.screens.errors import ErrorsScreen
+
+        self.app.push_screen(ErrorsScreen(self.configuration))
+
     def action_back(self) -> None:
         self.dismiss(self.configuration)

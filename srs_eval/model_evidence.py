@@ -1,0 +1,192 @@
+"""Where a model errs: recall against what it expected, by what is known before a review.
+
+Every table is over the judged reviews of one result. "minus expected" is the share recalled
+minus the mean prediction, with its 95 % interval over days (`comparison.mean_interval`): above
+zero the model expects too little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from srs_eval.comparison import Interval, losses, mean_interval
+from srs_eval.configurations import Configuration
+from srs_eval.context import Context
+from srs_eval.presets.answers import Cell, Table
+from srs_eval.protocol import Trials
+from srs_eval.results import Result
+from srs_eval.reviews import MISSING, IntArray, ReviewLog
+
+COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
+RATINGS = ("Again", "Hard", "Good", "Easy")
+_DAYS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
+_REVIEWS = (1, 2, 3, 5, 8, 12, 20)
+_LAPSES = (0, 1, 2, 3, 5, 8)
+_HOURS = (0, 4, 8, 12, 16, 20)
+_MOST_DECKS = 12
+_FEWEST = 30  # reviews; of fewer no interval is given
+_HOUR_S = 3_600
+
+# FSRS's parameters in words (open-spaced-repetition/fsrs4anki wiki: The Algorithm).
+_FSRS_6 = (
+    *(f"first stability after {rating}, days" for rating in RATINGS),
+    *("first difficulty", "first difficulty, by rating"),
+    *("difficulty, change by rating", "difficulty, pull to the mean"),
+    *("recalled: growth", "recalled: less growth with stability", "recalled: more growth if due"),
+    *("forgotten: stability after", "forgotten: by difficulty", "forgotten: by stability"),
+    *("forgotten: by retrievability", "Hard, factor of growth", "Easy, factor of growth"),
+    *("same day: growth", "same day: shift of ratings", "same day: less growth with stability"),
+    "decay of the forgetting curve",
+)
+_NAMES = {"FSRS-6": _FSRS_6, "FSRS-rs": _FSRS_6, "FSRS-5": _FSRS_6[:19]}
+
+
+def model_evidence(
+    log: ReviewLog, trials: Trials, configuration: Configuration, result: Result
+) -> list[Table]:
+    """Tables of errors by interval, reviews, lapses, hour and deck; forgetting curves; parameters.
+
+    `trials` are those that the result was judged on (`engine.Session.trials` of the
+    configuration's protocol). What the source does not know (hours, decks) has no table.
+    Raises ValueError where the two do not belong together.
+    """
+    index = trials.test_index
+    if not np.array_equal(trials.review_th[index], result.review_th):
+        raise ValueError(f"{configuration.name} was not judged on these trials")
+    whole_days = trials.elapsed_days[index]
+    tables = [
+        _by_steps("By days since the review before", "days", whole_days, _DAYS, result),
+        _by_steps("By reviews of the card before", "before", trials.i[index] - 1, _REVIEWS, result),
+        _by_steps(
+            "By lapses of the card before", "lapses", trials.bin_lapses[index], _LAPSES, result
+        ),
+        _by_hour(trials, index, result),
+        _by_deck(log, trials, index, result),
+        _forgetting_curves(trials, index, result),
+        _parameters(configuration, result),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _figures(result: Result, chosen: IntArray) -> tuple[Cell, ...]:
+    y, p = result.y[chosen], result.p[chosen]
+    differs = mean_interval(y - p, result.day[chosen])
+    if len(chosen) < _FEWEST:  # six passes of six vary too little to say how sure they are
+        differs = Interval(differs.estimate, math.nan, differs.reviews, differs.days)
+    return (
+        len(chosen),
+        float(y.mean()),
+        float(p.mean()),
+        differs,
+        float(losses(result)[chosen].mean()),
+    )
+
+
+def _grouped(
+    title: str,
+    columns: Sequence[str],
+    groups: Iterable[tuple[tuple[str, ...], IntArray]],
+    result: Result,
+) -> Table:
+    rows = [(*names, *_figures(result, chosen)) for names, chosen in groups if len(chosen)]
+    return Table(title, (*columns, *COLUMNS), tuple(rows))
+
+
+def _by_steps(
+    title: str, column: str, values: IntArray, steps: Sequence[int], result: Result
+) -> Table:
+    """By ranges that begin at `steps`; what lies below the first is in it."""
+    place = np.maximum(np.searchsorted(steps, values, "right") - 1, 0)
+    return _grouped(
+        title,
+        (column,),
+        (
+            ((_range(steps, number, values),), np.flatnonzero(place == number))
+            for number in range(len(steps))
+        ),
+        result,
+    )
+
+
+def _range(steps: Sequence[int], number: int, values: IntArray) -> str:
+    """ "5-8", "30 and more", "0" """
+    first = steps[number] if number else min(steps[0], int(values.min()))
+    if number == len(steps) - 1:
+        return f"{first} and more"
+    last = steps[number + 1] - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _by_hour(trials: Trials, index: IntArray, result: Result) -> Table:
+    """Since the learner's day began: at 4:00 by default, hour 0 is from 4 to 5 o'clock."""
+    seconds = trials.history_time_of_day_s[trials.history_end[index]]
+    title = "By hours since the day began"
+    if (seconds == MISSING).any():
+        return Table(title, ("hours", *COLUMNS), ())
+    return _by_steps(title, "hours", seconds // _HOUR_S, _HOURS, result)
+
+
+def _by_deck(log: ReviewLog, trials: Trials, index: IntArray, result: Result) -> Table:
+    """The decks with the most judged reviews; reviews of deleted cards are in none."""
+    cards = log.cards
+    title = "By deck"
+    if not len(cards.card_id):
+        return Table(title, ("deck", *COLUMNS), ())
+    card = trials.card_id[index]
+    place = np.minimum(np.searchsorted(cards.card_id, card), len(cards.card_id) - 1)
+    deck = np.where(cards.card_id[place] == card, cards.deck_id[place], MISSING)
+    known, count = np.unique(deck[deck != MISSING], return_counts=True)
+    largest = known[np.lexsort((known, -count))][:_MOST_DECKS].tolist()
+    if len(known) > _MOST_DECKS:
+        title += f", the {_MOST_DECKS} largest of {len(known)}"
+    names = {each: log.decks[each].name if each in log.decks else f"deck {each}" for each in known}
+    groups = (((names[each],), np.flatnonzero(deck == each)) for each in largest)
+    return _grouped(title, ("deck",), groups, result)
+
+
+def _forgetting_curves(trials: Trials, index: IntArray, result: Result) -> Table:
+    """Recall at a card's first review on a later day, by first rating and interval."""
+    second = trials.i[index] == 2
+    rating, days = trials.first_rating[index], trials.elapsed_days[index]
+    place = np.maximum(np.searchsorted(_DAYS, days, "right") - 1, 0)
+    groups = (
+        (
+            (RATINGS[number - 1], _range(_DAYS, step, days)),
+            np.flatnonzero(second & (rating == number) & (place == step)),
+        )
+        for number in range(1, 5)
+        for step in range(len(_DAYS))
+    )
+    title = "Forgetting curves: the first review on a later day, by first rating"
+    return _grouped(title, ("first rating", "days"), groups, result)
+
+
+def _parameters(configuration: Configuration, result: Result) -> Table:
+    """What the last fold's fit made of the defaults; the first partition where there are more."""
+    columns = ("parameter", "meaning", "default", "fitted")
+    if not result.parameters:
+        return Table("Parameters", columns, ())
+    fitted = next(iter(result.parameters.values()))
+    model = configuration.model
+    of_defaults = model.default
+    if configuration.protocol.secs and model.default_secs is not None:
+        of_defaults = model.default_secs
+    usual = of_defaults(Context())
+    listed = isinstance(usual, (list, tuple, np.ndarray)) and len(usual) >= len(fitted)
+    names = _NAMES.get(model.name, ())
+    rows: list[tuple[Cell, ...]] = [
+        (
+            f"w{number}",
+            names[number] if number < len(names) else "",
+            float(usual[number]) if listed else None,
+            float(value),
+        )
+        for number, value in enumerate(fitted)
+    ]
+    title = "Parameters of the last fold, fitted to most of the reviews"
+    if len(result.parameters) > 1:
+        title += f"; the first of {len(result.parameters)} partitions"
+    return Table(title, columns, tuple(rows))

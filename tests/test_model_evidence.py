@@ -1,0 +1,126 @@
+"""Where a model errs: every judged review counts once, and a planted error is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.comparison import Interval
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.engine import Session
+from srs_eval.model_evidence import model_evidence
+from srs_eval.presets.answers import Table
+from srs_eval.results import Result
+from srs_eval.simulation import simulate_learner, write_collection
+from tests.app_world import on, text_of, until
+
+(CONFIGURATION,) = resolve("FSRS-6-dry-run")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learner") / "collection.anki2"
+    write_collection(simulate_learner(5, 2_000), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def session(path: Path) -> Session:
+    return Session(srs_eval.load(path))
+
+
+@pytest.fixture(scope="module")
+def result(session: Session) -> Result:
+    return session.run(CONFIGURATION, Context(), use_cache=False)
+
+
+def tables_of(session: Session, result: Result) -> dict[str, Table]:
+    trials = session.trials(CONFIGURATION.protocol)
+    found = model_evidence(session.log, trials, CONFIGURATION, result)
+    return {table.title.split(",")[0].split(":")[0]: table for table in found}
+
+
+def test_every_review_counts_once(session: Session, result: Result) -> None:
+    tables = tables_of(session, result)
+    assert (
+        list(tables)
+        == [
+            "By days since the review before",
+            "By reviews of the card before",
+            "By lapses of the card before",
+            "By hours since the day began",
+            "By deck",
+            "Forgetting curves",
+            "Parameters of the last fold",
+        ][: len(tables)]
+    )
+    for title in list(tables)[:4]:
+        rows = tables[title].records()
+        assert sum(row["reviews"] for row in rows) == result.size
+        recalled = sum(row["reviews"] * row["recalled"] for row in rows)
+        assert recalled == pytest.approx(result.y.sum())
+        loss = sum(row["reviews"] * row["log loss"] for row in rows) / result.size
+        assert loss == pytest.approx(result.metrics.log_loss, abs=1e-6)
+        for row in rows:
+            assert row["minus expected"] == pytest.approx(row["recalled"] - row["expected"])
+            assert (row["minus expected low"] is None) == (row["reviews"] < 30)
+    assert sum(row["reviews"] for row in tables["By deck"].records()) <= result.size
+    seconds = session.trials(CONFIGURATION.protocol)
+    second = int((seconds.i[seconds.test_index] == 2).sum())
+    assert sum(row["reviews"] for row in tables["Forgetting curves"].records()) == second
+
+
+def test_an_error_at_long_intervals_is_found_there(session: Session, result: Result) -> None:
+    """Predictions are the truth on average, but for intervals of more than 30 days."""
+    trials = session.trials(CONFIGURATION.protocol)
+    days = trials.elapsed_days[trials.test_index]
+    rate = float(result.y.mean())
+    p = np.where(days >= 30, 0.02, rate)
+    table = tables_of(session, replace(result, p=p))["By days since the review before"]
+    for row in table.rows:
+        difference = row[table.columns.index("minus expected")]
+        assert isinstance(difference, Interval)
+        long = str(row[0]).split("-")[0].split(" ")[0]
+        if int(long) >= 30:
+            assert difference.estimate > 0.2
+
+
+def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
+    with pytest.raises(ValueError, match="not judged on these trials"):
+        tables_of(session, replace(result, review_th=result.review_th + 1))
+
+
+def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
+    (configuration,) = resolve("FSRS-6")
+    trials = session.trials(configuration.protocol)
+    found = session.run(CONFIGURATION, Context(), use_cache=False)
+    fitted = replace(found, parameters={0: [0.5 + k for k in range(21)]})
+    table = model_evidence(session.log, trials, configuration, fitted)[-1]
+    records = table.records()
+    assert [row["parameter"] for row in records] == [f"w{k}" for k in range(21)]
+    assert records[20]["meaning"] == "decay of the forgetting curve"
+    assert records[20]["fitted"] == 20.5
+    assert records[20]["default"] == pytest.approx(configuration.model.default(Context())[20])
+
+
+async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
+    app = SrsEvalApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until(pilot, lambda: app.log_ is not None, 60)
+        app.start_evaluation()
+        await until(pilot, lambda: not app.evaluation.running and app.evaluation.results(), 120)
+        from srs_eval.screens.details import DetailsScreen
+
+        app.push_screen(DetailsScreen("FSRS-6-dry-run"))
+        await until(pilot, on(app, "DetailsScreen"), 30)
+        await pilot.press("e")
+        await until(pilot, on(app, "ErrorsScreen"), 30)
+        await until(pilot, lambda: "By days since the review before" in text_of(app), 60)
+        assert "minus expected" in text_of(app)
+    app.shut_down()
