@@ -46,6 +46,7 @@ from srs_eval.screens.background import (
     EngineEnded,
     EngineEvent,
     EvaluateFunction,
+    Remembered,
 )
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation
@@ -53,6 +54,7 @@ from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 
 if TYPE_CHECKING:
     from srs_eval.inspection import Inspection
+    from srs_eval.kept_answers import Kept
     from srs_eval.metrics import CalibrationGraph
     from srs_eval.presets.answers import Answer, Table
     from srs_eval.screens.choose import Chosen
@@ -133,6 +135,8 @@ class SrsEvalApp(App[int]):
         self.log_: ReviewLog | None = None
         self.whole: tuple[ReviewLog, Inspection] | None = None  # before presets were chosen
         self.judged_only: Chosen = ((), ())
+        self.earlier: Kept | None = None  # answers of an earlier day about what is open
+        self._place: str | None = None  # of the open file; None for the demo
         self.receipt: Inspection | None = None
         self.file_name = ""
         self.evaluation = Evaluation()
@@ -377,7 +381,9 @@ class SrsEvalApp(App[int]):
         self._graphs = {}
         if path.parent.name.startswith(DEMO_FOLDER):
             self.file_name = "demo: a simulated learner"  # deleted when the app closes
+            self._place = None
         else:
+            self._place = str(path.absolute())
             self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
         from srs_eval.screens.answers import AnswersScreen
 
@@ -519,13 +525,32 @@ class SrsEvalApp(App[int]):
         self.cancel_answers()
         self._asked += 1
         number = self._asked
-        self.overview = Overview.begun(log)
+        self.overview, self.earlier = Overview.begun(log), None
+        context, key = self.options.context, self._kept_as()
+        entries = 0 if self.receipt is None else self.receipt.entries_read
         self.answers_began, self.answers_ended = self.monotonic(), None
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
+            from srs_eval import kept_answers
+
+            kept = None if key is None else kept_answers.last(key, self._state_folder)
+            now = "" if key is None else kept_answers.basis(log, context)
+            if kept is not None and kept.basis == now:
+                yield kept.answers, tuple(Overview.begun(log).waiting)
+                return
+            if kept is not None:
+                self.post_message(Remembered(number, kept))
             self._end_warm_up()
+            found = Overview.begun(log)
             answer = self._answer or overview
-            return answer(log, jobs=self._jobs(), context=self.options.context, cancel=cancel)
+            for answers, questions in answer(
+                log, jobs=self._jobs(), context=context, cancel=cancel
+            ):
+                found.add(answers, questions)
+                yield answers, questions
+            if key is not None and not found.waiting and not found.failed:
+                kept = kept_answers.Kept(tuple(found.answers), now, entries, self.now())
+                kept_answers.keep(key, kept, self._state_folder)
 
         def deliver(found: tuple[tuple[Answer, ...], tuple[str, ...]]) -> None:
             self.post_message(Answered(number, *found))
@@ -537,6 +562,19 @@ class SrsEvalApp(App[int]):
         background = Background(answers, deliver, ended)
         self._asking.append(background)
         background.start()
+
+    def _kept_as(self) -> str | None:
+        """What the answers are kept under; None where they are not to be kept."""
+        if self._place is None or not self.options.use_cache:
+            return None
+        options = self.options
+        return repr((self._place, options.user, options.decks, options.presets, self.judged_only))
+
+    def on_remembered(self, message: Remembered) -> None:
+        if message.run == self._asked:
+            self.earlier = message.kept
+            self.overview.add(message.kept.answers)
+            self._show_answers()
 
     def cancel_answers(self) -> None:
         for background in self._asking:

@@ -85,15 +85,22 @@ class Overview:
         return Overview("anki" if known else "benchmark", questions)
 
     def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
-        """Take answers in; `questions` are settled by them."""
+        """Take answers in; `questions` are settled: what was said of them before is dropped."""
         known = {(each.question, each.subject) for each in found}
         self.answers = [
-            each for each in self.answers if (each.question, each.subject) not in known
+            each
+            for each in self.answers
+            if each.question not in questions and (each.question, each.subject) not in known
         ] + list(found)
         self.waiting = [each for each in self.waiting if each not in questions]
 
     def of(self, question: str) -> tuple[Answer, ...]:
         return tuple(each for each in self.answers if each.question == question)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a question has no answer: it is worth asking again."""
+        return any(each.conclusion == UNANSWERED for each in self.answers)
 
     @property
     def headline(self) -> str:
@@ -104,14 +111,14 @@ class Overview:
     def lines(self) -> list[Line]:
         """Presets first, then the other questions; the text of an open one is "…"."""
         found = [preset_line(each) for each in self.of(OF_PRESETS) if each.subject != "all presets"]
-        if OF_PRESETS in self.waiting:
+        if OF_PRESETS in self.waiting and not found:
             found.append(Line(OF_PRESETS, "Your presets", "…", ()))
         for question, title in TITLES.items():
             answers = self.of(question)
-            if question in self.waiting:
-                found.append(Line(question, title, "…", answers))
-            elif answers:
+            if answers:
                 found.append(Line(question, title, in_one_line(answers), answers))
+            elif question in self.waiting:
+                found.append(Line(question, title, "…", answers))
         return found
 
 

@@ -89,7 +89,7 @@ def test_an_open_question_has_a_line_too() -> None:
     assert found.headline == ""
     assert [line.text for line in found.lines] == ["…"] * len(found.lines)
     found.add(make_answers()[1:2])  # a preset's; more may come
-    assert [line.title for line in found.lines[:2]] == ["Default", "Your presets"]
+    assert [line.title for line in found.lines[:2]] == ["Default", "One preset for all?"]
     assert found.lines[0].way == "OPTIMIZE"
     assert found.lines[0].text == "−.029 (−.041 … −.017)"
 
@@ -203,6 +203,33 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: len(answers.asked) == 4 and on(app, "AnswersScreen")())
         assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
+
+
+async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
+    async def opened(answers: MadeUpAnswers) -> None:
+        app = make_app(tmp_path, FILE, answer=answers)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "answered in" in text_of(app))
+            assert app.overview.answers == make_answers()
+
+    first, second = MadeUpAnswers(), MadeUpAnswers()
+    await opened(first)
+    await opened(second)
+    assert first.asked
+    assert not second.asked
+
+    def newer(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        return replace(log, presets={k: replace(p, modified_s=1) for k, p in log.presets.items()})
+
+    held = MadeUpAnswers(hold_at="fit")
+    app = make_app(tmp_path, FILE, answer=held, load=newer)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, held.holding.is_set)
+        await until(pilot, lambda: "As of " in text_of(app) and "OPTIMIZE" in text_of(app))
+        held.go.set()
+        await until(pilot, lambda: "Judged on" in text_of(app))
+        assert "answered in" in text_of(app)
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from srs_eval import words
 from srs_eval.overview import OF_PRESETS, Line, Overview
+from srs_eval.plural import counted
 from srs_eval.screens.actions import ANSWERS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.chrome import ProtocolLine
@@ -106,9 +108,8 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         overview, width = self.overview, self.query_one("#lines").size.width - 4
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
-        self.query_one("#basis", Static).update(
-            Text(f"Judged on {ROWS[overview.rows]}, each before it was known.", "dim")
-        )
+        basis = f"Judged on {ROWS[overview.rows]}, each before it was known."
+        self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
         self._lines = overview.lines
         with_presets = any(line.figures for line in self._lines)
         name = max([6, *(len(line.title) for line in self._lines if line.figures)])
@@ -130,6 +131,16 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         self._detail()
         self._progress()
         self.refresh_bindings()
+
+    def _as_of(self) -> str:
+        """Of which day the answers are, while those of today are worked out."""
+        app = self.srs_app
+        if app.earlier is None or not self.overview.waiting:
+            return ""
+        day = time.strftime("%Y-%m-%d", time.localtime(app.earlier.at))
+        new = 0 if app.receipt is None else app.receipt.entries_read - app.earlier.entries
+        since = f": {counted(new, 'review')} more in the file since then" if new > 0 else ""
+        return f"As of {day}{since}. Today's answers replace these as they come."
 
     def _list(self, shown: list[Text]) -> None:
         lines = self.query_one("#lines", OptionList)

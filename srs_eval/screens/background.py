@@ -9,6 +9,7 @@ from typing import Any
 from textual.message import Message
 
 from srs_eval.engine import Event
+from srs_eval.kept_answers import Kept
 from srs_eval.presets.answers import Answer
 
 EvaluateFunction = Callable[..., Iterator[Event]]
@@ -40,6 +41,14 @@ class Answered(Message):
     def __init__(self, run: int, answers: tuple[Answer, ...], questions: tuple[str, ...]) -> None:
         super().__init__()
         self.run, self.answers, self.questions = run, answers, questions
+
+
+class Remembered(Message):
+    """What was answered before about the same file, some of which may be out of date."""
+
+    def __init__(self, run: int, kept: Kept) -> None:
+        super().__init__()
+        self.run, self.kept = run, kept
 
 
 class AllAnswered(Message):
