@@ -607,6 +607,15 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, AnswersScreen | EvidenceScreen) and screen.is_mounted:
                 screen.update_now()
 
+    def costs(self, preset: str | None) -> Iterator[Sequence[Answer]]:
+        """What a preset's desired retention costs, as it becomes known; called in a thread."""
+        from srs_eval.workload.answers import answers
+        from srs_eval.workload.estimate import workload
+
+        if self.log_ is not None:
+            for found in workload(self.log_, preset, context=self.options.context):
+                yield answers(found)
+
     def copy_parameters(self, values: Sequence[float]) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
         from srs_eval.presets.stored import parameter_line

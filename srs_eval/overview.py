@@ -135,12 +135,13 @@ def preset_line(answer: Answer) -> Line:
     if answer.conclusion != "can't tell":
         text = "" if difference is None else _span(difference)
     elif difference is None:
-        text = "too few reviews since changed"
+        text = "too few since changed"
     elif difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
-        text = f"needs {FEWEST_REVIEWS:,} reviews, {FEWEST_DAYS} days"
+        few = difference.reviews < FEWEST_REVIEWS
+        text = f"under {FEWEST_REVIEWS:,} reviews" if few else f"under {FEWEST_DAYS} days"
     else:
         more = more_reviews(difference)
-        text = "more won't tell soon" if more is None else f"at most about {more:,} more"
+        text = "more won't tell soon" if more is None else f"at most ~{more:,} more"
     way = WAYS.get(answer.conclusion, answer.conclusion)
     return Line(OF_PRESETS, answer.subject, text, (answer,), way, figures)
 

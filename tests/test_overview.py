@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.comparison import mean_interval, relative
+from srs_eval.errors import NotEnoughData
 from srs_eval.overview import OF_PRESETS, TASKS, Overview, overview
+from srs_eval.presets.answers import Answer
 from srs_eval.presets.stored import as_anki_runs, parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
@@ -230,6 +233,32 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         held.go.set()
         await until(pilot, lambda: "Judged on" in text_of(app))
         assert "answered in" in text_of(app)
+
+
+async def test_what_a_retention_costs_gets_better_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, known = [], threading.Event()
+
+    def costs(preset: str | None) -> Any:
+        asked.append(preset)
+        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))]
+        known.wait(10)
+        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))]
+        raise NotEnoughData("the next preset has 3 reviews")
+
+    app = make_app(tmp_path, FILE)
+    monkeypatch.setattr(app, "costs", costs)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("w")
+        await until(pilot, lambda: "About 88 reviews a day." in text_of(app))
+        assert "getting better" in text_of(app)
+        assert asked == ["Default"]
+        known.set()
+        await until(pilot, lambda: "the next preset has 3 reviews" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:

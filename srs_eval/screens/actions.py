@@ -66,10 +66,13 @@ ANSWERS = (
     Action("evidence", "d,enter", "Evidence", "What the selected answer rests on", True, "Enter"),
     COPY,
     Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
+    Action("costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"),
     Action("state", "s", "Day", "How much of your forgetting is your day, not your cards"),
     Action("time", "t", "Time", "How predictable you were, month by month", False),
     Action("choose", "p", "Presets", "Judge only some presets or decks, or all again"),
-    Action("receipt", "i", "Receipt", "What was read from the file, and which reviews count"),
+    Action(
+        "receipt", "i", "Receipt", "What was read from the file, and which reviews count", False
+    ),
     Action("again", "r", "Ask again", "Answer what was cancelled", False),
     Action("back", "escape", "Close", "Close the file and choose another"),
 )
@@ -79,6 +82,7 @@ EVIDENCE = (
     Action("next", "n,right_square_bracket", "Next", "The answer after", shown_key="n"),
     BACK,
 )
+COSTS = (BACK,)
 RECEIPT = (
     CANCEL,
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
@@ -133,6 +137,7 @@ SCREENS: Mapping[str, tuple[Action, ...]] = {
     "open": OPEN,
     "answers": ANSWERS,
     "evidence": EVIDENCE,
+    "costs": COSTS,
     "errors": ERRORS,
     "receipt": RECEIPT,
     "run": RUN,

@@ -220,6 +220,14 @@ reviews, so that its figures compare with published ones, and the answers on Ank
 
         self.app.push_screen(EvidenceScreen(line.question, line.title))
 
+    def action_costs(self) -> None:
+        """Of the preset under the cursor, else of the one with the most reviews."""
+        from srs_eval.screens.costs import CostsScreen
+
+        line = self.chosen()
+        of_preset = line is not None and bool(line.figures)
+        self.app.push_screen(CostsScreen(line.title if line is not None and of_preset else None))
+
     def action_state(self) -> None:
         self._of("day")
 

@@ -1,0 +1,100 @@
+"""What a desired retention costs a preset; better known the longer one waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
+
+from srs_eval.engine import in_words
+from srs_eval.presets.answers import Answer
+from srs_eval.screens.actions import COSTS, bindings
+from srs_eval.screens.answers import show_basis
+from srs_eval.screens.background import Background
+from srs_eval.screens.base import AppScreen
+from srs_eval.widgets.evidence import evidence
+
+
+class Costed(Message):
+    """What is known by now."""
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        super().__init__()
+        self.answers = answers
+
+
+class AllCosted(Message):
+    """It won't be known better, or can't be told."""
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__()
+        self.error = error
+
+
+class CostsScreen(AppScreen):
+    """The cards of one preset, played forward day by day."""
+
+    actions = COSTS
+    BINDINGS = bindings(COSTS)
+    about = """
+Your cards of today are reviewed day by day for a year, at one desired retention after \
+another, with the answers that your memory, as FSRS knows it, would give. What comes of it \
+are reviews and minutes a day and cards known. Ranges are 90 % bands over the parameters \
+that your reviews allow. It is a model's estimate, and says so where you have no data.
+"""
+
+    def __init__(self, preset: str | None) -> None:
+        super().__init__()
+        self.preset = preset
+        self._work: Background | None = None
+
+    def content(self) -> ComposeResult:
+        with VerticalScroll(id="box"):
+            yield Static("Playing your cards forward …", id="all")
+
+    def show_protocol(self) -> None:
+        show_basis(self)
+
+    def on_mount(self) -> None:
+        box = self.query_one("#box")
+        box.border_title = "What a desired retention costs"
+        box.border_subtitle = "rough, getting better"
+        box.focus()
+
+        def found(cancel: threading.Event) -> Iterator[Any]:
+            for answers in self.srs_app.costs(self.preset):
+                if cancel.is_set():
+                    return
+                yield answers
+
+        def deliver(answers: Sequence[Answer]) -> None:
+            self.post_message(Costed(answers))
+
+        def ended(error: Exception | None) -> None:
+            self.post_message(AllCosted(error))
+
+        self._work = Background(found, deliver, ended)
+        self._work.start()
+
+    def on_unmount(self) -> None:
+        if self._work is not None:
+            self._work.cancel.set()
+
+    def on_costed(self, message: Costed) -> None:
+        parts: list[RenderableType] = []
+        for answer in message.answers:
+            parts += [Text(answer.subject, "bold underline"), evidence(answer)]
+        self.query_one("#all", Static).update(Lines(*parts))
+
+    def on_all_costed(self, message: AllCosted) -> None:
+        self.query_one("#box").border_subtitle = ""
+        if message.error is not None:
+            self.query_one("#all", Static).update(Text(in_words(message.error)[0]))
