@@ -115,6 +115,8 @@ class Overview:
             found.append(Line(OF_PRESETS, "Your presets", "…", ()))
         for question, title in TITLES.items():
             answers = self.of(question)
+            if any(each.conclusion == "one preset" for each in answers):
+                continue  # nothing to split or to merge
             if answers:
                 found.append(Line(question, title, in_one_line(answers), answers))
             elif question in self.waiting:
@@ -182,8 +184,6 @@ def _split(answer: Answer) -> str:
             return f"one is enough, separate gains nothing{figures}"
         case "split":
             return f"no, parameters of their own are better{figures}"
-        case "one preset":
-            return "there is one preset with reviews only"
     return f"can't tell yet, so share one{figures}"
 
 

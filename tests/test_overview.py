@@ -71,6 +71,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
 def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
     found = answered(replace(log, decks={}, presets={}, cards=Cards.empty()))
     assert found.rows == "benchmark"
+    assert all(line.question != "split" for line in found.lines)
     fresh = next(line for line in found.lines if line.question == "fresh")
     assert fresh.parameters is not None
     assert as_anki_runs(fresh.parameters) == pytest.approx(fresh.parameters)

@@ -202,6 +202,8 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         if action == "copy":
             line = self.chosen() if self.query("#lines") else None
             return line is not None and line.parameters is not None
+        if action in ("costs", "choose"):
+            return self.overview.rows == "anki"  # else presets are not known
         if action == "cancel":
             return self.srs_app.answers_ended is None or self.srs_app.can_cancel
         if action == "again":
