@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
+from srs_eval.app import Options
 from srs_eval.comparison import mean_interval, relative
 from srs_eval.errors import NotEnoughData
 from srs_eval.overview import OF_PRESETS, TASKS, Overview, overview
@@ -181,7 +182,8 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
 
 async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
     answers = MadeUpAnswers()
-    app = make_app(tmp_path, FILE, answer=answers)
+    asked_anew = Options(use_cache=False)  # else what was answered before is shown again
+    app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("p")
