@@ -17,7 +17,7 @@ from srs_eval.config import Config, load_config
 from srs_eval.errors import InputError
 from srs_eval.screens import actions
 from srs_eval.simulation import simulate_learner, write_collection, write_dataset
-from tests.app_world import MadeUpEngine, make_app, on, text_of, until
+from tests.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 from tests.test_app import FILE, to_results
 
 
@@ -62,7 +62,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
         ("keys = 3", "[keys] must be a table"),
         ('[keys]\nfly = "x"', "there is no action fly"),
         ("[keys]\ncancel = 3", "the key of cancel must be a name in quotes"),
-        ('[keys]\ncancel = "d"', '"d" would be the key of cancel and of details'),
+        ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
         ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
     ],
 )
@@ -85,8 +85,8 @@ def test_what_is_wrong_is_one_sentence(
 
 
 def test_keys_may_be_exchanged(tmp_path: Path) -> None:
-    path = write(tmp_path, '[keys]\ncancel = "d"\ndetails = "c"\n')
-    assert load_config(path).keys == {"cancel": "d", "details": "c"}
+    path = write(tmp_path, '[keys]\ncancel = "o"\norder = "c"\n')
+    assert load_config(path).keys == {"cancel": "o", "order": "c"}
 
 
 def test_every_action_is_in_the_table_of_screens() -> None:
@@ -164,7 +164,7 @@ async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> 
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, on(app, "ReceiptScreen"))
+        await to_receipt(pilot)
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         commands = list(app.get_system_commands(app.screen))
