@@ -237,6 +237,17 @@ def published(name: str) -> Configuration | None:
     return found
 
 
+def meant_by(word: str) -> str:
+    """The group or the configuration that a word means; "" for none."""
+    if word.lower() in GROUPS:
+        return f"the group {word.lower()}"
+    try:
+        found = resolve([word])
+    except InputError:
+        return ""
+    return found[0].name
+
+
 def listed_names(model: Model) -> tuple[str, ...]:
     """The configurations that the group `all` holds for a model."""
     return model.configurations or (model.standard or model.name,)

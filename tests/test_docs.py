@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -81,7 +82,11 @@ def test_example_models_work_as_files_of_ones_own(
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
     assert run(*batch, *files[:2], "--models", "EXP-FIRST").returncode == 0
-    mine.write_text(plain + "\n", encoding="utf-8")
+    # Of the same size and time, as bytecode would not notice.
+    before = mine.stat()
+    mine.write_text(plain.replace("36500", "36501").replace("3650", "3651"), encoding="utf-8")
+    os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert mine.stat().st_size == before.st_size
     changed = run(*batch, *files[:2], "--models", "EXP-FIRST")
     assert changed.returncode == 2
     assert "EXP-FIRST had model file" in changed.stderr
@@ -89,7 +94,12 @@ def test_example_models_work_as_files_of_ones_own(
     for name, content, words in (
         ("a.py", "MODELS = 1 / 0", "ZeroDivisionError"),
         ("b.py", "x = 3", "KeyError: 'MODELS'"),
-        ("c.py", plain.replace("EXP-FIRST", "FSRS-6"), "called FSRS-6 already"),
+        ("c.py", plain.replace("EXP-FIRST", "FSRS-6"), "FSRS-6 means FSRS-6 already"),
+        ("e.py", plain.replace("EXP-FIRST", "fast"), "fast means the group fast already"),
+        ("f.py", plain.replace("EXP-FIRST", "../x"), "no name for a model"),
+        ("g.py", plain + "MODELS += MODELS", "two models called EXP-FIRST"),
+        ("h.py", "MODELS = ()", "no models"),
+        ("i.py", "import sys; sys.exit(3)", "SystemExit"),
         ("d.py", None, "No such file"),
     ):
         if content is not None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import pkgutil
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from pickle import PicklingError
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
+from srs_eval.extras import EXTRAS
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -139,28 +140,42 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     known = [model for model in all_models().values() if model.file == file]
     if known:
         return tuple(known)
-    name = f"srs_eval_model_file_{file.digest[:16]}"
-    spec = importlib.util.spec_from_loader(
-        name, SourceFileLoader(name, str(path)), origin=str(path)
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    module = ModuleType(f"srs_eval_model_file_{file.digest[:16]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
-        spec.loader.exec_module(module)
+        # What was hashed, not what bytecode there may be of it.
+        exec(compile(content, path, "exec"), vars(module))
         models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
-    except Exception as error:
-        del sys.modules[name]
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
         raise InputError(
             f'"{path}" is no file of models: {type(error).__name__}: {error}.'
         ) from error
-    for model in models:
-        if model.name in all_models():
-            raise InputError(f'"{path}": there is a model called {model.name} already.')
-    added = {model.name: model for model in models}
-    all_models().update(added)
+    for k, model in enumerate(models):
+        wrong = _wrong_with(model, [each.name for each in models[:k]])
+        if wrong:
+            raise InputError(f'"{path}": {wrong}.')
+    if not models:
+        raise InputError(f'"{path}" has no models in MODELS.')
+    all_models().update({model.name: model for model in models})
     return models
+
+
+def _wrong_with(model: Model, before: Sequence[str]) -> str:
+    """Why a model of one's own cannot be used; "" where it can."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
+        return f"{model.name!r} is no name for a model: letters, digits and . % + _ - [ ] make one"
+    if model.family not in get_args(Family):
+        return f"{model.name} has the family {model.family!r}, which is none of the groups"
+    if model.needs and model.needs not in EXTRAS:
+        return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
+    if model.name in before:
+        return f"there are two models called {model.name}"
+    from srs_eval.configurations import meant_by
+
+    known = meant_by(model.name)
+    return f"{model.name} means {known} already" if known else ""
 
 
 @cache
