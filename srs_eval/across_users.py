@@ -17,6 +17,8 @@ from srs_eval.reviews import FloatArray, IntArray
 
 CONFIDENCE = 0.99
 RESAMPLES = 9_999
+FEWEST_USERS = 8
+"""Below it not even a lead that all users share is surer than chance: 2 · 0.5⁷ > 1 - 0.99."""
 _BLOCK = 256  # resamples that are drawn at a time
 
 
@@ -99,9 +101,10 @@ def resampled_means(
         totals = counts[:size] @ columns
         weight = totals[:, kinds * models :]
         for k in range(kinds):
-            drawn[k, start : start + size] = (
-                totals[:, k * models : (k + 1) * models] / weight[:, k, None]
-            )
+            with np.errstate(invalid="ignore"):  # nan where all who are drawn weigh nothing
+                drawn[k, start : start + size] = (
+                    totals[:, k * models : (k + 1) * models] / weight[:, k, None]
+                )
     return drawn
 
 
@@ -114,8 +117,11 @@ def bca_interval(values: FloatArray, weights: FloatArray, drawn: FloatArray) -> 
     from scipy.special import ndtr, ndtri
 
     total = weights.sum()
+    if not total:
+        return MeanInterval(math.nan, math.nan, math.nan)
     estimate = float((values * weights).sum() / total)
-    if len(values) < 2:
+    drawn = drawn[np.isfinite(drawn)]
+    if len(values) < 2 or weights.max() == total:
         return MeanInterval(estimate, math.nan, math.nan)
     if np.ptp(drawn) <= 1e-14 * max(1.0, abs(estimate)):  # all users have the same figure
         return MeanInterval(estimate, estimate, estimate)

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.across_users import (
+    FEWEST_USERS,
     Effects,
     MeanInterval,
     bca_interval,
@@ -24,6 +25,7 @@ from srs_eval.across_users import (
     t_effects,
     wilcoxon_effects,
 )
+from srs_eval.errors import InputError
 from srs_eval.ranking import apart, judged_alike, placed
 from srs_eval.result_files import ResultFile
 from srs_eval.reviews import FloatArray, IntArray
@@ -55,7 +57,8 @@ class Standing:
     """Mean paired difference of the metric of choice (of a bias: of its size); None for the best
     and where no user has all models' figures."""
     set_p_value: float
-    """Of the model confidence set of that metric: below 0.01 it is not among the best."""
+    """Of the model confidence set of that metric: below 0.01 it is not among the best; nan where
+    fewer than FEWEST_USERS users have all models' figures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,12 @@ class Comparison:
     @cached_property
     def values(self) -> FloatArray:
         """The metric of choice (users, models)."""
-        return np.column_stack([file.of(self.users)[self.metric] for file in self.files])
+        return _column_stack(self.files, self.metric, self.users)
+
+    @property
+    def complete(self) -> int:
+        """Users for whom all models have the metric of choice."""
+        return int(np.isfinite(self.values).all(axis=1).sum())
 
     @cached_property
     def _losses(self) -> FloatArray:
@@ -143,8 +151,7 @@ class Comparison:
         """Users in ten groups of equal number, from the smallest collections to the largest."""
         order = np.argsort(self.sizes, kind="stable")
         parts = np.array_split(order, min(SIZE_GROUPS, len(order)))
-        with np.errstate(invalid="ignore"):
-            means = [_nanmean(self.values[part]) for part in parts]
+        means = [_nanmean(self.values[part]) for part in parts]
         return SizeGroups(
             users=tuple(len(part) for part in parts),
             smallest=tuple(int(self.sizes[part].min()) for part in parts),
@@ -270,8 +277,11 @@ def _paired_to_best(
     losses, weightings = losses[complete], weightings[complete]
     drawn = resampled_means(losses, weightings)
     sign = -1 if metric in HIGHER_IS_BETTER else 1  # the metric's own
-    found = []
+    found: list[tuple[list[MeanInterval | None], FloatArray]] = []
     for w, weighting in enumerate(weightings.T):
+        if not weighting.any():
+            found.append(([None] * models, np.full(models, np.nan)))
+            continue
         estimates = (losses * weighting[:, None]).sum(0) / weighting.sum()
         best = int(np.argmin(np.round(estimates, 6)))
         to_best: list[MeanInterval | None] = []
@@ -281,7 +291,10 @@ def _paired_to_best(
             to_best.append(
                 None if k == best else bca_interval(apart_from_best, weighting, resampled)
             )
-        found.append((to_best, confidence_set(estimates, drawn[w])))
+        enough = users >= FEWEST_USERS
+        found.append(
+            (to_best, confidence_set(estimates, drawn[w]) if enough else np.full(models, np.nan))
+        )
     return found
 
 
@@ -296,7 +309,8 @@ def _nothing(file: ResultFile) -> FloatArray:
 
 def _nanmean(values: FloatArray) -> FloatArray:
     defined = np.isfinite(values)
-    found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
+    with np.errstate(invalid="ignore"):
+        found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
     return found
 
 
@@ -320,20 +334,25 @@ class Change:
     only_now: int
     other_reviews: int  # users judged on another number of reviews
     differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, of WEIGHTINGS
+    losses: tuple[MeanInterval, ...]
+    """Of WEIGHTINGS: differences of the metric of choice, as `as_losses` turns it."""
+    judged: int  # users who have the metric of choice in both
     better: int  # users, by the metric of choice
     worse: int
 
-    def verdict(self, metric: str, weighting: Weighting) -> str:
-        """ "better", "worse", "unchanged" (nobody's figure moved) or "can't tell"."""
-        difference = self.differences[metric][WEIGHTINGS.index(weighting)]
+    def verdict(self, weighting: Weighting) -> str:
+        """ "better", "worse", "unchanged" (nobody's figure moved) or "can't tell".
+
+        Of the metric of choice; of a bias it is its size that counts.
+        """
+        difference = self.losses[WEIGHTINGS.index(weighting)]
         if not self.users:
             return "no common user"
-        if not (self.better or self.worse):
+        if self.judged and not (self.better or self.worse):
             return "unchanged"
-        low, high = sorted((difference.low, difference.high))
-        if low <= 0 <= high or np.isnan(low):
+        if not (difference.low > 0 or difference.high < 0) or self.judged < FEWEST_USERS:
             return "can't tell"
-        return "better" if (low > 0) == (metric in HIGHER_IS_BETTER) else "worse"
+        return "better" if difference.high < 0 else "worse"
 
 
 def changes(
@@ -342,8 +361,18 @@ def changes(
     metric: str = "LogLoss",
     metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
 ) -> list[Change]:
-    """Every configuration that both runs have, with paired intervals over users."""
-    before = {each.name: each for each in baseline}
+    """Every configuration that both runs have, with paired intervals over users.
+
+    Raises InputError where the baseline has one of them twice, as under two spellings.
+    """
+    before: dict[str, ResultFile] = {}
+    for each in baseline:
+        if each.name in before and any(file.name == each.name for file in files):
+            raise InputError(
+                f'--baseline: "{before[each.name].path}" and "{each.path}" are both {each.name}; '
+                "take one of them away."
+            )
+        before[each.name] = each
     shown = tuple(dict.fromkeys((metric, *metrics)))
     found = []
     for file in files:
@@ -359,9 +388,11 @@ def changes(
         values = np.column_stack(
             [now.get(name, nothing) - then.get(name, nothing) for name in shown]
         )
-        by_weighting = mean_intervals(values, np.column_stack([weight, np.ones(len(weight))]))
         moved = as_losses(metric, now.get(metric, nothing)) - as_losses(
             metric, then.get(metric, nothing)
+        )
+        by_weighting = mean_intervals(
+            np.column_stack([values, moved]), np.column_stack([weight, np.ones(len(weight))])
         )
         found.append(
             Change(
@@ -375,6 +406,8 @@ def changes(
                     name: tuple(of_weighting[k] for of_weighting in by_weighting)
                     for k, name in enumerate(shown)
                 },
+                losses=tuple(of_weighting[-1] for of_weighting in by_weighting),
+                judged=int(np.isfinite(moved).sum()),
                 better=int((moved < 0).sum()),
                 worse=int((moved > 0).sum()),
             )

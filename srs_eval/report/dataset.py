@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.across_users import CONFIDENCE, RESAMPLES, MeanInterval
+from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 from srs_eval.averaging import MODES, Averages, places
 from srs_eval.plural import counted
 from srs_eval.report import pictures
@@ -84,7 +84,10 @@ def dataset_document(
         sections.insert(0, _changes(changes, metric, folders, baseline))
     return Document(
         title=f"{counted(files, 'configuration')}, {counted(users, 'user')}",
-        lead=tuple(each for comparison in comparisons for each in _lead(comparison)),
+        lead=(
+            *_data_sets(folders),
+            *(each for comparison in comparisons for each in _lead(comparison)),
+        ),
         sections=(
             *sections,
             *_median_parameters(folders),
@@ -107,6 +110,19 @@ def _arrow(metric: str) -> str:
 # What it comes to
 
 
+def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
+    """That equal numbers of users need not be equal users."""
+    known = [folder for folder in folders if folder.setup is not None]
+    prints = {folder.setup["data"]["fingerprint"] for folder in known if folder.setup}
+    if len(prints) < 2:
+        return []
+    names = _listed([folder_name(folder.path) for folder in known])
+    return [
+        f"{names} are results on data sets that differ: a user's number need not mean the same "
+        "person in each. Report on each alone unless you know that it does."
+    ]
+
+
 def _lead(comparison: Comparison) -> list[str]:
     """Who is ahead, and what that depends on."""
     by_reviews, by_users = (
@@ -117,7 +133,7 @@ def _lead(comparison: Comparison) -> list[str]:
     title = _title(comparison)
     firsts = [lines[0] for lines in (by_reviews, by_users)]
     same = firsts[0].file is firsts[1].file
-    if len(by_users) == 1:
+    if len(comparison.files) == 1:
         return [f"{title}: {firsts[0].file.label} has no other to be compared with."]
     ahead = (
         f"{firsts[0].file.label} has the lowest mean log loss, by reviews and by users."
@@ -125,20 +141,25 @@ def _lead(comparison: Comparison) -> list[str]:
         else f"{firsts[0].file.label} has the lowest mean log loss by reviews, "
         f"{firsts[1].file.label} by users."
     )
-    said = [f"{title}: {ahead}"]
-    among = [
-        {line.file.label for line in table.lines if line.set_p_value >= SURE}
-        for table in comparison.tables
+    below = [
+        f"by {weighting}"
+        for weighting, table in zip(WEIGHTINGS, comparison.tables, strict=True)
+        if table.lines[0].file.is_floor
     ]
-    words = heading(comparison.metric)
-    if all(len(each) == 1 for each in among):
-        said.append(f"By {words} none of the others can be the best, with 99 % confidence.")
-    else:
-        told = "; ".join(
-            f"by {weighting}: {_listed(sorted(each))}"
-            for weighting, each in zip(WEIGHTINGS, among, strict=True)
+    if len(by_users) == 1:
+        ahead = f"{firsts[0].file.label} has no other to be compared with than the floor."
+    if below:
+        ahead += f" The floor has a lower mean log loss {' and '.join(below)}."
+    said = [f"{title}: {ahead}"]
+    users = len(comparison.users)
+    if 2 * users < comparison.most_users:
+        fewest = min(comparison.files, key=lambda file: len(file.users))
+        said.append(
+            f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}: all models "
+            f"must have been judged on as many reviews of each, and {fewest.label} has results of "
+            f"{counted(len(fewest.users), 'user')}."
         )
-        said.append(f"By {words} these cannot be told from the best, with 99 % confidence: {told}.")
+    said.append(_best_by(comparison))
     moved = comparison.moved
     if moved:
         said.append(
@@ -146,6 +167,29 @@ def _lead(comparison: Comparison) -> list[str]:
             f"{_listed([label for label, *_ in moved])} change places."
         )
     return said
+
+
+def _best_by(comparison: Comparison) -> str:
+    """Which models the confidence sets hold."""
+    words = heading(comparison.metric)
+    if comparison.complete < FEWEST_USERS:
+        return (
+            f"Can't tell yet which can be the best by {words}: {comparison.complete} of "
+            f"{counted(len(comparison.users), 'user')} have it for all models, and fewer than "
+            f"{FEWEST_USERS} tell nothing with 99 % confidence."
+        )
+    by_reviews, by_users = (
+        sorted(line.file.label for line in table.lines if line.set_p_value >= SURE)
+        for table in comparison.tables
+    )
+    if by_reviews == by_users and len(by_users) == 1:
+        return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
+    told = (
+        _listed(by_users)
+        if by_reviews == by_users
+        else f"by reviews: {_listed(by_reviews)}; by users: {_listed(by_users)}"
+    )
+    return f"By {words} one of these is the best, with 99 % confidence: {told}."
 
 
 def _title(comparison: Comparison) -> str:
@@ -158,7 +202,7 @@ def _title(comparison: Comparison) -> str:
 def _listed(names: Sequence[str], most: int = 8) -> str:
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 # One set of judged reviews
@@ -628,8 +672,8 @@ def _changes(
         (
             change.file.label,
             change.users,
-            change.verdict(metric, "users"),
-            change.verdict(metric, "reviews"),
+            change.verdict("users"),
+            change.verdict("reviews"),
             *(
                 _mean(interval)
                 for each in metrics
