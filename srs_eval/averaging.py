@@ -33,6 +33,13 @@ class Predictions:
     """(k,) ids of the users, and numbers of deck and card as far as these are known, unlike
     between users."""
 
+    def complete(self, users: IntArray, sizes: FloatArray) -> IntArray:
+        """Those of some users who have as many reviews here as are named for them."""
+        known, counts = np.unique(self.groups["user"], return_counts=True)
+        here = dict(zip(known.tolist(), counts.tolist(), strict=True))
+        alike = [here.get(user) == size for user, size in zip(users, sizes, strict=True)]
+        return users[np.array(alike, dtype=bool)]
+
     def of(self, users: IntArray) -> Predictions:
         """Those of some users."""
         inside = np.isin(self.groups["user"], users)
@@ -48,9 +55,12 @@ class Averages:
     means: Mapping[str, Mapping[str, float]]  # mode -> metric; nan where it is not defined at all
     groups: Mapping[str, int]  # mode -> number averaged over; reviews for "global"
     undefined: Mapping[str, Mapping[str, int]]  # mode -> metric -> groups left out
+    is_floor: bool = False
 
 
-def averages(label: str, found: Predictions, modes: Sequence[str] = MODES) -> Averages:
+def averages(
+    label: str, found: Predictions, modes: Sequence[str] = MODES, *, is_floor: bool = False
+) -> Averages:
     """Means of LogLoss, RMSE and AUC over groups, each group counting the same."""
     means: dict[str, dict[str, float]] = {}
     groups: dict[str, int] = {}
@@ -69,7 +79,7 @@ def averages(label: str, found: Predictions, modes: Sequence[str] = MODES) -> Av
             name: float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else np.nan
             for name, each in figures.items()
         }
-    return Averages(label, means, groups, undefined)
+    return Averages(label, means, groups, undefined, is_floor)
 
 
 def by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
@@ -101,8 +111,15 @@ def _auc(y: FloatArray, p: FloatArray, group: IntArray, groups: int) -> FloatArr
 
 
 def places(found: Sequence[Averages], mode: str, metric: str) -> list[int | None]:
-    """The place of each by a metric's mean, from 1, equal ones sharing theirs; None without."""
-    losses = [each.means[mode][metric] * (-1 if metric == "AUC" else 1) for each in found]
+    """The place of each by a metric's mean, from 1, equal ones sharing theirs.
+
+    None for the floor and without a mean.
+    """
+    sign = -1 if metric == "AUC" else 1
+    losses = [
+        np.nan if each.is_floor or mode not in each.means else sign * each.means[mode][metric]
+        for each in found
+    ]
     known = sorted(round(loss, 6) for loss in losses if not np.isnan(loss))
     return [None if np.isnan(loss) else 1 + known.index(round(loss, 6)) for loss in losses]
 

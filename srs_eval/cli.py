@@ -521,7 +521,12 @@ def results(
     from srs_eval.console import say
     from srs_eval.plural import counted
 
-    if one_of("The action of results", action, ("check", "merge")) == "merge":
+    if one_of("The action of results", action, ("check", "merge")) == "check":
+        if out is not None:
+            raise InputError("results check writes no folder: --out is for results merge.")
+    else:
+        if repair:
+            raise InputError("results merge mends nothing: --repair is for results check.")
         if out is None:
             raise InputError("results merge: name the folder that becomes of them with --out.")
         taken = results_check.merge(folders, out)
@@ -1083,6 +1088,8 @@ def _check_outputs(
             raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
         if path.exists() and path.suffix in (".jsonl", ".gz", ".anki2", ".colpkg", ".apkg"):
             raise InputError(f'"{path}" holds results and is not overwritten: name another file.')
+        if any(path.resolve().is_relative_to(each.resolve()) for each in read):
+            raise InputError(f'"{path}" lies in what the report is on: name a file elsewhere.')
     if [html, md, json].count("-") > 1:
         raise InputError("stdout can carry one of --html, --md and --json: give the others files.")
     for folder in (csv, png):
@@ -1090,8 +1097,10 @@ def _check_outputs(
             raise InputError("--csv and --png take a folder: name one for the files.")
         if folder is not None and folder.exists() and not folder.is_dir():
             raise InputError(f'"{folder}" is no folder: name one for the files.')
-        if folder is not None and any(folder.absolute() == each.absolute() for each in read):
-            raise InputError(f'"{folder}" holds what the report is on: name another folder.')
+        if folder is not None and any(
+            folder.resolve().is_relative_to(each.resolve()) for each in read
+        ):
+            raise InputError(f'"{folder}" lies in what the report is on: name a folder elsewhere.')
 
 
 def _write_document(

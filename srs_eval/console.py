@@ -225,7 +225,9 @@ class BatchProgress:
             words += f", about {clock(plan.expected_seconds)} with {plan.jobs} jobs"
         say(words)
         if plan.damaged:
-            say(f"{plan.damaged} damaged lines of the journal are ignored and evaluated again")
+            are = "is" if plan.damaged == 1 else "are"
+            lines = counted(plan.damaged, "damaged line")
+            say(f"{lines} of the journal {are} ignored and evaluated again")
         if not (self.console.is_terminal and plan.units):
             return
         from rich.progress import (

@@ -111,7 +111,10 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 
     Raises InputError for a folder without result files and for a file that is damaged.
     """
-    folders = [_read_folder(path) for path in paths]
+    once: dict[Path, Path] = {}  # a folder that is named twice is one
+    for path in paths:
+        once.setdefault(_results_of(path).resolve(), path)
+    folders = [_read_folder(path) for path in once.values()]
     files = [each for folder in folders for each in folder.files]
     # The name alone where that is enough, else with the folder, else with the file.
     for told_by in (
@@ -136,7 +139,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    home = path / "result" if (path / "result").is_dir() else path
+    home = _results_of(path)
     found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
     setup = read_setup(path)
     if not found:
@@ -269,6 +272,11 @@ def _spelled(path: Path) -> str:
 
 def _plain(file: ResultFile) -> str:
     return file.configuration.words if file.configuration else file.name
+
+
+def _results_of(folder: Path) -> Path:
+    """Where the result files of a folder lie."""
+    return folder / "result" if (folder / "result").is_dir() else folder
 
 
 def _home(path: Path) -> Path:

@@ -729,7 +729,7 @@ def test_averages_of_a_batch(
 
 
 def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
-    folder = write_results(tmp_path, {"AVG": [line(1, 0.4), line(2, 0.3)]})
+    folder = write_results(tmp_path, {"AVG": [line(1, 0.4, 2), line(2, 0.3, 1)]})
     (folder / "raw").mkdir()
     lines = [{"user": 1, "p": [0.5, 0.9], "y": [0, 1]}, {"user": 2, "p": [0.8], "y": [1]}]
     text = "".join(f"{json.dumps(each)}\n" for each in lines)
@@ -740,6 +740,85 @@ def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
     (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
     with pytest.raises(InputError, match="between 0 and 1"):
         dataset_report([folder], average=["global"])
+
+
+def predicted(users: dict[int, int], p: float, **more: Any) -> str:
+    """Lists of predictions: users with their numbers of reviews, of which all but one recall."""
+    lines = [
+        {"user": user, "p": [p] * size, "y": [0] + [1] * (size - 1), **more}
+        for user, size in users.items()
+    ]
+    return "".join(f"{json.dumps(each)}\n" for each in lines)
+
+
+def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
+    """Not over those that each happens to have predictions of, nor over parts of their reviews."""
+    sizes = {1: 10, 2: 20, 3: 30}
+    lines = [line(user, 0.3, size) for user, size in sizes.items()]
+    folder = write_results(tmp_path, {"AVG": lines, "DASH": lines, "HLR": lines, "SM2": lines})
+    raw = folder / "raw"
+    raw.mkdir()
+    (raw / "AVG.jsonl").write_text(predicted(sizes, 0.8))
+    (raw / "DASH.jsonl").write_text(predicted({1: 10, 2: 20, 3: 29}, 0.8))
+    (raw / "HLR.jsonl").write_text(predicted({2: 20, 3: 30}, 0.7))
+    report = dataset_report([folder], average=["user", "global"])
+    tables = {each.name: each for each in report.tables()}
+    groups = {row[0]: row[1:3] for row in tables["averages-groups"].rows}
+    assert set(groups.values()) == {(20, 1)}
+    assert len(groups) == 3  # SM2 has none
+    loss = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
+    assert loss["average"][1] is None  # the floor has no place
+    assert [loss[name][1] for name in ("DASH", "HLR")] == [1, 2]
+    assert loss["average"][0] == loss["DASH"][0]
+    (raw / "HLR.jsonl").write_text(predicted({2: 19, 3: 29}, 0.7))
+    with pytest.raises(InputError, match="are not of the reviews"):
+        dataset_report([folder], average=["global"])
+
+
+def test_lists_know_no_decks(tmp_path: Path) -> None:
+    import pandas
+
+    folder = write_results(tmp_path, {"DASH": [line(1, 0.3, 4)], "HLR": [line(1, 0.4, 4)]})
+    (folder / "raw").mkdir()
+    (folder / "raw" / "DASH.jsonl").write_text(predicted({1: 4}, 0.8))
+    with pytest.raises(InputError, match="--average deck: no predictions"):
+        dataset_report([folder], average=["deck"])
+    rows = {"user": 1, "configuration": "HLR", "p": 0.7, "y": [0, 1, 1, 1], "deck_id": [1, 1, 2, 2]}
+    pandas.DataFrame(rows).to_parquet(folder / "raw" / "others.parquet")
+    report = dataset_report([folder], average=["user", "deck"])
+    tables = {each.name: each for each in report.tables()}
+    found = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
+    assert found["DASH"][2:] == (None, None)
+    assert found["HLR"][3] == 1
+    assert "average" in markdown(report)
+
+
+def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", {"DASH": many(0.3), "HLR": many(0.4)})
+    (tmp_path / "again").symlink_to(folder)
+    (found,) = read_folders([folder, tmp_path / "again", folder / "result", folder])
+    assert [each.label for each in found.files] == ["DASH", "HLR"]
+
+
+def test_results_without_metrics_are_told(tmp_path: Path) -> None:
+    bare = json.dumps({"metrics": {}, "user": 1, "size": 2})
+    with pytest.raises(InputError, match="no line holds a metric"):
+        dataset_report([write_results(tmp_path, {"DASH": [bare]})])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "--out", "x"], "--out is for results merge"),
+        (["merge", "--repair", "--out", "x"], "--repair is for results check"),
+    ],
+)
+def test_options_of_the_other_action_are_refused(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_results(tmp_path, {"DASH": many(0.3)})
+    assert main(["results", arguments[0], str(folder), *arguments[1:]]) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -754,7 +833,9 @@ def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
         (["{r}", "--html", "{r}/result/AVG.jsonl"], "not overwritten"),
         (["{r}", "--html", "-", "--md", "-"], "stdout can carry one"),
-        (["{r}", "--csv", "{r}"], "holds what the report is on"),
+        (["{r}", "--csv", "{r}"], "lies in what the report is on"),
+        (["{r}", "--png", "{r}/raw"], "lies in what the report is on"),
+        (["{r}", "--json", "{r}/setup.json"], "lies in what the report is on"),
         (["{r}", "--csv"], "take a folder"),
     ],
 )

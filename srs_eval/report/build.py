@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.averaging import MODES, Averages, averages, read_predictions
+import numpy as np
+
+from srs_eval.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
 from srs_eval.report.document import Document
@@ -37,6 +39,11 @@ def dataset_report(
     found = read_folders(folders)
     files = [file for folder in found for file in folder.files]
     known = dict.fromkeys(name for file in files for name in file.metrics)
+    if not known:
+        raise InputError(
+            f'"{folders[0]}": no line holds a metric; name a folder with results of srs-eval or '
+            "srs-benchmark."
+        )
     metric = _named("--metric", metric, known)
     shown = [_named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
     modes = [_named("--average", each.strip(), MODES) for each in average]
@@ -59,20 +66,48 @@ def dataset_report(
 def _averaged(
     folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
 ) -> list[list[Averages]]:
-    """By comparison, of its users: averages of those of its files that have predictions."""
+    """By comparison: averages of those of its files that have predictions.
+
+    Over the users of whom all of these hold every judged review, and no others.
+    """
     homes = {file.path: folder.path for folder in folders for file in folder.files}
     found: list[list[Averages]] = []
     for comparison in comparisons:
-        found.append([])
-        for file in comparison.files:
-            predictions = read_predictions(homes[file.path], file.spelled)
-            if predictions is not None:
-                found[-1].append(averages(file.label, predictions.of(comparison.users), modes))
+        users = comparison.users
+        sizes = dict(zip(users.tolist(), comparison.sizes.tolist(), strict=True))
+        files = list(comparison.files)
+        made: dict[str, tuple[int, Averages]] = {}  # with the number of users that it is over
+        # Users only drop out, so that a second turn is needed only where some did.
+        while stale := [f for f in files if f.label not in made or made[f.label][0] > len(users)]:
+            for file in stale:
+                predictions = read_predictions(homes[file.path], file.spelled)
+                if predictions is None:
+                    files.remove(file)
+                    continue
+                here = np.array([sizes[user] for user in users.tolist()])
+                users = predictions.complete(users, here)
+                if not len(users):
+                    raise InputError(
+                        f'--average: the predictions of {file.label} in "{homes[file.path]}" are '
+                        "not of the reviews and users that results and other predictions are of: "
+                        "evaluate again with --raw."
+                    )
+                averaged = averages(
+                    file.label, predictions.of(users), modes, is_floor=file.is_floor
+                )
+                made[file.label] = len(users), averaged
+        found.append([made[file.label][1] for file in files])
     if not any(found):
         raise InputError(
             f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
             f'beside the results of "{folders[0].path}": evaluate with --raw.'
         )
+    for mode in modes:
+        if not any(mode in each.means for averaged in found for each in averaged):
+            raise InputError(
+                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
+                f"files with a column {COLUMNS[mode]} do."
+            )
     return found
 
 

@@ -590,11 +590,14 @@ def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
 def _averages(averages: Sequence[Averages], name: str) -> Section:
     """Averaging modes side by side."""
     modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
-    metrics = list(averages[0].means[modes[0]])
+    if not modes:
+        return Section("Averaging", ("No predictions here tell what is to be averaged over.",))
+    metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
     blocks: list[str | Table | Picture | Section] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
         "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
-        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models)."
+        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
+        "Over the users of whom all models that are listed have every judged review's prediction.",
     ]
     for metric in metrics:
         by_mode = {mode: places(averages, mode, metric) for mode in modes}
@@ -604,7 +607,10 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
                 *(
                     cell
                     for mode in modes
-                    for cell in (Figure(each.means[mode][metric]), by_mode[mode][k])
+                    for cell in (
+                        Figure(each.means[mode][metric]) if mode in each.means else None,
+                        by_mode[mode][k],
+                    )
                 ),
             )
             for k, each in enumerate(averages)
@@ -616,7 +622,7 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         changing = [
             each.label
             for k, each in enumerate(averages)
-            if len({by_mode[mode][k] for mode in modes}) > 1
+            if len({by_mode[mode][k] for mode in modes if mode in each.means}) > 1
         ]
         blocks.append(
             f"Places by {heading(metric)} that change with the averaging: {_listed(changing)}."
@@ -634,8 +640,8 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
         tuple(
             (
                 each.label,
-                *(each.groups[mode] for mode in modes),
-                *(each.undefined[mode].get("AUC", 0) for mode in modes),
+                *(each.groups.get(mode) for mode in modes),
+                *(each.undefined.get(mode, {}).get("AUC") for mode in modes),
             )
             for each in averages
         ),
