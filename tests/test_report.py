@@ -399,7 +399,11 @@ def test_a_metric_that_not_all_models_have(metric: str, tmp_path: Path) -> None:
 def test_few_shared_users_are_told_first(tmp_path: Path) -> None:
     folder = write_results(tmp_path, {"DASH": many(0.3), "HLR": many(0.4), "AVG": many(0.5)[:1]})
     assert "over 1 user only, of 30" in led(folder)
-    assert "average has results of 1 user." in led(folder)
+    assert "average has results of 1 user;" in led(folder)
+    other = [line(user, 0.4, 55 + 10 * user) for user in range(1, 30)]
+    folder = write_results(tmp_path / "b", {"DASH": many(0.3), "HLR": [*many(0.4)[:1], *other]})
+    assert "over 1 user only, of 30" in led(folder)
+    assert "different numbers of reviews" in led(folder)
 
 
 @pytest.mark.parametrize("fingerprint", ["a" * 64, "b" * 64])
@@ -416,6 +420,8 @@ def test_results_on_data_sets_that_differ_are_told(fingerprint: str, tmp_path: P
         (folder / "setup.json").write_text(json.dumps(setup))
         folders.append(folder)
     lead = dataset_report(folders).lead
+    assert ("data sets that differ" in lead[0]) == (fingerprint[0] == "b")
+    lead = dataset_report(folders[:1], baseline=folders[1]).lead
     assert ("data sets that differ" in lead[0]) == (fingerprint[0] == "b")
 
 

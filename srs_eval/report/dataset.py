@@ -85,7 +85,7 @@ def dataset_document(
     return Document(
         title=f"{counted(files, 'configuration')}, {counted(users, 'user')}",
         lead=(
-            *_data_sets(folders),
+            *_data_sets([*folders, *baseline]),
             *(each for comparison in comparisons for each in _lead(comparison)),
         ),
         sections=(
@@ -154,10 +154,15 @@ def _lead(comparison: Comparison) -> list[str]:
     users = len(comparison.users)
     if 2 * users < comparison.most_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
+        why = (
+            f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --users each "
+            "gives means over each one's own"
+            if len(fewest.users) < comparison.most_users
+            else "of the others they were judged on different numbers of reviews"
+        )
         said.append(
-            f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}: all models "
-            f"must have been judged on as many reviews of each, and {fewest.label} has results of "
-            f"{counted(len(fewest.users), 'user')}."
+            f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}, for all "
+            f"models are compared on the same reviews: {why}."
         )
     said.append(_best_by(comparison))
     moved = comparison.moved
@@ -179,14 +184,15 @@ def _best_by(comparison: Comparison) -> str:
             f"{FEWEST_USERS} tell nothing with 99 % confidence."
         )
     by_reviews, by_users = (
-        sorted(line.file.label for line in table.lines if line.set_p_value >= SURE)
+        [line.file.label for line in table.lines if line.set_p_value >= SURE]
         for table in comparison.tables
     )
-    if by_reviews == by_users and len(by_users) == 1:
+    same = set(by_reviews) == set(by_users)
+    if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
     told = (
         _listed(by_users)
-        if by_reviews == by_users
+        if same
         else f"by reviews: {_listed(by_reviews)}; by users: {_listed(by_users)}"
     )
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
