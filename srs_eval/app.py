@@ -148,6 +148,7 @@ class SrsEvalApp(App[int]):
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
+        self._costed: tuple[ReviewLog | None, dict[str | None, Sequence[Answer]]] = (None, {})
         self.monotonic, self.now = monotonic, now
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
@@ -608,13 +609,27 @@ class SrsEvalApp(App[int]):
                 screen.update_now()
 
     def costs(self, preset: str | None) -> Iterator[Sequence[Answer]]:
-        """What a preset's desired retention costs, as it becomes known; called in a thread."""
+        """What a preset's desired retention costs, as it becomes known; called in a thread.
+
+        What was known at the end is kept as long as the file is open.
+        """
         from srs_eval.workload.answers import answers
         from srs_eval.workload.estimate import workload
 
-        if self.log_ is not None:
-            for found in workload(self.log_, preset, context=self.options.context):
-                yield answers(found)
+        log = self.log_
+        if log is None:
+            return
+        if self._costed[0] is not log:
+            self._costed = (log, {})
+        kept = self._costed[1]
+        if preset in kept:
+            yield kept[preset]
+            return
+        for found in workload(log, preset, context=self.options.context):
+            said = answers(found)
+            if found.finished:
+                kept[preset] = said
+            yield said
 
     def copy_parameters(self, values: Sequence[float]) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""

@@ -632,7 +632,7 @@ def workload(
     retention: Annotated[
         str | None,
         typer.Option(
-            help="Desired retentions; 0.70 to 0.99 if left out.",
+            help="Desired retentions, 0.5 to 0.995; 0.70, 0.71 ... 0.99 if left out.",
             metavar="0.8,0.85,0.9",
             rich_help_panel=RUN_PANEL,
         ),
@@ -691,7 +691,7 @@ def workload(
     _check_targets(source, json)
     chosen = one_of("--states", states, ("history", "stored"))
     question = Question(
-        retentions=RETENTIONS if retention is None else _numbers("--retention", retention),
+        retentions=RETENTIONS if retention is None else _retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
@@ -706,7 +706,7 @@ def workload(
     ):
         for found in events:
             words = f"{len(found.draws)} of {question.draws} draws of parameters"
-            if found.seeds.size:
+            if found.drawn:
                 words = "Asking other models of memory, prepared at the first run ..."
             status.update(words)
     assert found is not None
@@ -954,6 +954,12 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         raise InputError(
             f'{option} "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
         ) from None
+
+
+def _retentions(text: str) -> tuple[float, ...]:
+    """Also as the percentages that Anki shows: 85 is 0.85."""
+    given = _numbers("--retention", text)
+    return tuple(round(each / 100, 6) if 50 <= each < 100 else each for each in given)
 
 
 def _refuse_rows_of_anki(flags: Flags) -> None:

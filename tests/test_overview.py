@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -259,9 +260,36 @@ async def test_what_a_retention_costs_gets_better_known(
         assert "getting better" in text_of(app)
         assert asked == ["Default"]
         known.set()
-        await until(pilot, lambda: "the next preset has 3 reviews" in text_of(app))
+        await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
+        assert "NotEnoughData" not in text_of(app)
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
+
+
+async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
+        asked.append(preset)
+        yield SimpleNamespace(finished=False, words="rough")
+        yield SimpleNamespace(finished=True, words="final")
+
+    monkeypatch.setattr("srs_eval.workload.estimate.workload", workload)
+    monkeypatch.setattr("srs_eval.workload.answers.answers", lambda found: [found.words])
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        begun = app.costs("Default")
+        assert [next(begun)] == [["rough"]]
+        begun.close()  # left before the end: nothing is kept
+        assert list(app.costs("Default")) == [["rough"], ["final"]]
+        assert list(app.costs("Default")) == [["final"]]
+        assert list(app.costs("Other")) == [["rough"], ["final"]]
+        assert asked == ["Default", "Default", "Other"]
+        app.log_ = make_log()  # another file
+        assert list(app.costs("Default")) == [["rough"], ["final"]]
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:

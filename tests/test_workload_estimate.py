@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ import pytest
 
 import srs_eval
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.reviews import Preset, ReviewLog
+from srs_eval.presets.answers import signed
+from srs_eval.reviews import LEARNING, Entries, Preset, ReviewLog
 from srs_eval.workload import Question, Workload, workload
 from srs_eval.workload.answers import answers, document
 from srs_eval.workload.estimate import (
@@ -23,6 +24,7 @@ from srs_eval.workload.estimate import (
     MINUTES,
     OVER,
     RECALLED,
+    RETENTIONS,
     REVIEWS,
 )
 from srs_eval.workload.preview import preview, worded
@@ -90,9 +92,90 @@ def test_it_can_be_ended_early(log: ReviewLog) -> None:
 
 def test_more_new_cards_cost_more(stages: list[Workload]) -> None:
     paces = stages[-1].paces
-    assert [pace for pace, *_ in paces] == [0, 1, 3, 6]
-    assert all(np.diff([minutes for _, _, minutes, _ in paces]) > 0)
-    assert all(np.diff([known for *_, known in paces]) > 0)
+    assert [pace for pace, _ in paces] == [0, 1, 3, 6]
+    medians = np.array([np.median(figures, axis=0) for _, figures in paces])
+    assert (np.diff(medians[:, [MINUTES, KNOWN]], axis=0) > 0).all()
+
+
+def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
+    last = stages[-1]
+    here = last.at(last.desired)
+    (answer,) = answers(last)
+    curve, paces = answer.tables[:2]
+    now = next(row for row in curve.rows if "now" in str(row[1]))
+    (same,) = (row for row in paces.rows if row[0] == last.new_a_day)
+    assert same[1:] == (now[2], now[3], now[4])
+    assert f"take {now[2]} reviews and {now[3]} minutes a day" in answer.sentences[0]
+    shown = float(str(curve.rows[last.at(0.85)][3]).split()[0])
+    difference = shown - round(float(last.median[here, MINUTES]), 1)
+    (change,) = (each for each in answer.sentences if each.startswith("Instead of"))
+    assert f"0.85 {signed(difference, 1)} minutes a day" in change
+
+
+def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
+    for each in stages[:5]:
+        (answer,) = answers(each)
+        assert answer.sentences[0].startswith(f"Rough so far, by {len(each.draws)} of 5 draws")
+        assert answer.conclusion.startswith("about ")
+        assert "(" not in "".join(str(cell) for row in answer.tables[0].rows for cell in row)
+        assert not any("Instead of" in sentence for sentence in answer.sentences)
+    # The first figures are of the fit to one's own reviews, not of the parameters in force.
+    assert np.array_equal(stages[0].median, stages[0].seeds[0])
+    assert not np.array_equal(stages[0].median, stages[0].in_force)
+    (answer,) = answers(stages[5])
+    assert answer.sentences[0].startswith("At today's desired retention")
+
+
+def test_the_pace_of_new_cards_is_of_the_days_that_there_are(log: ReviewLog) -> None:
+    assert log.entries is not None
+    assert log.day_grid is not None
+    question = replace(QUICK, new_a_day=None)
+    usual = next(workload(log, question=question))
+    assert usual.pace_days == 90
+    since_ms = 1000 * (log.day_grid.next_day_at_s - 30 * 86_400)
+    late = log.entries.time_ms >= since_ms
+    columns = {each.name: getattr(log.entries, each.name)[late] for each in fields(log.entries)}
+    young = replace(log, entries=Entries(**columns), predictions={})
+    found = next(workload(young, question=question))
+    assert found.pace_days == 30
+    group = next(key for key in log.presets if log.presets[key].name == found.preset)
+    mine = log.preset_of(log.deck_of(columns["card_id"])) == group
+    begun = np.unique(columns["card_id"][mine & (columns["kind"] == LEARNING)])
+    assert found.new_a_day == round(len(begun) / 30) > round(len(begun) / 90)
+    said = f"{found.new_a_day} new cards a day: the pace of the last 30 days, rounded."
+    assert said in answers(found)[0].sentences
+
+
+def test_new_cards_that_one_would_have_to_add_are_said(stages: list[Workload]) -> None:
+    last = replace(stages[-1], unseen=2)
+    assert "3 new ones a day (if you add them: the preset has 2)" in answers(last)[0].sentences[0]
+    enough = replace(last, unseen=3 * QUICK.days)
+    assert "if you add them" not in answers(enough)[0].sentences[0]
+
+
+def test_the_cheapest_is_of_those_asked_about(stages: list[Workload]) -> None:
+    def said(found: Workload) -> str:
+        (sentence,) = (each for each in answers(found)[0].sentences if "per card known" in each)
+        return sentence
+
+    last = stages[-1]
+    assert said(last).startswith("Of the retentions asked about, ")
+    assert "or below" not in said(last)
+    usual = replace(last, question=replace(QUICK, retentions=RETENTIONS))
+    assert said(usual).startswith("Fewest minutes per card known: at ")
+    lived = replace(last, months=(("2026-01", 500, 0.5), ("2026-02", 500, 0.95)))
+    assert "you have no month like that" not in said(lived)
+    never = replace(last, months=(("2026-01", 500, 0.94), ("2026-02", 500, 0.95)))
+    assert "you have no month like that" in said(never)
+
+
+def test_a_preset_that_nobody_named_is_said_to_be_one_of_several(
+    log: ReviewLog, stages: list[Workload]
+) -> None:
+    said = "one preset of 3: the one with the most reviews"
+    assert said in " ".join(answers(replace(stages[-1], presets=3))[0].sentences)
+    named = next(workload(log, stages[-1].preset, QUICK))
+    assert named.presets == 1
 
 
 def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> None:
@@ -151,6 +234,7 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
         ({"new_a_day": -1}, "--new -1"),
         ({"budget": 0.0}, "--budget 0"),
         ({"after": -1}, "--after -1"),
+        ({"draws": 0}, "0 draws"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(
@@ -227,7 +311,7 @@ def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None
     target = tmp_path / "workload.json"
     done = run(
         str(simulated_collection),
-        *("--retention", "0.8,0.9", "--days", "30", "--new", "2", "--budget", "5"),
+        *("--retention", "80,0.9", "--days", "30", "--new", "2", "--budget", "5"),
         *("--json", str(target)),
     )
     assert done.returncode == 0, done.stderr

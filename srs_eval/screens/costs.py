@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from srs_eval.engine import in_words
+from srs_eval.errors import NotEnoughData
 from srs_eval.presets.answers import Answer
 from srs_eval.screens.actions import COSTS, bindings
 from srs_eval.screens.answers import show_basis
@@ -47,7 +48,8 @@ class CostsScreen(AppScreen):
     about = """
 Your cards of today are reviewed day by day for a year, at one desired retention after \
 another, with the answers that your memory, as FSRS knows it, would give. What comes of it \
-are reviews and minutes a day and cards known. Ranges are 90 % bands over the parameters \
+are reviews and minutes a day and cards known, for the preset under the cursor, or else the \
+one with the most reviews. Ranges are 90 % bands over the parameters \
 that your reviews allow. It is a model's estimate, and says so where you have no data.
 """
 
@@ -97,4 +99,7 @@ that your reviews allow. It is a model's estimate, and says so where you have no
     def on_all_costed(self, message: AllCosted) -> None:
         self.query_one("#box").border_subtitle = ""
         if message.error is not None:
-            self.query_one("#all", Static).update(Text(in_words(message.error)[0]))
+            said = in_words(message.error)[0]
+            if isinstance(message.error, NotEnoughData):
+                said = f"Too little data to tell what a desired retention costs: {message.error}."
+            self.query_one("#all", Static).update(Text(said))

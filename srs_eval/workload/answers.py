@@ -10,16 +10,18 @@ import numpy as np
 from srs_eval import __version__
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, listed, signed
+from srs_eval.reviews import FloatArray
 from srs_eval.workload.estimate import (
+    ENDS,
     FEWEST_IN_MONTH,
     FIGURES,
     KNOWN,
     MINUTES,
     MONTH,
     OVER,
-    PACE_DAYS,
     PER_CARD,
     RECALLED,
+    RETENTIONS,
     REVIEWS,
     Workload,
 )
@@ -53,9 +55,15 @@ def answers(found: Workload) -> list[Answer]:
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
-    low, high = (f"{ends[found.at(found.desired), MINUTES]:.0f}" for ends in found.band)
-    conclusion = f"{low} minutes a day" if low == high else f"{low}-{high} minutes a day"
-    return [Answer(QUESTION, found.preset, conclusion, tuple(sentences), tuple(tables))]
+    return [Answer(QUESTION, found.preset, _conclusion(found), tuple(sentences), tuple(tables))]
+
+
+def _conclusion(found: Workload) -> str:
+    here = found.at(found.desired)
+    if not found.drawn:
+        return f"about {found.median[here, MINUTES]:.0f} minutes a day"
+    low, high = (f"{ends[here, MINUTES]:.0f}" for ends in found.band)
+    return f"{low} minutes a day" if low == high else f"{low}-{high} minutes a day"
 
 
 def _today(found: Workload) -> list[str]:
@@ -65,46 +73,61 @@ def _today(found: Workload) -> list[str]:
         for figure, places in ((REVIEWS, 0), (MINUTES, 1), (KNOWN, 0))
     )
     days = counted(found.question.days, "day")
+    about = "" if found.drawn else "about "
+    new = f"{found.new_a_day} new ones a day"
+    if found.new_a_day * found.question.days > found.unseen:
+        new += f" (if you add them: the preset has {found.unseen:,})"
     made = [
         f"At today's desired retention of {found.desired:.2f}, with "
-        f"{counted(found.learned, 'card')} and {found.new_a_day} new ones a day, the next {days} "
-        f"take {reviews} reviews and {minutes} minutes a day; {known} cards are known at the end."
+        f"{counted(found.learned, 'card')} and {new}, the next {days} "
+        f"take {about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards "
+        "are known at the end."
     ]
+    if not found.drawn:
+        made.insert(
+            0,
+            f"Rough so far, by {len(found.draws)} of {found.question.draws} draws of parameters; "
+            "ranges come with the last one.",
+        )
     if found.question.after:
         made.append(
             f"They begin after {counted(found.question.after, 'day')} without a review, which "
             f"leave {counted(found.overdue, 'card')} overdue."
         )
+    if found.presets > 1:
+        made.append(f"This is one preset of {found.presets}: the one with the most reviews.")
     if found.question.new_a_day is None:
+        of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
         made.append(
-            f"{found.new_a_day} new cards a day are what the last {PACE_DAYS} days had; "
-            f"the preset has {found.unseen:,} that are new."
-        )
-    elif found.new_a_day * found.question.days > found.unseen:
-        made.append(
-            f"The preset has only {found.unseen:,} new cards: {found.new_a_day} a day means that "
-            "you add more."
+            f"{counted(found.new_a_day, 'new card')} a day: the pace of the last {of_late}, "
+            "rounded."
         )
     expected = found.in_force[here, MINUTES]
     low, high = (ends[here, MINUTES] for ends in found.band)
-    if len(found.draws) and not low <= expected <= high:
+    if found.drawn and not low <= expected <= high:
         made.append(
-            f"The {found.line} expect {expected:.1f} minutes, which your reviews do not "
-            "bear out: see `srs-eval compare --question parameters`."
+            f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
         )
     return made
 
 
 def _cheapest(found: Workload) -> list[str]:
-    if not len(found.draws):
+    if not found.drawn:
         return []
     least, low, high = found.cheapest
     range_ = f"{low:.2f} to {high:.2f}" if low != high else f"{least:.2f} in all draws"
-    edge = " or below" if least == found.retentions[0] else ""
-    return [
-        f"Fewest minutes per card known: at {least:.2f}{edge} ({range_}). Cheap is not wise: much "
-        "is forgotten between reviews there, and nobody's model is sure of so low a retention."
-    ]
+    if found.question.retentions == RETENTIONS:
+        edge = " or below" if least == found.retentions[0] else ""
+        made = f"Fewest minutes per card known: at {least:.2f}{edge} ({range_})."
+    else:
+        made = (
+            f"Of the retentions asked about, {least:.2f} takes the fewest minutes per card known "
+            f"({range_})."
+        )
+    if least < found.desired:
+        made += " Cheap is not wise: more is forgotten between reviews there"
+        made += ", and you have no month like that." if _is_guess(found, least) else "."
+    return [made]
 
 
 def _data(found: Workload) -> list[str]:
@@ -122,27 +145,31 @@ def _data(found: Workload) -> list[str]:
 
 
 def _change(found: Workload) -> list[str]:
-    if not len(found.draws):
+    if not found.drawn:
         return []
     here = found.at(found.desired)
     parts = []
+
+    def apart(there: int, figure: int, places: int) -> float:
+        """Of two figures as the table shows them, so that the reader finds the same."""
+        return float(np.subtract(*found.median[[there, here], figure].round(places)))
+
     for other in OTHERS:
         there = found.at(other)
         if there == here or abs(found.retentions[there] - other) > 1e-9:
             continue
         minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
-        known = float(np.median(found.draws[:, there, KNOWN] - found.draws[:, here, KNOWN]))
-        low, middle, high = np.quantile(minutes, (0.05, 0.5, 0.95))
+        low, high = np.quantile(minutes, ENDS)
         parts.append(
-            f"{other:.2f} {signed(middle, 1)} minutes a day ({signed(low, 1)} to "
-            f"{signed(high, 1)}) and {signed(known, 0)} cards known"
+            f"{other:.2f} {signed(apart(there, MINUTES, 1), 1)} minutes a day ({signed(low, 1)} "
+            f"to {signed(high, 1)}) and {signed(apart(there, KNOWN, 0), 0)} cards known"
         )
     return [f"Instead of {found.desired:.2f}: {'; '.join(parts)}."] if parts else []
 
 
 def _budget(found: Workload) -> list[str]:
     budget = found.question.budget
-    if budget is None:
+    if budget is None or not found.drawn:
         return []
     over = _within(found, found.at(found.desired), OVER, 0)
     days = counted(found.question.days, "day")
@@ -253,10 +280,13 @@ def _curve(found: Workload) -> Table:
 
 
 def _mark(found: Workload, retention: float) -> str:
-    seen = found.seen
-    guess = seen is None or not seen[0] <= retention <= seen[1]
     today = abs(retention - found.desired) < 0.005
-    return ("now" if today else "") + ("?" if guess else "")
+    return ("now" if today else "") + ("?" if _is_guess(found, retention) else "")
+
+
+def _is_guess(found: Workload, retention: float) -> bool:
+    """Whether no month of the learner's came near a retention."""
+    return found.seen is None or not found.seen[0] <= retention <= found.seen[1]
 
 
 def _paces(found: Workload) -> Table:
@@ -264,8 +294,13 @@ def _paces(found: Workload) -> Table:
         f"{found.preset}: new cards a day, at {found.desired:.2f}",
         ("new/day", "reviews/day", "minutes/day", "known"),
         tuple(
-            (pace, f"{reviews:.0f}", f"{minutes:.1f}", f"{known:,.0f}")
-            for pace, reviews, minutes, known in found.paces
+            (
+                pace,
+                _spread(figures[:, REVIEWS], 0),
+                _spread(figures[:, MINUTES], 1),
+                f"{np.median(figures[:, KNOWN]):,.0f}",
+            )
+            for pace, figures in found.paces
         ),
     )
 
@@ -304,11 +339,17 @@ def _months(found: Workload) -> Table:
 
 
 def _within(found: Workload, place: int, figure: int, places: int) -> str:
-    """ "61 (55-70)": the median of the draws and where 90 % of them lie."""
-    middle = f"{found.median[place, figure]:,.{places}f}"
-    if not len(found.draws):
-        return middle
-    low, high = (f"{ends[place, figure]:,.{places}f}" for ends in found.band)
+    """ "61 (55-70)"; "61" while draws are missing."""
+    if not found.drawn:
+        return f"{found.median[place, figure]:,.{places}f}"
+    return _spread(found.draws[:, place, figure], places)
+
+
+def _spread(of_draws: FloatArray, places: int) -> str:
+    """ "61 (55-70)": the median of the draws (draws,) and where 90 % of them lie."""
+    low, middle, high = (
+        f"{each:,.{places}f}" for each in np.quantile(of_draws, (ENDS[0], 0.5, ENDS[1]))
+    )
     return middle if low == high else f"{middle} ({low}-{high})"
 
 
@@ -349,8 +390,17 @@ def document(found: Workload) -> dict[str, Any]:
         if found.backlog is None
         else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
         "new_cards": [
-            dict(zip(("new_a_day", "reviews", "minutes", "known"), pace, strict=True))
-            for pace in found.paces
+            {
+                "new_a_day": pace,
+                **dict(
+                    zip(
+                        ("reviews", "minutes", "known"),
+                        np.median(figures[:, [REVIEWS, MINUTES, KNOWN]], axis=0).tolist(),
+                        strict=True,
+                    )
+                ),
+            }
+            for pace, figures in found.paces
         ],
         "intervals": [record for preview in found.previews for record in preview.records],
         "answers": [answer.document() for answer in answers(found)],

@@ -2,9 +2,10 @@
 
     workload(log, ...) -> Iterator[Workload]
 
-Each Workload is whole and knows more than the one before: first what the parameters in force
-expect of themselves, from one course of events, then draw by draw what else the learner's own
-reviews allow, then what may be wrong with the model itself. Closing the iterator ends the work.
+Each Workload is whole and knows more than the one before: first one course of events by the fit to
+the learner's own reviews, beside what the parameters in force expect of themselves, then draw by
+draw what else these reviews allow, then what may be wrong with the model itself. Closing the
+iterator ends the work.
 
 A draw is a fit to days drawn with replacement (`draws`); cards' states are followed through their
 histories by it, it schedules, and answers are drawn from it: what the cards would cost somebody
@@ -56,8 +57,10 @@ DRAWS = 50
 SEEDS = 3  # courses of events from the same parameters
 AGAIN = 12  # courses of events for what is asked at one retention only
 TOGETHER = 8  # draws whose decks are made at once
+ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
 MONTH = 30  # days of the backlog
 PACE_DAYS = 90  # over which one's own pace of new cards is taken
+_DAY_S = 86_400
 FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
 
 FIGURES = ("reviews", "minutes", "known", "recalled", "over budget", "minutes per card")
@@ -114,6 +117,8 @@ class Workload:
     unseen: int  # new cards that the preset has
     overdue: int
     new_a_day: int
+    pace_days: int  # the days that one's own pace of new cards was seen over
+    presets: int  # that this one was chosen from, as that with the most reviews; 1 if named
     limit: int  # reviews a day, by the preset
     line: str  # what "in force" is here, in words
     in_force: FloatArray  # (r, FIGURES) as the parameters in force expect of themselves
@@ -123,22 +128,25 @@ class Workload:
     wrong: tuple[Wrong, ...] = ()
     backlog: tuple[float, float] | None = None
     """Reviews and minutes in the first month that are due to overdue cards."""
-    paces: tuple[tuple[int, float, float, float], ...] = ()
-    """At today's retention: new cards a day, reviews and minutes a day, cards known."""
+    paces: tuple[tuple[int, FloatArray], ...] = ()
+    """At today's retention: new cards a day and what they cost (draws, FIGURES)."""
     previews: tuple[Preview, ...] = ()  # of intervals, by candidate
     finished: bool = False
 
     @property
+    def drawn(self) -> bool:
+        """Whether all draws are there; a range of fewer would look surer than it is."""
+        return len(self.draws) == self.question.draws
+
+    @property
     def median(self) -> FloatArray:
-        """(r, FIGURES) over the draws; of the parameters in force while there are none."""
-        return np.median(self.draws, axis=0) if len(self.draws) else self.in_force
+        """(r, FIGURES) over the draws; while there are none, of the fit to all reviews."""
+        return np.median(self.draws if len(self.draws) else self.seeds, axis=0)
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
         """The ends (r, FIGURES) that 90 % of the draws lie between."""
-        if not len(self.draws):
-            return self.in_force, self.in_force
-        low, high = np.quantile(self.draws, (0.05, 0.95), axis=0)
+        low, high = np.quantile(self.draws if len(self.draws) else self.seeds, ENDS, axis=0)
         return low, high
 
     @property
@@ -160,9 +168,9 @@ class Workload:
     @property
     def cheapest(self) -> tuple[float, float, float]:
         """The retention with the fewest minutes per card known: median of the draws, and band."""
-        of_draws = self.draws if len(self.draws) else self.in_force[None]
+        of_draws = self.draws if len(self.draws) else self.seeds
         least = self.retentions[np.argmin(of_draws[:, :, PER_CARD], axis=1)]
-        low, middle, high = np.quantile(least, (0.05, 0.5, 0.95), method="nearest")
+        low, middle, high = np.quantile(least, (ENDS[0], 0.5, ENDS[1]), method="nearest")
         return float(middle), float(low), float(high)
 
     @property
@@ -203,6 +211,7 @@ def workload(
             "on in Anki's deck options, or give --params to ask what it would cost."
         )
     today = todays_cards(learner.log, group, question.after)
+    pace, pace_days = _own_pace(learner.log, group)
     stored = settings_of.parameters_in_force if parameters is None else parameters
     in_force = Memory("FSRS-6", tuple(as_anki_runs(stored)))
     index = np.flatnonzero(learner.trials.partition == group)
@@ -215,10 +224,14 @@ def workload(
             today=today,
             scheduler=in_force,
             line="parameters in force" if parameters is None else "parameters given",
-            settings=_settings(settings_of, question, learner.log, group),
+            settings=_settings(
+                settings_of, question, pace if question.new_a_day is None else question.new_a_day
+            ),
             costs=costs_of(learner.log, _cards_of(learner.log, group)),
             desired=settings_of.desired_retention or 0.9,
             months=_months(learner, index),
+            pace_days=pace_days,
+            presets=len(learner.groups) if preset is None else 1,
         )
     )
 
@@ -236,6 +249,8 @@ class _Asked:
     costs: Costs
     desired: float
     months: tuple[tuple[str, int, float], ...]
+    pace_days: int
+    presets: int
     retentions: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -287,7 +302,11 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         return np.array([future.result() for future in futures])
 
     try:
+        context = asked.learner.context
         deck = asked.deck(asked.scheduler)
+        best = fitted(asked.learner.trials, asked.index, context=context)
+        deck_of_best = asked.deck(best)
+        first = [curve(asked.scheduler, deck, 0), curve(best, deck_of_best, 0)]
         nothing = np.empty((0, len(asked.retentions), len(FIGURES)))
         found = Workload(
             preset=asked.learner.name_of(asked.group),
@@ -298,21 +317,24 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             unseen=asked.today.new,
             overdue=asked.today.overdue,
             new_a_day=asked.settings.new_a_day,
+            pace_days=asked.pace_days,
+            presets=asked.presets,
             limit=asked.settings.reviews_a_day,
             line=asked.line,
-            in_force=gathered(curve(asked.scheduler, deck, 0)),
+            in_force=gathered(first[0]),
             draws=nothing,
-            seeds=nothing,
+            seeds=gathered(first[1])[None],
             months=asked.months,
         )
         yield found
         waiting: list[list[Future[FloatArray]]] = []
         done: list[FloatArray] = []
-        context = asked.learner.context
+        kept: list[tuple[Memory, Deck]] = []
         drawn = draws(
             asked.learner.trials, asked.index, asked.question.draws, seed=1, context=context
         )
         for seed, (memory, deck_of_draw) in enumerate(_with_decks(asked, drawn), start=1):
+            kept.append((memory, deck_of_draw))
             waiting.append(curve(memory, deck_of_draw, seed))
             context.tick(0.8 * len(done) / asked.question.draws)
             while len(waiting) > 3:  # as many as keep the threads busy
@@ -323,10 +345,9 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             done.append(gathered(last))
             found = replace(found, draws=np.array(done))
             yield found
-        best = fitted(asked.learner.trials, asked.index, context=context)
-        deck_of_best = asked.deck(best)
-        waiting = [curve(best, deck_of_best, seed) for seed in range(SEEDS)]
-        found = replace(found, seeds=np.array([gathered(each) for each in waiting]))
+        waiting = [curve(best, deck_of_best, seed) for seed in range(1, SEEDS)]
+        again = np.array([gathered(each) for each in waiting])
+        found = replace(found, seeds=np.concatenate((found.seeds, again)))
         yield found
         wrong = []
         for name, memory in _others(asked, best):
@@ -338,7 +359,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         found = replace(
             found,
             backlog=_backlog(asked, best, deck_of_best),
-            paces=_paces(asked, best, deck_of_best),
+            paces=_paces(asked, kept, found.draws[:, found.at(asked.desired)], pool),
             previews=_previews(asked, best),
             finished=True,
         )
@@ -397,21 +418,33 @@ def _backlog(asked: _Asked, memory: Memory, deck: Deck) -> tuple[float, float] |
 
 
 def _paces(
-    asked: _Asked, memory: Memory, deck: Deck
-) -> tuple[tuple[int, float, float, float], ...]:
-    """Fewer and more new cards a day, at today's retention."""
-    now = asked.settings.new_a_day
-    made = []
-    for pace in sorted({0, now // 2, now, 2 * now} if now else {0, 5, 10, 20}):
-        settings = replace(asked.settings, desired_retention=asked.desired, new_a_day=pace)
+    asked: _Asked, kept: Sequence[tuple[Memory, Deck]], now: FloatArray, pool: ThreadPoolExecutor
+) -> tuple[tuple[int, FloatArray], ...]:
+    """Fewer and more new cards a day, at today's retention, by the draws `kept` (draws,).
+
+    `now` (draws, FIGURES) is what they make of today's pace: it is not asked again, so that it is
+    the same figure wherever it is told.
+    """
+    pace_now = asked.settings.new_a_day
+
+    def one(pace: int, seed: int) -> FloatArray:
+        memory, deck = kept[seed - 1]
+        settings = replace(
+            asked.settings, desired_retention=round(asked.desired, 2), new_a_day=pace
+        )
         new = replace(deck, new=pace * settings.days)
-        runs = [
-            asked.figures(simulate(memory, new, asked.costs, settings, seed))
-            for seed in range(SEEDS)
-        ]
-        reviews, minutes, known = np.mean(runs, axis=0)[:3].tolist()
-        made.append((pace, reviews, minutes, known))
-    return tuple(made)
+        return asked.figures(simulate(memory, new, asked.costs, settings, seed))
+
+    paces = sorted({0, pace_now // 2, pace_now, 2 * pace_now} if pace_now else {0, 5, 10, 20})
+    waiting = {
+        pace: [pool.submit(one, pace, seed) for seed in range(1, len(kept) + 1)]
+        for pace in paces
+        if pace != pace_now
+    }
+    return tuple(
+        (pace, now if pace == pace_now else np.array([each.result() for each in waiting[pace]]))
+        for pace in paces
+    )
 
 
 def _previews(asked: _Asked, best: Memory) -> tuple[Preview, ...]:
@@ -434,8 +467,7 @@ def _cards_of(log: ReviewLog, group: int) -> np.ndarray:
     return log.schedule.card_id[of_preset & (log.schedule.queue != SUSPENDED)]
 
 
-def _settings(preset: Preset, question: Question, log: ReviewLog, group: int) -> Settings:
-    new = _own_pace(log, group) if question.new_a_day is None else question.new_a_day
+def _settings(preset: Preset, question: Question, new: int) -> Settings:
     return Settings(
         days=question.days,
         new_a_day=new,
@@ -448,15 +480,24 @@ def _settings(preset: Preset, question: Question, log: ReviewLog, group: int) ->
     )
 
 
-def _own_pace(log: ReviewLog, group: int) -> int:
-    """New cards a day over the last months, rounded: cards whose first learning lies in them."""
+def _own_pace(log: ReviewLog, group: int) -> tuple[int, int]:
+    """New cards a day of late, rounded, and the days that this is seen over.
+
+    New is a card on the day of its first learning. The days are the last `PACE_DAYS`, or all
+    since the first answer to the preset's cards where these are fewer.
+    """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
-    mine = (entries.kind == LEARNING) & np.isin(entries.card_id, _cards_of(log, group))
-    _, first = np.unique(entries.card_id[mine], return_index=True)
-    since_ms = 1000 * (log.day_grid.next_day_at_s - PACE_DAYS * 86_400)
-    return round(int((entries.time_ms[mine][first] > since_ms).sum()) / PACE_DAYS)
+    mine = np.isin(entries.card_id, _cards_of(log, group))
+    if not mine.any():
+        return 0, PACE_DAYS
+    end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
+    days = min(PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
+    learned = mine & (entries.kind == LEARNING)
+    _, first = np.unique(entries.card_id[learned], return_index=True)
+    since_ms = end_ms - days * day_ms
+    return round(int((entries.time_ms[learned][first] >= since_ms).sum()) / days), days
 
 
 def _months(learner: Learner, index: np.ndarray) -> tuple[tuple[str, int, float], ...]:
@@ -484,6 +525,8 @@ def _checked(question: Question) -> Question:
         raise InputError(f"--new {question.new_a_day} is not between 0 and 999.")
     if not 0 <= question.after <= 3650:
         raise InputError(f"--after {question.after} is not between 0 and 3650.")
+    if question.draws < 1:
+        raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
     if question.budget is not None and not 0 < question.budget <= 1440:
         raise InputError(f"--budget {question.budget:g} is no number of minutes in a day.")
     return question
