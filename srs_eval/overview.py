@@ -177,14 +177,17 @@ def in_one_line(answers: Sequence[Answer]) -> str:
 
 
 def _split(answer: Answer) -> str:
-    difference = _first_interval(answer)
-    figures = "" if difference is None else f" {_bounds(difference)}"
+    intervals = _first_intervals(answer)
+    figures = [f" {_bounds(each)}" for each in intervals] + ["", ""]
     match answer.conclusion:
         case "keep shared":
-            return f"one is enough, separate gains nothing{figures}"
+            copied = "; y copies one that does as well" if answer.parameters else ""
+            return f"one is enough, separate gains nothing{figures[0]}{copied}"
+        case "pooled":
+            return f"no, pooled parameters are better{figures[1]}"
         case "split":
-            return f"no, parameters of their own are better{figures}"
-    return f"can't tell yet, so share one{figures}"
+            return f"no, parameters of their own are better{figures[0]}"
+    return f"can't tell yet, so share one{figures[0]}"
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
@@ -197,9 +200,10 @@ def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> st
     return "; ".join(f"{words(says)}: {listed(names)}" for says, names in subjects.items())
 
 
-def _first_interval(answer: Answer) -> Interval | None:
-    cells = (cell for table in answer.tables[:1] for row in table.rows[:1] for cell in row)
-    return next((cell for cell in cells if isinstance(cell, Interval)), None)
+def _first_intervals(answer: Answer) -> list[Interval]:
+    """That of each row of the first table."""
+    rows = answer.tables[0].rows if answer.tables else ()
+    return [cell for row in rows for cell in row if isinstance(cell, Interval)]
 
 
 def _span(difference: Interval) -> str:

@@ -585,7 +585,54 @@ def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     rows = answer.tables[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all presets", "all presets"]
     assert "9,999 users" in answer.sentences[-1]
-    assert "all can share theirs" in " ".join(answer.sentences)
+
+
+def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) -> None:
+    """Of pooled parameters against shared ones, in both questions, and of what is copied."""
+    answers = compare(log, questions=["parameters", "split"])
+    found = {each.question: each for each in answers if each.subject == "all presets"}
+    first, *_ = found["parameters"].tables
+    loss = {row["candidate"]: row["log loss"] for row in first.records()}
+    rows = {row["parameters"]: row for row in found["split"].tables[0].records()[:2]}
+    assert loss[POOLED] - loss[TOGETHER] == pytest.approx(rows["pooled"]["minus shared"])
+    assert found["split"].conclusion == "keep shared"
+    assert found["split"].parameters == pytest.approx(
+        pooling.fitted(learner.trials, np.arange(len(learner.trials)))
+    )
+    assert "does as well" in " ".join(found["split"].sentences)
+
+
+@pytest.mark.parametrize(
+    ("separate", "drawn", "says"),
+    [
+        ("keep shared", "keep shared", "keep shared"),
+        ("keep shared", "split", "pooled"),
+        ("can't tell", "split", "pooled"),
+        ("split", "split", "split"),
+        ("can't tell", "keep shared", "can't tell"),
+    ],
+)
+def test_one_is_not_enough_where_pooled_ones_are_better(
+    separate: split.Decision, drawn: split.Decision, says: str
+) -> None:
+    assert split.concluded({"split": separate, "pooled": drawn}) == says
+
+
+def test_who_could_share_is_open_where_every_pair_is(learner: Learner) -> None:
+    def says(*estimates_and_halves: tuple[float, float]) -> str:
+        each = [
+            Interval(estimate, half, 5_000, 300, ((half / 1.968, 299),))
+            for estimate, half in estimates_and_halves
+        ]
+        differences = {(100, 101): each[0], (101, 100): each[1]}
+        groups = split.proposed_groups([100, 101], differences, 0.002)
+        return split.who_could_share(learner, groups, differences, 0.002)
+
+    open_, near, far = (0.001, 0.03), (0.0, 0.0005), (0.02, 0.003)
+    assert "can't be told yet which" in says(open_, open_)
+    assert "nothing speaks against all sharing theirs (1 of 2 pairs" in says(open_, near)
+    assert "all can share theirs" in says(near, near)
+    assert "these could share: Preset 0; Preset 1" in says(far, near)
 
 
 def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:

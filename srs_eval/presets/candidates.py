@@ -43,9 +43,9 @@ WITHOUT_PRESETS: Mapping[str, str] = {
     "SM-2": "SM2",
     "average": "AVG",
 }
-TOGETHER, ALONE = "together", "alone"  # as POOLED, but sharing all or nothing
+TOGETHER, ALONE = "one for all, as pooled", "alone"  # as POOLED, but sharing all or nothing
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
-ACROSS_PRESETS = ("one for all presets", POOLED)  # candidates only where there are several
+ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
 SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
@@ -224,13 +224,15 @@ class Learner:
         everything = np.arange(len(self.trials))
         if candidate == POOLED:
             return self._pooled_fits(len(everything)).by_group[group]
+        if candidate == TOGETHER:
+            return fitted(self.trials, everything)
         configuration = self.configuration(candidate)
         last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
         if configuration.protocol.partitions == "preset":
             last = replace(last, train=everything[self.trials.partition == group])
         trials = replace(self._trials_of(configuration), folds=(last,))
-        fitted = fit_and_predict(configuration, trials, self.context)[1]
-        return None if fitted is None else list(next(iter(fitted.values())))
+        found = fit_and_predict(configuration, trials, self.context)[1]
+        return None if found is None else list(next(iter(found.values())))
 
     def losses(self, p: FloatArray, index: IntArray) -> FloatArray:
         """Log loss in nats of each prediction (k,) for the positions (k,)."""

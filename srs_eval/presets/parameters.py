@@ -16,7 +16,15 @@ from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
-from srs_eval.presets.candidates import ACROSS_PRESETS, CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.presets.candidates import (
+    ACROSS_PRESETS,
+    CONFIGURATIONS,
+    NOW,
+    POOLED,
+    SM2,
+    TOGETHER,
+    Learner,
+)
 from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
@@ -24,7 +32,7 @@ from srs_eval.reviews import FloatArray, IntArray
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
-HELD_OUT = (*CONFIGURATIONS, POOLED, SM2)
+HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 ADVICE = {
     "optimized": "optimize",
     "optimized, recency": "optimize",

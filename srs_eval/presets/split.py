@@ -29,6 +29,12 @@ POPULATION = (
     "their own lost 0.006 log loss."
 )
 
+FITTED_ALIKE = (
+    "All of these are fitted in the same way, so that only sharing makes a difference; “one for "
+    "all presets” among the parameters is FSRS-6's own training, and pooled ones may differ from "
+    "it for that reason alone."
+)
+
 Decision = Literal["keep shared", "split", "can't tell"]
 
 
@@ -90,9 +96,9 @@ def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
     return Answer(
         "split",
         preset,
-        decisions["split"],
+        concluded(decisions),
         (
-            _sentence(decisions["split"], overall["split"], "deck"),
+            _sentence(decisions, overall["split"], "deck"),
             _pooled_sentence(decisions["pooled"], overall["pooled"], "deck"),
         ),
         (Table(f"{preset}: parameters for each of {len(decks.groups)} decks", columns, rows),),
@@ -125,22 +131,24 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
     differences = parameters_on_reviews(learner, list(by_preset)[:MOST_IN_MATRIX])
     groups_found = proposed_groups(list(by_preset)[:MOST_IN_MATRIX], differences, equivalence)
-    sentences = [_sentence(decisions["split"], overall["split"], "preset")]
+    sentences = [_sentence(decisions, overall["split"], "preset")]
     if apart:
         sentences.append(f"Alone, {listed(apart)} gain from parameters of their own.")
-    sentences.append(_pooled_sentence(decisions["pooled"], overall["pooled"], "preset"))
-    together = [" + ".join(learner.name_of(group) for group in found) for found in groups_found]
-    sentences.append(
-        "By what each preset's parameters predict of the others' reviews, all can share theirs."
-        if len(together) == 1
-        else "By what each preset's parameters predict of the others' reviews, these could share: "
-        f"{'; '.join(together)}."
-    )
+    sentences += [_pooled_sentence(decisions["pooled"], overall["pooled"], "preset"), FITTED_ALIKE]
+    conclusion = concluded(decisions)
+    parameters = learner.fitted(TOGETHER, groups[0]) if conclusion == "keep shared" else None
+    if parameters is not None:
+        pooled_too = decisions["pooled"] == "keep shared"
+        sentences.append(
+            "The parameters to copy here are one set for all presets"
+            + ("; where pooled ones are advised, it does as well." if pooled_too else ".")
+        )
+    sentences.append(who_could_share(learner, groups_found, differences, equivalence))
     sentences.append(POPULATION)
     return Answer(
         "split",
         "all presets",
-        decisions["split"],
+        conclusion,
         tuple(sentences),
         (
             Table(
@@ -150,7 +158,36 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
             ),
             _matrix(learner, differences, equivalence),
         ),
+        None if parameters is None else tuple(parameters),
     )
+
+
+def concluded(decisions: Mapping[str, Decision]) -> str:
+    """The decision on separate parameters, or that only pooled ones beat shared ones."""
+    if decisions["split"] != "split" and decisions["pooled"] == "split":
+        return "pooled"
+    return decisions["split"]
+
+
+def who_could_share(
+    learner: Learner,
+    found: Sequence[Sequence[int]],
+    differences: Mapping[tuple[int, int], Interval],
+    equivalence: float,
+) -> str:
+    """The groups found in a sentence, with how many of the pairs they rest on are open."""
+    says = [each for *_, each in _matrix(learner, differences, equivalence).rows]
+    basis = "By what each preset's parameters predict of the others' reviews"
+    open_ = says.count("can't tell yet")
+    if open_ == len(says):
+        return f"{basis}, it can't be told yet which could share theirs."
+    together = [" + ".join(learner.name_of(group) for group in each) for each in found]
+    doubt = f" ({open_} of {len(says)} pairs can't be told yet)" if open_ else ""
+    if len(together) > 1:
+        return f"{basis}, these could share{doubt}: {'; '.join(together)}."
+    if open_:
+        return f"{basis}, nothing speaks against all sharing theirs{doubt}."
+    return f"{basis}, all can share theirs."
 
 
 def parameters_on_reviews(
@@ -214,12 +251,14 @@ def proposed_groups(
         found[left] += found.pop(right)
 
 
-def _sentence(decision: Decision, difference: Interval, part: str) -> str:
+def _sentence(decisions: Mapping[str, Decision], difference: Interval, part: str) -> str:
     figures = (
         f"{signed(difference.estimate)} log loss on "
         f"{counted(difference.reviews, 'held-out review')} {span(difference)}"
     )
-    match decision:
+    match decisions["split"]:
+        case "keep shared" if decisions["pooled"] == "split":
+            return f"Separate parameters gain nothing over one set for all {part}s: {figures}."
         case "keep shared":
             return f"One set of parameters for all {part}s is enough: separate ones make {figures}."
         case "split":
@@ -233,9 +272,9 @@ def _sentence(decision: Decision, difference: Interval, part: str) -> str:
 def _pooled_sentence(decision: Decision, difference: Interval, part: str) -> str:
     figures = f"{signed(difference.estimate)} {span(difference)}"
     words = {
-        "split": "predict better than one set for all",
-        "keep shared": "are no better than one set for all by more than matters",
-        "can't tell": "can't be told apart yet from one set for all",
+        "split": "predict better than one set for all that is fitted alike",
+        "keep shared": "are no better, by more than matters, than one set for all fitted alike",
+        "can't tell": "can't be told apart yet from one set for all that is fitted alike",
     }[decision]
     sentence = f"Parameters of each {part} drawn towards all {part}s' (pooled) {words}: {figures}."
     if decision == "can't tell":
