@@ -30,9 +30,9 @@ from srs_eval import state as remembered
 from srs_eval.config import Config, config_path
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
-from srs_eval.engine import Event, Finished, Prepared
+from srs_eval.engine import Event, Finished, Prepared, must_compile
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.overview import Overview, overview
+from srs_eval.overview import NEEDED, Line, Overview, overview
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import own_scheduler, with_floors
 from srs_eval.results import Result
@@ -158,6 +158,8 @@ class SrsEvalApp(App[int]):
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[WorkerPool] = []
+        self.asked_for_models = False  # or they follow the answers by themselves
+        self.compiles = False  # before the questions asked now can be answered
         self._evaluating = threading.Event()  # once set, nothing more is compiled ahead
         self.state = remembered.load_state(state_folder)
         self.register_theme(DARK_THEME)
@@ -403,7 +405,7 @@ class SrsEvalApp(App[int]):
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
-        if not self.can_cancel:
+        if not (self.can_cancel and self.asked_for_models):
             close(True)
             return
         from srs_eval.screens.question import Question
@@ -542,6 +544,7 @@ class SrsEvalApp(App[int]):
             if kept is not None:
                 self.post_message(Remembered(number, kept))
             self._end_warm_up()
+            self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
             found = Overview.begun(log)
             answer = self._answer or overview
             for answers, questions in answer(
@@ -598,6 +601,7 @@ class SrsEvalApp(App[int]):
         if message.error is not None:
             self._refuse("Can't answer this", message.error, "Back", "")
         elif not cancelled and not self._is_evaluated:
+            self.asked_for_models = False
             self.start_evaluation()
 
     def _show_answers(self) -> None:
@@ -631,6 +635,13 @@ class SrsEvalApp(App[int]):
                 kept[preset] = said
             yield said
 
+    def copy_of(self, line: Line | None) -> None:
+        """Copy a line's parameters, or say that it has none."""
+        if line is None or line.parameters is None:
+            self.notify("This answer has no parameters to copy.", timeout=3)
+        else:
+            self.copy_parameters(line.parameters)
+
     def copy_parameters(self, values: Sequence[float]) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
         from srs_eval.presets.stored import parameter_line
@@ -638,8 +649,16 @@ class SrsEvalApp(App[int]):
 
         line = parameter_line(values)
         self.copy_to_clipboard(line)
-        threading.Thread(target=copy_to_system, args=(line,), daemon=True, name="copy").start()
-        self.notify("Copied. Paste it in Anki: deck options, FSRS, FSRS parameters.", timeout=6)
+
+        def copy() -> None:
+            where = "Paste it in Anki: deck options, FSRS, FSRS parameters."
+            said = f"Copied. {where}"
+            if not copy_to_system(line):  # the terminal does not tell whether it took it
+                said = f"Sent to your terminal; if nothing pastes, select the line. {where}"
+            with contextlib.suppress(RuntimeError):
+                self.call_from_thread(self.notify, said, timeout=6)
+
+        threading.Thread(target=copy, daemon=True, name="copy").start()
 
     # --- evaluating
 
@@ -662,6 +681,7 @@ class SrsEvalApp(App[int]):
 
         if self.log_ is None:
             return
+        self.asked_for_models = True
         if not self._is_evaluated:
             same = self._evaluated == (self.log_, self.models, self.protocol)
             self.start_evaluation(again=same and self.evaluation.is_incomplete)

@@ -598,6 +598,7 @@ def compare(
     """
     from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.presets import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.presets.candidates import too_few
     from srs_eval.presets.stored import parsed_parameters
 
     _check_targets(source, json)
@@ -616,7 +617,8 @@ def compare(
         if wanted == (MODELS,):
             raise
         raise NotEnoughData(
-            f"{error} among those that Anki's optimizer takes (`srs-eval inspect` tells which)"
+            f"{too_few(log, error)} among those that Anki's optimizer takes (`srs-eval inspect` "
+            "tells which)"
         ) from None
     if json is not None:
         from srs_eval.export import to_json

@@ -29,6 +29,7 @@ from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 
 MODEL = "STATE-FSRS-6"
+TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}
 LAYOUT = 1
 DAYS_SHOWN = 14
 NORMAL_95 = 1.959964
@@ -141,10 +142,18 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
             "worse": "Your day does not matter: following it makes predictions worse.",
             "can't tell yet": "Can't tell yet whether your day matters.",
         }[found],
-        f"FSRS-6 predicts your {len(judged.y):,} judged reviews with a log loss of {base:.4f}, a "
+        f"FSRS-6, fitted to all together with newer reviews weighing more, predicts your "
+        f"{len(judged.y):,} judged reviews "
+        f"({TAKEN_BY[judged.trials.protocol.rows]}) with a log loss of {base:.4f}, a "
         f"model that also knows how you have been doing with {base - gained.estimate:.4f}: "
         f"{_range(gained)} less.",
     ]
+    if found == "can't tell yet":
+        sentences[0] = (
+            "Can't tell yet whether your day matters: of itself it changes log loss by "
+            f"{signed(by_day.estimate)}{_ends(by_day)}."
+        )
+        sentences[1] += " Most of that need not be your day: such a model also corrects FSRS-6."
     if found == "better" and gained.low > 0:
         share = min(max(-by_day.estimate / gained.estimate, 0.0), 1.0)
         sentences.append(
@@ -228,8 +237,7 @@ def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
     difference = judged.brings(group)
     found = verdict(difference)
     change = f"{knowing} changes log loss by {signed(difference.estimate)}"
-    if math.isfinite(difference.half_width):
-        change += f" ({signed(difference.low)} … {signed(difference.high)})"
+    change += _ends(difference)
     sentence = {
         "better": f"{what} matters: {change}.",
         "as good": f"{what} hardly matters: {change}.",
@@ -249,9 +257,14 @@ def _conclusion(found: Verdict) -> str:
 
 
 def _range(gained: Interval) -> str:
-    if not math.isfinite(gained.half_width):
-        return f"{gained.estimate:.4f}"
-    return f"{gained.estimate:.4f} ({signed(gained.low)} … {signed(gained.high)})"
+    return f"{gained.estimate:.4f}{_ends(gained)}"
+
+
+def _ends(interval: Interval) -> str:
+    """ " (−0.0010 … +0.0030)"; "" where there is no interval."""
+    if not math.isfinite(interval.half_width):
+        return ""
+    return f" ({signed(interval.low)} … {signed(interval.high)})"
 
 
 def _sign_of(state: Cell) -> bool:

@@ -20,21 +20,40 @@ from srs_eval.learner_state import learner_state
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import Answer, listed, signed
 from srs_eval.presets.calibration import does_it_mean_it
-from srs_eval.presets.candidates import BY_PRESET, NOW, POOLED, WHOLE, Learner, knows_presets
+from srs_eval.presets.candidates import (
+    BY_PRESET,
+    NOW,
+    POOLED,
+    WHOLE,
+    Learner,
+    knows_presets,
+    too_few,
+)
 from srs_eval.presets.fit import how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 
-TASKS = (("fit",), ("parameters", "split"), ("often",), ("says",), ("time",), ("day",), ("hard",))
+TASKS = (
+    ("fit",),
+    ("parameters", "split"),
+    ("often",),
+    ("says",),
+    ("time",),
+    ("retention",),
+    ("day",),
+    ("hard",),
+)
 """Questions in the order in which they are begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
+NEEDED = "FSRS-6,STATE-FSRS-6"  # configurations that nearly all questions rest on
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
 TITLES = {
     "split": "One preset for all?",
     "often": "Optimize how often?",
+    "retention": "Remembered",
     "says": "When it says",
     "time": "This month",
     "day": "Your day",
@@ -166,9 +185,12 @@ def in_one_line(answers: Sequence[Answer]) -> str:
             "no": "used as it should be",
             "seldom": "hardly ever pressed: too seldom to matter",
         }.get(first.conclusion, "can't tell yet whether it behaves like Again")
+    if question == "retention":
+        return _remembered(answers)
     if question == "says":
         return first.sentences[0].removeprefix("When it says ")
-    if question == "time" and first.difference is not None:
+    last_month = str(first.tables[0].rows[-1][0]) if question == "time" and first.tables else ""
+    if question == "time" and first.difference is not None and last_month in first.sentences[0]:
         words = "about as predictable as before"
         if first.conclusion != "as before":
             words = f"{first.conclusion}"
@@ -188,6 +210,21 @@ def _split(answer: Answer) -> str:
         case "split":
             return f"no, parameters of their own are better{figures[0]}"
     return f"can't tell yet, so share one{figures[0]}"
+
+
+def _remembered(answers: Sequence[Answer]) -> str:
+    """ "less than desired: Default 84.7 % of 90 %; as desired: Maps 90.2 % of 90 %"."""
+    shown: dict[str, list[str]] = {}
+    for answer in answers:
+        _, _, recalled, _, desired = answer.tables[0].rows[0]  # of all its reviews
+        assert isinstance(recalled, Interval)
+        figures = f"{answer.subject} {100 * recalled.estimate:.1f} %"
+        if isinstance(desired, float):
+            figures += f" of {100 * desired:.0f} %"
+        says = "can't tell yet" if answer.conclusion == "can't tell" else answer.conclusion
+        shown.setdefault(says, []).append(figures)
+    order = sorted(shown, key=lambda says: says != "less than desired")
+    return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
@@ -330,7 +367,7 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
             yield from answering(log, questions=asked, context=context)
     except NotEnoughData as reason:
         for question in questions:
-            yield _unanswered(question, f"too little data, {reason}")
+            yield _unanswered(question, f"too little data, {too_few(log, reason)}")
 
 
 def _fresh(learner: Learner) -> Answer:

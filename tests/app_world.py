@@ -204,6 +204,11 @@ def make_answers() -> list[Answer]:
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
+    recalled = Table(
+        "Default: retention",
+        ("reviews of", "reviews", "recalled", "expected", "desired"),
+        (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
+    )
     fits = "FSRS predicts you well: 13 % better than guessing your average (10 … 16 %)."
     to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
     open_ = ("Can't tell yet: “pooled” differs by −0.0110 log loss.", "More reviews would tell.")
@@ -237,6 +242,7 @@ def make_answers() -> list[Answer]:
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
         ),
         Answer("time", "all reviews", "as before", ("In 2024-05 as before.",), (by_month,)),
+        Answer("retention", "Default", "less than desired", ("Less than desired.",), (recalled,)),
         Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
         Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]

@@ -64,6 +64,14 @@ def test_bad_days_are_found(moody: LearnerState) -> None:
     assert np.corrcoef(estimates, recalled)[0, 1] > 0.5
 
 
+def test_an_open_answer_quotes_the_share_of_the_day(plain: LearnerState) -> None:
+    answer = plain.answers[0]
+    basis = " ".join(answer.sentences)
+    assert "the benchmark's" in basis
+    if answer.conclusion == "can't tell yet":
+        assert "of itself it changes log loss by" in answer.sentences[0]
+
+
 def test_months_add_up(moody: LearnerState) -> None:
     table = moody.answers[0].tables[0]
     total = sum(int(str(row[1])) for row in table.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.app import Options
-from srs_eval.comparison import mean_interval, relative
+from srs_eval.comparison import Interval, mean_interval, relative
 from srs_eval.errors import NotEnoughData
-from srs_eval.overview import OF_PRESETS, TASKS, Overview, overview
-from srs_eval.presets.answers import Answer
+from srs_eval.overview import OF_PRESETS, TASKS, Overview, in_one_line, overview
+from srs_eval.presets.answers import Answer, Table
+from srs_eval.presets.candidates import Learner
+from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import as_anki_runs, parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
@@ -44,6 +47,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     path = tmp_path_factory.mktemp("overview") / "collection.anki2"
     write_collection(simulate_learner(4, 4_000), path)
     return srs_eval.load(path)
+
+
+def said(app: Any) -> str:
+    """What the app has told in passing."""
+    return " ".join(each.message for each in app._notifications)
 
 
 def answered(log: ReviewLog) -> Overview:
@@ -162,7 +170,62 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         await pilot.press("down")
         app.copy_to_clipboard("")
         await pilot.press("y")  # nothing to copy: it can't be told yet
+        await until(pilot, lambda: "no parameters to copy" in said(app))
         assert app.clipboard == ""
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_copied_is_said_only_where_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    monkeypatch.setattr("srs_eval.screens.clipboard.copy_to_system", lambda _: taken)
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("y")
+        says = "Copied." if taken else "if nothing pastes"
+        await until(pilot, lambda: says in said(app))
+        assert ("Copied." in said(app)) is taken
+
+
+async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, engine.holding.is_set)  # they follow the answers by themselves
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, engine.closed.is_set)
+
+
+def test_suspended_cards_are_told(log: ReviewLog) -> None:
+    suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    found = answered(replace(log, cards=suspended))
+    assert all("all your cards are suspended" in line.text for line in found.lines)
+
+
+def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
+    answer = was_i_predictable(Learner.of(log))
+    assert log.entries is not None
+    months = [row[0] for row in answer.tables[0].rows if int(str(row[1])) >= 100]
+    assert f"In {months[-1]} you were" in answer.sentences[0]
+
+
+def test_what_is_remembered_is_grouped_worst_first() -> None:
+    def answer(name: str, says: str, recalled: float, desired: float | None) -> Answer:
+        row = ("all", 2_000, Interval(recalled, 0.01), 0.9, desired)
+        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
+        return Answer("retention", name, says, ("",), (Table("", columns, (row,)),))
+
+    answers = (
+        answer("Maps", "as desired", 0.902, 0.9),
+        answer("Words", "less than desired", 0.788, 0.92),
+        answer("Birds", "can't tell", 0.8, None),
+    )
+    assert in_one_line(answers) == (
+        "less than desired: Words 78.8 % of 92 %; as desired: Maps 90.2 % of 90 %; "
+        "can't tell yet: Birds 80.0 %"
+    )
 
 
 async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
@@ -190,7 +253,12 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await pilot.press("p")
         await until(pilot, on(app, "ChooseScreen"))
         await until(pilot, lambda: "preset Default" in text_of(app))
-        await pilot.press("home", "space", "enter")
+        await pilot.press("home", "space")
+        lines = text_of(app).splitlines()
+        ticked = [line for line in lines if re.search(r"X.? (preset|deck) ", line)]
+        assert len(ticked) == 1
+        assert "Default" in ticked[0]
+        await pilot.press("enter")
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}

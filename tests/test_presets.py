@@ -514,6 +514,17 @@ def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> 
     assert "flatters" in answer.sentences[1]
 
 
+def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> None:
+    few = only_preset(log, "Preset 0")
+    assert few.entries is not None
+    first = {name: column[:900] for name, column in vars(few.entries).items()}
+    old = {key: replace(each, modified_s=1) for key, each in log.presets.items()}
+    few = replace(few, presets=old, entries=replace(few.entries, **first), optimized_before_s=None)
+    answer = compare(few, questions=["parameters"])[0]
+    assert answer.conclusion == "can't tell"
+    assert "flatters" not in answer.sentences[1]
+
+
 def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
     answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
     for answer in answers:

@@ -56,6 +56,11 @@ from tests.conftest import REPOSITORY, shared_or_skip
 # Figures over users
 
 
+def test_commands_in_markdown_stay_code() -> None:
+    shown = markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
+    assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
+
+
 def test_a_user_without_a_figure_is_left_out_with_their_weight() -> None:
     values = np.array([[0.2, math.nan], [0.4, 0.6], [0.9, 0.8]])
     weights = np.array([10.0, 30.0, 60.0])

@@ -23,6 +23,7 @@ from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
+from srs_eval.rows import SUSPENDED, select_rows
 from srs_eval.selection import only_preset
 
 # Candidates and the engine's configurations that they are.
@@ -58,6 +59,22 @@ BLOCKS = 5  # before each of which rivals of the present parameters are fitted a
 def knows_presets(log: ReviewLog) -> bool:
     """Whether presets are known, and rows are Anki's to choose."""
     return log.entries is not None and log.knows_decks
+
+
+def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
+    """Why there are too few reviews to ask of presets; it may be that cards are suspended."""
+    if not knows_presets(log):
+        return str(reason)
+    assert log.entries is not None
+    suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
+    if 2 * suspended <= len(log.entries.time_ms):
+        return str(reason)
+    cards = "all your cards" if log.cards.suspended.all() else "most of what you reviewed"
+    verb = "are" if log.cards.suspended.all() else "is"
+    return (
+        f"{reason}: {cards} {verb} suspended ({suspended:,} of {len(log.entries.time_ms):,} "
+        "entries), and Anki's optimizer takes none of suspended cards"
+    )
 
 
 def refuse_without_presets(log: ReviewLog) -> None:

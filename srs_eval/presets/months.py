@@ -39,17 +39,19 @@ def was_i_predictable(learner: Learner) -> Answer:
         rows.append((name, int(here.sum()), recalled, float(p[here].mean()), loss, gained))
     columns = ("month", "reviews", "recalled", "expected", "log loss", "minus the average")
     table = Table("Month by month, FSRS-6 against your average", columns, tuple(rows))
-    last = month == names[-1]
+    enough = [name for name in names if (month == name).sum() >= FEWEST]
+    latest = enough[-1] if enough else names[-1]  # the last one may only have begun
+    last, earlier = month == latest, np.isin(month, names[: names.index(latest)])
     conclusion, change = "can't tell", None
     sentences: list[str] = []
-    if last.sum() < FEWEST or (~last).sum() < FEWEST:
+    if last.sum() < FEWEST or earlier.sum() < FEWEST:
         sentences.append(
-            f"Can't tell yet: {names[-1]} has {counted(int(last.sum()), 'review')}, the months "
-            f"before it have {(~last).sum():,}; {FEWEST} are needed of each."
+            f"Can't tell yet: {latest} has {counted(int(last.sum()), 'review')}, the months "
+            f"before it have {earlier.sum():,}; {FEWEST} are needed of each."
         )
     else:
         now = learner.interval(losses[last], index[last])
-        before = learner.interval(losses[~last], index[~last])
+        before = learner.interval(losses[earlier], index[earlier])
         half = math.hypot(now.half_width, before.half_width)
         change = Interval(now.estimate - before.estimate, half, now.reviews, now.days)
         words = "about as predictable as before"
@@ -62,7 +64,7 @@ def was_i_predictable(learner: Learner) -> Answer:
             "" if math.isnan(half) else f" ({signed(change.low, 3)} … {signed(change.high, 3)})"
         )
         sentences.append(
-            f"In {names[-1]} you were {words}: log loss {now.estimate:.3f}, "
+            f"In {latest} you were {words}: log loss {now.estimate:.3f}, "
             f"{signed(change.estimate, 3)}{bounds}."
         )
         expected = 100 * float(p[last].mean())
@@ -70,5 +72,7 @@ def was_i_predictable(learner: Learner) -> Answer:
             f"You recalled {100 * float(y[last].mean()):.1f} %, FSRS-6 expected {expected:.1f} %, "
             f"on {counted(now.reviews, 'review')}."
         )
+    if fsrs == "optimized":
+        sentences.append("FSRS-6 is fitted to each preset here, all reviews weighing the same.")
     sentences.append("The more is recalled, the lower log loss is anyway: see both columns.")
     return Answer("time", "all reviews", conclusion, tuple(sentences), (table,), difference=change)

@@ -194,7 +194,7 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
             + counted(len(positions), "review")
             + (
                 ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
-                if stored
+                if stored and not _all_since(learner, group, positions)
                 else "."
             ),
         ]
@@ -224,6 +224,12 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
         parameters,
         None if since is None else _deciding(since, chosen),
     )
+
+
+def _all_since(learner: Learner, group: int, positions: IntArray) -> bool:
+    """Whether the parameters cannot have been fitted to any of the preset's reviews."""
+    since = learner.since_optimized(group)
+    return since is not None and len(since) == len(positions)
 
 
 def _deciding(since: Compared, chosen: str | None) -> Interval | None:

@@ -66,6 +66,12 @@ def _cell(cell: Cell, column: Column) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown leaves as it is; names of decks and files may hold anything."""
-    text = " ".join(text.split())
-    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+    """Text that Markdown leaves as it is; names of decks and files may hold anything.
+
+    A command of ours between backticks stays code.
+    """
+    parts = re.split(r"(`srs-eval [^`|]*`)", " ".join(text.split()))
+    return "".join(
+        part if place % 2 else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
+        for place, part in enumerate(parts)
+    )

@@ -179,6 +179,8 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         gone = words.clock((app.answers_ended or app.monotonic()) - app.answers_began)
         if app.answers_ended is None:
             text = f"{len(self.overview.waiting)} questions open · {gone} gone"
+            if app.compiles:
+                text += " · models are compiled first, this once"
         elif self.overview.waiting:
             text = f"cancelled after {gone}; r asks again"
         else:
@@ -199,9 +201,6 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         self.action_evidence()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "copy":
-            line = self.chosen() if self.query("#lines") else None
-            return line is not None and line.parameters is not None
         if action in ("costs", "choose"):
             return self.overview.rows == "anki"  # else presets are not known
         if action == "cancel":
@@ -240,9 +239,7 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         self._show(next((line for line in self._lines if line.question == question), None))
 
     def action_copy(self) -> None:
-        line = self.chosen()
-        if line is not None and line.parameters is not None:
-            self.srs_app.copy_parameters(line.parameters)
+        self.srs_app.copy_of(self.chosen())
 
     def action_ranking(self) -> None:
         self.srs_app.show_ranking()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar
 
+from rich.segment import Segment
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
+from textual.strip import Strip
 from textual.widgets import Button, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
@@ -19,6 +21,21 @@ from srs_eval.screens.base import Dialog
 
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]
 """Ids of presets and of decks; none of either means all."""
+
+
+class _Ticked(SelectionList[str]):
+    """Told apart without colour: only what is chosen has a mark."""
+
+    def render_line(self, y: int) -> Strip:
+        line = super().render_line(y)
+        place = self.scroll_offset.y + y
+        if place >= self.option_count:
+            return line
+        if self.get_option_at_index(place).value in self.selected:
+            return line
+        left, inner, *rest = line
+        blank = Segment(" " * inner.cell_length, inner.style, inner.control)
+        return Strip([left, blank, *rest])
 
 
 class ChooseScreen(Dialog):
@@ -38,7 +55,7 @@ class ChooseScreen(Dialog):
         box.border_title = "Judge only"
         box.border_subtitle = "Space chooses, Enter judges, Esc leaves all as it is"
         with box:
-            yield SelectionList[str](
+            yield _Ticked(
                 *self._part("preset", self._receipt.presets, self._chosen[0]),
                 *self._part("deck", self._receipt.decks, self._chosen[1]),
             )

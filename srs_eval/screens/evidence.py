@@ -72,12 +72,6 @@ earlier reviews and judged on later ones, five times.
             self.update_now()
             self.query_one("#box").scroll_home(animate=False)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "copy":
-            line = self.line()
-            return line is not None and line.parameters is not None
-        return super().check_action(action, parameters)
-
     def action_previous(self) -> None:
         self._move(-1)
 
@@ -85,6 +79,4 @@ earlier reviews and judged on later ones, five times.
         self._move(1)
 
     def action_copy(self) -> None:
-        line = self.line()
-        if line is not None and line.parameters is not None:
-            self.srs_app.copy_parameters(line.parameters)
+        self.srs_app.copy_of(self.line())
