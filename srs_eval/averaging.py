@@ -179,25 +179,25 @@ def _within(user: IntArray, group: IntArray) -> IntArray:
 
 
 def _from_lists(path: Path) -> Predictions:
-    p: list[FloatArray] = []
-    y: list[FloatArray] = []
-    users: list[int] = []
+    of_users: dict[int, tuple[FloatArray, FloatArray]] = {}  # of a repeated user the last counts
+    count = 0  # lines read
     try:
         with open(path, encoding="utf-8") as file:
-            for line in map(json.loads, file):
-                p.append(np.array(line["p"], dtype=float))
-                y.append(np.array(line["y"], dtype=float))
-                users.append(line["user"])
-                if p[-1].shape != y[-1].shape:
+            for text in file:
+                count += 1
+                line = json.loads(text)
+                p, y = (np.array(line[key], dtype=float) for key in ("p", "y"))
+                if p.ndim != 1 or p.shape != y.shape or not isinstance(line["user"], int):
                     raise ValueError
+                of_users[line["user"]] = p, y
     except (ValueError, KeyError, TypeError):
         raise InputError(
-            f'"{path}", line {len(users) + 1}: lists p and y of one length and a user are needed.'
+            f'"{path}", line {count}: lists p and y of one length and a user are needed.'
         ) from None
-    if not users:
+    if not of_users:
         raise InputError(f'"{path}" is empty: take it away, or evaluate again.')
-    user = np.repeat(np.array(users), [len(each) for each in p])
-    whole_p, whole_y = np.concatenate(p), np.concatenate(y)
+    user = np.repeat(np.array(list(of_users)), [len(p) for p, _ in of_users.values()])
+    whole_p, whole_y = map(np.concatenate, zip(*of_users.values(), strict=True))
     return Predictions(_checked(whole_p, path), _checked(whole_y, path), {"user": user})
 
 

@@ -106,11 +106,13 @@ def run_batch(
                 store.take_over(other)
             before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
             missing: dict[int, list[str]] = {user: [] for user in wanted}
+            done_without_raw: set[tuple[str, int]] = set()
             for configuration in configurations:
                 statuses = store.statuses(configuration.name)
                 for user in wanted:
                     status = statuses.get(user)
                     if status == "done" and raw and not store.has_raw(configuration.name, user):
+                        done_without_raw.add((configuration.name, user))
                         status = None
                     if status is not None:
                         before[status] += 1
@@ -141,6 +143,12 @@ def run_batch(
                 expected_seconds=(work / jobs + START_SECONDS) if tasks else 0.0,
                 damaged=store.damaged,
             )
+
+            def keep(unit: Unit) -> None:
+                """Store a unit, unless it is a vain try for the predictions of one that is done."""
+                if unit.status == "done" or (unit.configuration, unit.user) not in done_without_raw:
+                    store.append(unit)
+
             start = time.monotonic()
             counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
             left = {user: len(names) for user, names in tasks}
@@ -150,7 +158,7 @@ def run_batch(
                 user_tasks = _UserTasks(place, happenings, dataset, configurations, context, raw)
                 try:
                     for unit in user_tasks.units(tasks):
-                        store.append(unit)
+                        keep(unit)
                         counts[unit.status] += 1
                         left[unit.user] -= 1
                         finished_work += expected(unit.user, (unit.configuration,))
@@ -164,7 +172,7 @@ def run_batch(
                 finally:
                     stack.close()
                     for unit in user_tasks.left_over():
-                        store.append(unit)
+                        keep(unit)
             yield Ended(seconds=time.monotonic() - start, **counts)
         finally:
             store.publish(everything=True)

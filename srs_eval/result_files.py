@@ -7,7 +7,6 @@ the configuration, `.jsonl` or `.jsonl.gz`. Spellings of 2025 and of 2026 are bo
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections import Counter
@@ -24,10 +23,10 @@ from srs_eval.configurations import rows_in_words as words_of_rows
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import rows_of
+from srs_eval.result_lines import ENDINGS, read_lines, spelled
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.store import read_setup
 
-ENDINGS = (".jsonl", ".jsonl.gz")
 OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""
 
@@ -51,7 +50,7 @@ class ResultFile:
     @property
     def spelled(self) -> str:
         """The name that the file has."""
-        return _spelled(self.path)
+        return spelled(self.path)
 
     @property
     def is_floor(self) -> bool:
@@ -119,7 +118,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     # The name alone where that is enough, else with the folder, else with the file.
     for told_by in (
         lambda each: _home(each.path).name,
-        lambda each: f"{_home(each.path).name}: {_spelled(each.path)}",
+        lambda each: f"{_home(each.path).name}: {spelled(each.path)}",
         lambda each: str(each.path),
     ):
         several = {label for label, count in Counter(f.label for f in files).items() if count > 1}
@@ -160,31 +159,23 @@ def _read_folder(path: Path) -> ResultFolder:
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
-    spelled = _spelled(path)
+    file_name = spelled(path)
     lines: dict[int, dict[str, Any]] = {}
     count = 0  # lines read
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-            for text in file:
-                count += 1
-                line = json.loads(text)
-                lines[int(line["user"])] = line
-                line["metrics"].items()
-                float(line["size"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(
-            f'"{path}", line {count}: not a result of srs-eval or srs-benchmark; '
-            "take the line out, or evaluate again."
-        ) from None
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or "it is cut off"
-        raise InputError(f'"{path}" cannot be read ({reason}).') from None
+    for line in read_lines(path):
+        count += 1
+        if line is None:
+            raise InputError(
+                f'"{path}", line {count}: not a result of srs-eval or srs-benchmark; '
+                "take the line out, or evaluate again."
+            )
+        lines[line["user"]] = line
     if not lines:
         return None
     users = sorted(lines)
-    configuration = _configuration(spelled, setup)
-    rows = rows_of(configuration) if configuration else _judged_rows(spelled)
-    name = configuration.name if configuration else OTHER_NAMES.get(spelled, spelled)
+    configuration = configuration_of(file_name, setup)
+    rows = rows_of(configuration) if configuration else _judged_rows(file_name)
+    name = configuration.name if configuration else OTHER_NAMES.get(file_name, file_name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
@@ -199,12 +190,12 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
             for metric in known
         },
         parameters=_parameters(lines[user].get("parameters") for user in users),
-        seconds_per_10k=_seconds(folder / "timing" / f"{spelled}.jsonl"),
+        seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=count - len(users),
     )
 
 
-def _configuration(name: str, setup: Mapping[str, Any] | None) -> Configuration | None:
+def configuration_of(name: str, setup: Mapping[str, Any] | None) -> Configuration | None:
     """The configuration that a file's name means; None for a model that is not here."""
     try:
         if setup is None:
@@ -236,7 +227,7 @@ def _judged_rows(name: str) -> Protocol:
 
 def _figure(value: object) -> float:
     """A metric of a line; nan for null."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
 
 
 def _parameters(found: Iterable[Any]) -> FloatArray | None:
@@ -259,15 +250,11 @@ def _seconds(timing: Path) -> float | None:
     try:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-    except (OSError, ValueError):
-        return None
-    reviews = sum(line["size"] for line in lines)
-    return 10_000 * sum(line["seconds"] for line in lines) / reviews if reviews else None
-
-
-def _spelled(path: Path) -> str:
-    """The name that a file has."""
-    return path.name.removesuffix(".gz").removesuffix(".jsonl")
+        reviews = float(sum(line["size"] for line in lines))
+        seconds = float(sum(line["seconds"] for line in lines))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None  # figures do not hang on it
+    return 10_000 * seconds / reviews if reviews > 0 else None
 
 
 def _plain(file: ResultFile) -> str:

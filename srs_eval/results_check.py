@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from srs_eval.cluster import environment
-from srs_eval.configurations import published, resolve
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
-from srs_eval.result_files import ENDINGS
+from srs_eval.result_files import configuration_of
+from srs_eval.result_lines import ENDINGS, parse_line, read_lines, spelled
 from srs_eval.store import (
     ResultStore,
     Unit,
     damaged_lines,
+    has_journal,
     read_setup,
     result_text,
     write_atomically,
 )
 
+Result = Mapping[str, Any]  # a line of a result file
 SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
@@ -44,7 +44,8 @@ class Finding:
 def check(folder: Path) -> list[Finding]:
     """What is wrong with a folder: torn, repeated, unsorted, impossible and stale lines.
 
-    Raises InputError where it holds no results at all.
+    In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
+    held for another program's. Raises InputError where the folder holds no results at all.
     """
     home = folder / "result" if (folder / "result").is_dir() else folder
     paths = sorted(path for path in home.iterdir() if path.name.endswith(ENDINGS))
@@ -52,39 +53,44 @@ def check(folder: Path) -> list[Finding]:
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')
     found = [] if setup is None else _stale(folder, setup) + _journals(folder)
-    lines: dict[str, dict[int, Mapping[str, Any]]] = {}
+    results: dict[Path, dict[int, Result]] = {}
     for path in paths:
-        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
-        findings, lines[name] = _check_lines(path, setup is not None)
+        ours = setup is not None and has_journal(folder, path)
+        journal = result_text(folder, spelled(path)) if ours else None
+        findings, results[path] = _check_file(path, journal)
         found += findings
-        if setup is not None and not findings:
-            found += _differs_from_journal(folder, path)
-    return found + _sizes(home, lines, ours=setup is not None)
+    return found + _sizes(folder, results, setup)
 
 
 def repair(folder: Path, findings: Sequence[Finding]) -> list[Finding]:
     """Mend what can be; returns what is left.
 
-    Files of `srs-eval batch` are written anew from the journal, and worthless units count as
-    failed, so that the same batch command evaluates them again. Of other files, the lines that
-    are whole are kept, the last one of each user, sorted; the file as it was stays beside it,
-    as NAME.jsonl.bak.
+    Files of `srs-eval batch` are written anew from the journal, and units that are worthless by
+    the journal count as failed, so that the same batch command evaluates them again. Of other
+    files, the lines that are whole are kept, the last one of each user that can be true, sorted;
+    the file as it was stays beside it, as NAME.jsonl.bak (.bak2, ... where there is one).
     """
     setup = read_setup(folder)
     mendable = [each for each in findings if each.remedy]
-    if setup is None:
-        for path in {each.path for each in mendable}:
-            _, lines = _check_lines(path, ours=False)
-            text = "".join(f"{json.dumps(lines[user])}\n" for user in sorted(lines))
-            path.with_name(f"{path.name}.bak").write_bytes(path.read_bytes())
-            write_atomically(path, text.encode())
-    elif mendable:
+    theirs = {each.path for each in mendable if setup is None or not has_journal(folder, each.path)}
+    for path in sorted(theirs):
+        _, results = _check_file(path, journal=None)
+        text = "".join(f"{json.dumps(results[user])}\n" for user in sorted(results))
+        _unused(path).write_bytes(path.read_bytes())
+        write_atomically(path, text.encode())
+    if setup is not None and any(each.path not in theirs for each in mendable):
         with ResultStore(folder, setup) as store:
             for each in mendable:
                 for configuration, user in each.units:
                     store.append(Unit(configuration, user, "failed", reason=each.what))
             store.publish(everything=True)
     return [each for each in findings if not each.remedy]
+
+
+def _unused(path: Path) -> Path:
+    """The first of NAME.bak, NAME.bak2, ... that is not there."""
+    names = (f"{path.name}.bak{number}" for number in ("", *range(2, 1_000_000)))
+    return next(each for name in names if not (each := path.with_name(name)).exists())
 
 
 def merge(parts: Sequence[Path], out: Path) -> int:
@@ -102,65 +108,80 @@ def merge(parts: Sequence[Path], out: Path) -> int:
             store.publish(everything=True)
 
 
-LEFT_OUT = "left out, or written anew from the journal where there is one"
+LEFT_OUT = "left out"
+ANEW = "written anew from the journal"
 AGAIN = "counted as failed, so that the same batch command evaluates them again"
 
 
-def _check_lines(path: Path, ours: bool) -> tuple[list[Finding], dict[int, Mapping[str, Any]]]:
-    """What is wrong with the lines of a file, and those that are whole, the last of each user."""
+def _check_file(path: Path, journal: str | None) -> tuple[list[Finding], dict[int, Result]]:
+    """What is wrong with a file, and its results by user: by its journal where it has one."""
+    try:
+        lines = read_lines(path)
+    except InputError as error:
+        told = str(error).removeprefix(f'"{path}" ').removesuffix(".")
+        found = [Finding(path, f"it {told}", "")]
+        results: dict[int, Result] = {}
+    else:
+        found, results = _check_lines(path, lines)
+    if path.suffix == ".gz":
+        found = [replace(each, remedy="") for each in found]
+    if journal is None:
+        return found + _check_truth(path, results, ""), results
+    if path.read_bytes() == journal.encode():
+        found = []  # what is wrong is the journal's, too
+    elif not found:
+        found = [Finding(path, "it is not what its journal says", ANEW)]
+    found = [replace(each, remedy=ANEW) for each in found]
+    results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
+    return found + _check_truth(path, results, AGAIN), results
+
+
+def _check_lines(
+    path: Path, lines: Sequence[Result | None]
+) -> tuple[list[Finding], dict[int, Result]]:
+    """What is wrong with the order of lines and their form, and the one that counts of each user.
+
+    That is the last one that can be true, or the last where none can.
+    """
     found: list[Finding] = []
-    whole: dict[int, Mapping[str, Any]] = {}
-    users: list[int] = []
-    packed = path.suffix == ".gz"
-    content = (gzip.decompress if packed else bytes)(path.read_bytes()).split(b"\n")
-    last = content.pop()
-    if last:
-        found.append(Finding(path, "its last line is cut off", LEFT_OUT))
-    broken = 0
-    for text in content:
-        try:
-            line = json.loads(text)
-            user = int(line["user"])
-            line["metrics"].items()
-            int(line["size"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            broken += 1
-            continue
-        users.append(user)
-        whole[user] = line
-    if broken:
+    results: dict[int, Result] = {}
+    for line in lines:
+        if line is not None:
+            before = results.get(line["user"])
+            if before is None or _impossible(before) or not _impossible(line):
+                results[line["user"]] = line
+    if not lines:
+        found.append(Finding(path, "it is empty", ""))
+    *earlier, last = lines or [{}]
+    if last is None:
+        found.append(Finding(path, "its last line is cut off or no result", LEFT_OUT))
+    if broken := earlier.count(None):
         found.append(
-            Finding(
-                path,
-                f"{counted(broken, 'line')} cannot be read as results",
-                LEFT_OUT,
-            )
+            Finding(path, f"{counted(broken, 'line')} cannot be read as results", LEFT_OUT)
         )
+    users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
         found.append(
             Finding(
                 path,
                 f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})",
-                "the last line of each is kept",
+                "the last line of each that can be true is kept",
             )
         )
     if users != sorted(users):
         found.append(Finding(path, "its users are not in order", "sorted"))
-    wrong = {user: told for user, line in whole.items() if (told := _impossible(line))}
-    if wrong:
-        user, told = next(iter(sorted(wrong.items())))
-        found.append(
-            Finding(
-                path,
-                f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})",
-                AGAIN if ours else "",
-                tuple((path.stem, user) for user in sorted(wrong)),
-            )
-        )
-    if packed:
-        found = [replace(each, remedy="") for each in found]
-    return found, whole
+    return found, results
+
+
+def _check_truth(path: Path, results: Mapping[int, Result], remedy: str) -> list[Finding]:
+    wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
+    if not wrong:
+        return []
+    user, told = next(iter(wrong.items()))
+    what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})"
+    units = tuple((spelled(path), user) for user in wrong)
+    return [Finding(path, what, remedy, units)]
 
 
 def _impossible(line: Mapping[str, Any]) -> str:
@@ -179,34 +200,33 @@ def _impossible(line: Mapping[str, Any]) -> str:
 
 
 def _sizes(
-    home: Path, lines: Mapping[str, Mapping[int, Mapping[str, Any]]], ours: bool
+    folder: Path, results: Mapping[Path, Mapping[int, Result]], setup: Mapping[str, Any] | None
 ) -> list[Finding]:
     """Users of whom configurations on the same reviews have judged different numbers."""
-    judged: dict[Protocol, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-    for name, of_users in lines.items():
-        with suppress(InputError):  # a model that is not here tells nothing of its rows
-            configuration = resolve(name)[0] if ours else published(name)
-            if configuration is not None:
-                for user, line in of_users.items():
-                    judged[configuration.protocol.judged_rows()][user][name] = int(line["size"])
-    different: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
+    for path, of_users in results.items():
+        configuration = configuration_of(spelled(path), setup)
+        if configuration is not None:  # a model that is not here tells nothing of its rows
+            for user, line in of_users.items():
+                judged[configuration.protocol.judged_rows()][user][path] = line["size"]
+    different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
     for of_rows in judged.values():
         for user, sizes in of_rows.items():
             ((usual, count), *others) = Counter(sizes.values()).most_common()
-            for name, size in sizes.items():
+            for path, size in sizes.items():
                 if size != usual and (not others or count > others[0][1]):
-                    different[name].append((user, f"{size} where the others have {usual}"))
+                    different[path].append((user, f"{size} where the others have {usual}"))
                 elif others and count == others[0][1]:
-                    different[name].append((user, f"sizes {sorted(set(sizes.values()))}"))
+                    different[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
     return [
         Finding(
-            home / f"{name}.jsonl",
+            path,
             f"{counted(len(users), 'user')} with another number of reviews than other "
             f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
-            AGAIN if ours else "",
-            tuple((name, user) for user, _ in users),
+            AGAIN if setup is not None and has_journal(folder, path) else "",
+            tuple((spelled(path), user) for user, _ in users),
         )
-        for name, users in sorted(different.items())
+        for path, users in sorted(different.items())
     ]
 
 
@@ -247,12 +267,6 @@ def _journals(folder: Path) -> list[Finding]:
         for path, count in damaged_lines(folder).items()
         if count
     ]
-
-
-def _differs_from_journal(folder: Path, path: Path) -> list[Finding]:
-    if path.read_text(encoding="utf-8") == result_text(folder, path.stem):
-        return []
-    return [Finding(path, "it is not what its journal says", "written anew from the journal")]
 
 
 def _some(users: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srs_eval.errors import InputError
+from srs_eval.result_lines import read_lines
 
 Status = Literal["done", "failed", "skipped"]
 FOLDERS = ("result", "timing", "failed", "skipped")
@@ -44,12 +46,9 @@ class Unit:
 
 def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
     """The lines of a configuration's result file by user; none where there is no such file."""
-    try:
-        with open(folder / "result" / f"{configuration}.jsonl", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-    except FileNotFoundError:
-        return {}
-    return {line["user"]: line for line in lines}
+    path = folder / "result" / f"{configuration}.jsonl"
+    lines = read_lines(path) if path.exists() else []
+    return {line["user"]: line for line in lines if line is not None}
 
 
 class ResultStore:
@@ -130,7 +129,8 @@ class ResultStore:
     def take_over(self, other: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
 
-        Returns their number. Raises InputError where the set-ups differ.
+        A unit that is done in both counts as missing where only the other has its predictions.
+        Returns the number of units. Raises InputError where the set-ups differ.
         """
         setup = read_setup(other)
         if setup is None:
@@ -147,10 +147,14 @@ class ResultStore:
             records, damaged = _read_journal(_journal(other, configuration))
             self.damaged += damaged
             for user in sorted(records):
-                if user not in mine or (
-                    mine[user] == "failed" and records[user]["status"] != "failed"
+                raw = _raw(other, configuration, user)
+                before, status = mine.get(user), records[user]["status"]
+                has_more = raw.is_file() and not self.has_raw(configuration, user)
+                if (
+                    before is None
+                    or (before == "failed" and status != "failed")
+                    or (before == status == "done" and has_more)
                 ):
-                    raw = _raw(other, configuration, user)
                     if raw.is_file():
                         write_atomically(self._raw(configuration, user), raw.read_bytes())
                     self._write(configuration, records[user])
@@ -322,6 +326,11 @@ def result_text(folder: Path, configuration: str) -> str:
     return "".join(f"{line}\n" for line in _files(records)["result"])
 
 
+def has_journal(folder: Path, path: Path) -> bool:
+    """Whether a result file is made from a journal of this batch folder."""
+    return path.suffix == ".jsonl" and _journal(folder, path.stem).is_file()
+
+
 def damaged_lines(folder: Path) -> dict[Path, int]:
     """Journals of a batch folder, and how many of their lines are damaged or torn."""
     paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
@@ -333,11 +342,14 @@ def _configurations_in(folder: Path) -> list[str]:
 
 
 def _read_journal(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
-    """Last record of each user, and the number of lines that are damaged or torn."""
+    """Last record of each user, and the number of lines that are damaged or torn.
+
+    A damaged line no longer counts once every user that it names has a later record.
+    """
     records: dict[int, dict[str, Any]] = {}
-    damaged = 0
+    lost: list[set[int]] = []  # the users that each damaged line names and that wait for a record
     if not path.exists():
-        return records, damaged
+        return records, 0
     with open(path, "rb") as file:
         for line in file:
             checksum, _, text = line.partition(b" ")
@@ -346,11 +358,15 @@ def _read_journal(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
                 or len(checksum) != 8
                 or checksum != b"%08x" % zlib.crc32(text[:-1])
             ):
-                damaged += 1
+                lost.append(
+                    {int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1}
+                )
                 continue
             record = json.loads(text)
             records[record["user"]] = record
-    return records, damaged
+            for users in lost:
+                users.discard(record["user"])
+    return records, sum(map(bool, lost))
 
 
 def _open_journal(path: Path) -> int:
@@ -373,17 +389,27 @@ def _open_journal(path: Path) -> int:
 def read_setup(folder: Path) -> dict[str, Any] | None:
     """What the figures of a batch folder depend on (docs/formats.md); None where it is none."""
     try:
-        text = (folder / SETUP).read_text()
+        setup: dict[str, Any] = json.loads((folder / SETUP).read_text(encoding="utf-8"))
+        whole = (
+            isinstance(setup["srs_eval"], str)
+            and isinstance(setup["data"]["fingerprint"], str)
+            and isinstance(setup["options"], dict)
+            and isinstance(setup.get("environment", {}), dict)
+            and all(
+                isinstance(each["model"], str)
+                and isinstance(each["model_version"], int)
+                and isinstance(each["protocol"], dict)
+                for each in setup["configurations"].values()
+            )
+        )
     except FileNotFoundError:
         return None
-    try:
-        setup: dict[str, Any] = json.loads(text)
-        for key in ("srs_eval", "data", "options", "configurations"):
-            setup[key]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
         raise InputError(
             f'"{folder / SETUP}" is damaged: start over with --fresh, or choose another --out.'
-        ) from None
+        )
     return setup
 
 

@@ -337,6 +337,16 @@ def test_raw_predictions(dataset: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "two" / "raw").rglob("*.parquet"))
 
 
+def test_a_vain_try_for_predictions_loses_no_result(dataset: Path, tmp_path: Path) -> None:
+    users = ("--users", "1-4", "--jobs", "1")
+    assert run(dataset, tmp_path, *users, models="RAISING").returncode == 0
+    before = results(tmp_path)
+    done = run(dataset, tmp_path, *users, "--raw", models="RAISING", misbehave=True)
+    assert done.returncode == 1
+    assert results(tmp_path) == before
+    assert "1 unit to" in run(dataset, tmp_path, *users, "--raw", models="RAISING").stderr
+
+
 def test_shards_divide_the_users() -> None:
     users = list(range(10, 33))
     parts = [shard_of(users, f"{k}/4") for k in range(1, 5)]

@@ -748,9 +748,26 @@ def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
     tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
     assert [column.title for column in tables["averages-groups"].columns][1:3] == ["global", "user"]
     assert tables["averages-groups"].rows[0][1:3] == (3, 2)
+    again = text + json.dumps({"user": 1, "p": [0.5], "y": [0]}) + "\n"
+    (folder / "raw" / "AVG.jsonl").write_text(again)  # of a repeated user the last line counts
+    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    assert tables["averages-groups"].rows[0][1:3] == (2, 2)
     (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
     with pytest.raises(InputError, match="between 0 and 1"):
         dataset_report([folder], average=["global"])
+    for p, y in ((0.5, 1), ([[0.5]], [[1]]), ([0.5], [1, 0]), (["a"], [1])):
+        (folder / "raw" / "AVG.jsonl").write_text(json.dumps({"user": 1, "p": p, "y": y}))
+        with pytest.raises(InputError, match="line 1: lists p and y of one length"):
+            dataset_report([folder], average=["global"])
+
+
+@pytest.mark.parametrize("text", ["{}\n", "[]\n", '{"size": "a", "seconds": 1}\n'])
+def test_damaged_timings_cost_the_speed_alone(tmp_path: Path, text: str) -> None:
+    folder = write_results(tmp_path, {"AVG": [line(1, 0.4), line(2, 0.3)]})
+    (folder / "timing").mkdir(exist_ok=True)
+    (folder / "timing" / "AVG.jsonl").write_text(text)
+    ((file,),) = (found.files for found in read_folders([folder]))
+    assert file.seconds_per_10k is None
 
 
 def predicted(users: dict[int, int], p: float, **more: Any) -> str:

@@ -149,6 +149,109 @@ def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     assert check(ours) == []
 
 
+def test_a_changed_file_is_written_anew_and_no_unit_is_lost(made: Path, ours: Path) -> None:
+    edited(ours / "result" / "AVG.jsonl", 2, metrics={"LogLoss": -1.0}, size=17)
+    (found,) = check(ours)
+    assert "not what its journal says" in found.what
+    assert repair(ours, [found]) == check(ours) == []
+    assert texts(ours / "result") == texts(made / "result")
+    assert not (ours / "failed").exists()
+
+
+def test_a_file_without_a_journal_is_anothers(ours: Path) -> None:
+    mine = ours / "result" / "Mine.jsonl"
+    mine.write_text((ours / "result" / "AVG.jsonl").read_text())
+    assert check(ours) == []
+    edited(mine, 2, metrics={"RMSE": 7})
+    changed = mine.read_text()
+    (found,) = check(ours)
+    assert "cannot be true" in found.what
+    assert repair(ours, [found]) == [found]
+    assert mine.read_text() == changed
+    unsorted(mine)
+    assert repair(ours, check(ours)) == check(ours)
+    assert mine.read_text() == changed
+
+
+def test_a_whole_last_line_is_kept(theirs: Path) -> None:
+    path = theirs / "AVG.jsonl"
+    path.write_text(path.read_text().rstrip("\n"))
+    assert check(theirs) == []
+
+
+def test_of_a_repeated_user_the_last_line_that_can_be_true_is_kept(theirs: Path) -> None:
+    path = theirs / "AVG.jsonl"
+    sound = path.read_text()
+    line = json.loads(sound.splitlines()[1])
+    line["metrics"]["LogLoss"] = float("nan")
+    path.write_text(f"{sound}{json.dumps(line)}\n")
+    assert repair(theirs, check(theirs)) == []
+    assert path.read_text() == sound
+
+
+def test_a_file_as_it_was_is_never_lost(theirs: Path) -> None:
+    path = theirs / "AVG.jsonl"
+    before = []
+    for damage in (cut_off, unsorted):
+        damage(path)
+        before.append(path.read_text())
+        assert repair(theirs, check(theirs)) == []
+    kept = [path.with_name(f"AVG.jsonl.{ending}").read_text() for ending in ("bak", "bak2")]
+    assert kept == before
+
+
+@pytest.mark.parametrize("where", ["ours", "theirs"])
+def test_packed_files_that_cannot_be_unpacked_are_told(
+    where: str, ours: Path, theirs: Path
+) -> None:
+    home = ours / "result" if where == "ours" else theirs
+    packed = gzip.compress((home / "AVG.jsonl").read_bytes())
+    damaged = bytearray(packed)
+    damaged[20:60] = bytes(40)
+    for name, content, words in (
+        ("Cut.jsonl.gz", packed[:-20], "cannot be read (it is cut off or damaged)"),
+        ("Damaged.jsonl.gz", bytes(damaged), "cannot be read"),
+        ("Empty.jsonl.gz", b"", "it is empty"),
+        ("Sound.jsonl.gz", packed, None),
+    ):
+        (home / name).write_bytes(content)
+        found = check(home.parent if where == "ours" else home)
+        assert [words in each.what for each in found] == [True] * (words is not None)
+        assert not any(each.remedy for each in found)
+        (home / name).unlink()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": "12"},
+        {"size": -5},
+        {"size": float("nan")},
+        {"size": float("inf")},
+        {"size": 10**30},
+        {"user": float("inf")},
+        {"user": "1"},
+        {"metrics": []},
+        {"parameters": 5},
+        {"parameters": {"0": None}},
+        {"parameters": {"0": "abc"}},
+        {"parameters": [[1.0]]},
+        {"parameters": [float("nan")]},
+    ],
+)
+def test_check_and_report_agree_on_what_is_a_line(
+    changes: dict[str, object], theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = theirs / "AVG.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([json.dumps({**json.loads(first), **changes}) + "\n", *rest]))
+    (found,) = check(theirs)
+    assert "1 line cannot be read as results" in found.what
+    assert main(["report", str(theirs)]) == 2
+    assert f'"{path}", line 1: not a result' in capsys.readouterr().err
+    assert repair(theirs, [found]) == check(theirs) == []
+
+
 def test_stale_results_are_told(ours: Path) -> None:
     setup = json.loads((ours / SETUP).read_text())
     setup["configurations"]["AVG"]["model_version"] -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.errors import InputError
-from srs_eval.store import ResultStore, Unit, disagreement, write_atomically
+from srs_eval.store import ResultStore, Unit, damaged_lines, disagreement, write_atomically
 
 SETUP: dict[str, Any] = {
     "srs_eval": "1",
@@ -179,9 +180,26 @@ def test_results_of_other_origin_are_not_overwritten(tmp_path: Path) -> None:
     assert foreign.read_text() == "{}\n"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"srs_eval": "1"}', "\x00"])
-def test_a_damaged_set_up_is_told(tmp_path: Path, text: str) -> None:
-    (tmp_path / "setup.json").write_text(text)
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b"{", b'{"srs_eval": "1"}', b"\x00", b"\xff\xfe"),
+        *(
+            json.dumps({**SETUP, **changes}).encode()
+            for changes in (
+                {"configurations": []},
+                {"configurations": {"AVG": {}}},
+                {"configurations": {"AVG": 1}},
+                {"data": {}},
+                {"options": []},
+                {"srs_eval": None},
+                {"environment": []},
+            )
+        ),
+    ],
+)
+def test_a_damaged_set_up_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "setup.json").write_bytes(content)
     with pytest.raises(InputError, match="damaged"):
         ResultStore(tmp_path, SETUP)
 
@@ -209,6 +227,35 @@ def test_merging_takes_over_what_is_missing(tmp_path: Path) -> None:
     other = {**SETUP, "srs_eval": "2"}
     with ResultStore(here, other, fresh=True) as store, pytest.raises(InputError, match="merged"):
         store.take_over(there)
+
+
+def test_merging_takes_over_predictions_that_only_the_other_has(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, raw in ((here, None), (there, b"predictions")):
+        with ResultStore(folder, SETUP) as store:
+            store.append(dataclasses.replace(unit(1), raw=raw))
+    with ResultStore(here, SETUP) as store:
+        assert store.take_over(there) == 1
+        assert store.has_raw("AVG", 1)
+        assert store.take_over(there) == 0
+    with ResultStore(there, SETUP) as store:
+        (here / "raw" / "AVG" / "user_id=1.parquet").unlink()
+        assert store.take_over(here) == 0
+
+
+def test_a_damaged_line_is_told_until_its_user_has_a_later_record(tmp_path: Path) -> None:
+    with ResultStore(tmp_path, SETUP) as store:
+        for user in (1, 2):
+            store.append(unit(user))
+    journal = tmp_path / ".journal" / "AVG.jsonl"
+    content = journal.read_bytes()
+    journal.write_bytes(content.replace(b"0.14", b"0.15"))
+    assert damaged_lines(tmp_path) == {journal: 1}
+    with ResultStore(tmp_path, SETUP) as store:
+        store.append(unit(2))
+        assert damaged_lines(tmp_path) == {journal: 1}
+        store.append(unit(1))
+    assert damaged_lines(tmp_path) == {journal: 0}
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
