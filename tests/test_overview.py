@@ -341,23 +341,31 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
 
     def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
         asked.append(preset)
-        yield SimpleNamespace(finished=False, words="rough")
-        yield SimpleNamespace(finished=True, words="final")
+        for finished in (False, True):
+            yield SimpleNamespace(finished=finished, preset=preset or "Default")
+
+    def answers(found: Any) -> list[Answer]:
+        return [Answer("workload", found.preset, "final" if found.finished else "rough", ())]
 
     monkeypatch.setattr("srs_eval.workload.estimate.workload", workload)
-    monkeypatch.setattr("srs_eval.workload.answers.answers", lambda found: [found.words])
+    monkeypatch.setattr("srs_eval.workload.answers.answers", answers)
     app = make_app(tmp_path, FILE)
+
+    def told(preset: str | None) -> list[str]:
+        return [said[0].conclusion for said in app.costs(preset)]
+
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         begun = app.costs("Default")
-        assert [next(begun)] == [["rough"]]
+        assert next(begun)[0].conclusion == "rough"
         begun.close()  # left before the end: nothing is kept
-        assert list(app.costs("Default")) == [["rough"], ["final"]]
-        assert list(app.costs("Default")) == [["final"]]
-        assert list(app.costs("Other")) == [["rough"], ["final"]]
-        assert asked == ["Default", "Default", "Other"]
+        assert told(None) == ["rough", "final"]
+        assert told(None) == ["final"]
+        assert told("Default") == ["final"]  # the same preset by its name
+        assert told("Other") == ["rough", "final"]
+        assert asked == ["Default", None, "Other"]
         app.log_ = make_log()  # another file
-        assert list(app.costs("Default")) == [["rough"], ["final"]]
+        assert told("Default") == ["rough", "final"]
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
