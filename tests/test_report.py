@@ -748,10 +748,10 @@ def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
     tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
     assert [column.title for column in tables["averages-groups"].columns][1:3] == ["global", "user"]
     assert tables["averages-groups"].rows[0][1:3] == (3, 2)
-    again = text + json.dumps({"user": 1, "p": [0.5], "y": [0]}) + "\n"
+    again = json.dumps({"user": 1, "p": [0.5], "y": [0]}) + "\n" + text
     (folder / "raw" / "AVG.jsonl").write_text(again)  # of a repeated user the last line counts
     tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
-    assert tables["averages-groups"].rows[0][1:3] == (2, 2)
+    assert tables["averages-groups"].rows[0][1:3] == (3, 2)
     (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
     with pytest.raises(InputError, match="between 0 and 1"):
         dataset_report([folder], average=["global"])
