@@ -153,6 +153,20 @@ def test_new_cards_that_one_would_have_to_add_are_said(stages: list[Workload]) -
     assert "if you add them" not in answers(enough)[0].sentences[0]
 
 
+def test_one_retention_is_not_called_the_cheapest(stages: list[Workload]) -> None:
+    last = stages[-1]
+    alone = replace(
+        last,
+        retentions=last.retentions[:1],
+        desired=float(last.retentions[0]),
+        in_force=last.in_force[:1],
+        draws=last.draws[:, :1],
+        seeds=last.seeds[:, :1],
+        wrong=(),
+    )
+    assert "per card known" not in " ".join(answers(alone)[0].sentences)
+
+
 def test_the_cheapest_is_of_those_asked_about(stages: list[Workload]) -> None:
     def said(found: Workload) -> str:
         (sentence,) = (each for each in answers(found)[0].sentences if "per card known" in each)

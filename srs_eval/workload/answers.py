@@ -112,7 +112,7 @@ def _today(found: Workload) -> list[str]:
 
 
 def _cheapest(found: Workload) -> list[str]:
-    if not found.drawn:
+    if not found.drawn or len(found.retentions) < 2:
         return []
     least, low, high = found.cheapest
     range_ = f"{low:.2f} to {high:.2f}" if low != high else f"{least:.2f} in all draws"
