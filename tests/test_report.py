@@ -420,7 +420,10 @@ def test_results_on_data_sets_that_differ_are_told(fingerprint: str, tmp_path: P
             "srs_eval": "1.0",
             "data": {"users": 30, "fingerprint": of},
             "options": {},
-            "configurations": {"DASH": {}, "HLR": {}},
+            "configurations": {
+                name: {"model": name, "model_version": 1, "protocol": {}}
+                for name in ("DASH", "HLR")
+            },
         }
         (folder / "setup.json").write_text(json.dumps(setup))
         folders.append(folder)
