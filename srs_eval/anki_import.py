@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 _START_BYTES = 1 << 16
 _PARQUET_MAGIC = b"PAR1"
-ENDINGS = (
-    *(".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog"),
-    *(".csv", ".tsv", ".txt"),
-)
+OWN_ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog")
+"""Endings that only Anki's files have."""
+ENDINGS = (*OWN_ENDINGS, ".csv", ".tsv", ".txt")
 """Usual names of what can be read, for views that list a folder."""
 
 

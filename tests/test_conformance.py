@@ -221,11 +221,11 @@ used = []
 
 def spied(make):
     made = {}
-    def wrapper(function, *arguments):
+    def wrapper(function, *arguments, **keywords):
         used.append(function)
-        key = (function, *arguments[:1])
+        key = (function, *arguments[:1], repr(keywords))
         if key not in made:
-            made[key] = make(function, *arguments)
+            made[key] = make(function, *arguments, **keywords)
         return made[key]
     return wrapper
 

@@ -302,9 +302,11 @@ def _facts(path: Path, now: float) -> tuple[str, ...]:
 
 
 def _files_here() -> list[Path]:
-    """What looks readable in the working folder, the last changed first."""
+    """Anki's files in the working folder, the last changed first."""
+    from srs_eval.anki_import import OWN_ENDINGS
+
     try:
-        found = [Path(name) for name in candidates("./") if not name.endswith("/")]
+        found = [Path(name) for name in candidates("./") if name.lower().endswith(OWN_ENDINGS)]
         found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []

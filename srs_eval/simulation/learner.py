@@ -54,6 +54,7 @@ UTC_OFFSET_HOURS = 1
 FIRST_DAY_S = 1_693_796_400  # 4 September 2023, 4:00 at UTC+1
 LEECH_LAPSES = 8
 MAXIMUM_INTERVAL = 36_500
+NEW_A_DAY, REVIEWS_A_DAY = 20, 250  # limits of a preset
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
 
@@ -236,7 +237,7 @@ def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
         stop=float(random.uniform(0.01, 0.05)),
         seconds=float(random.uniform(4.0, 9.0)),
         hour=float(random.uniform(4.0, 16.0)),
-        daily_limit=250,
+        daily_limit=REVIEWS_A_DAY,
     )
 
 
@@ -295,14 +296,16 @@ def _presets(
     foreign = tuple(vary(np.array(DEFAULT_PARAMETERS), 1.5).tolist())
     presets = (
         Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL,
-               None, SM2_SETTINGS, FIRST_DAY_S),
+               None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S),
         Preset(
             LANGUAGES, "Languages", {6: stored}, 0.9, 0.9, None,
-            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL, None, SM2_SETTINGS, FIRST_DAY_S,
+            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
+            modified_s=FIRST_DAY_S,
         ),
         Preset(
             FACTS, "Facts", {5: _FSRS5_DEFAULTS, 6: foreign}, 0.92, 0.9, None,
-            (1.0, 10.0, 30.0), (10.0, 30.0), 3650, None, SM2_SETTINGS, FIRST_DAY_S,
+            (1.0, 10.0, 30.0), (10.0, 30.0), 3650, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
+            modified_s=FIRST_DAY_S,
         ),
     )  # fmt: skip
     memory = {1: learner, LANGUAGES: languages, FACTS: facts}
@@ -320,7 +323,8 @@ def character_presets(
     """Decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
-        learning_steps, relearning_steps, MAXIMUM_INTERVAL, None, SM2_SETTINGS, FIRST_DAY_S,
+        learning_steps, relearning_steps, MAXIMUM_INTERVAL, None, SM2_SETTINGS,
+        NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S,
     )  # fmt: skip
     decks = {
         1: Deck(1, "Default", 1),
