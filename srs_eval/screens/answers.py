@@ -178,7 +178,7 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         app = self.srs_app
         gone = words.clock((app.answers_ended or app.monotonic()) - app.answers_began)
         if app.answers_ended is None:
-            text = f"{len(self.overview.waiting)} questions open · {gone} gone"
+            text = f"{counted(len(self.overview.waiting), 'question')} open · {gone} gone"
             if app.compiles:
                 text += " · models are compiled first, this once"
         elif self.overview.waiting:
