@@ -284,7 +284,7 @@ def make_setup(
             }
             for each in configurations
         },
-        "environment": environment(),
+        "environment": dict(environment()),
     }
 
 

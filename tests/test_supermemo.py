@@ -6,6 +6,7 @@ import os
 import re
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,11 @@ def test_example_in_the_documents(
         r"^```python\n(.*?)^```", (REPOSITORY / "docs" / "formats.md").read_text(), re.M | re.S
     )
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "formats.md", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(example, "formats.md", "exec"), names)
+    figures = names["answer"].frame()["log loss"]
+    assert len(figures) >= 2
+    assert figures.between(0.1, 2).all()
     told = capsys.readouterr().out
     assert "SuperMemo" in told
     assert "FSRS-6" in told
