@@ -29,7 +29,17 @@ PACKAGE = Path(__file__).parent
 VIEWS = frozenset(
     {
         *("app", "screens", "widgets", "state", "config"),
-        *("cli", "options", "console", "report", "tables", "words", "__main__"),
+        *(
+            "cli",
+            "cli_output",
+            "cli_research",
+            "options",
+            "console",
+            "report",
+            "tables",
+            "words",
+            "__main__",
+        ),
     }
 )
 """The rooms that show figures: those of other rooms do not depend on them."""

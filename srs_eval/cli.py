@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -21,6 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srs_eval import __version__
+from srs_eval.cli_output import (
+    BAD_INPUT,
+    FINE,
+    INTERRUPTED,
+    SOME_FAILED,
+    check_outputs,
+    check_targets,
+    write,
+    write_document,
+)
+from srs_eval.cli_research import batch, report, results
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -44,6 +54,7 @@ from srs_eval.options import (
     normalised,
     one_of,
     protocol_options,
+    refuse_rows_of_anki,
     source_options,
     takes,
 )
@@ -55,10 +66,8 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.engine import Event
     from srs_eval.export import Outcome
-    from srs_eval.report.document import Document
     from srs_eval.reviews import ReviewLog
 
-FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 WORTH_TELLING_SECONDS = 5.0
 QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
@@ -216,165 +225,7 @@ def run(
     return _run(source, flags, context, models, jobs, json, csv, reference, not no_cache)
 
 
-@app.command()
-@takes(flags=protocol_options, context=context_options)
-def batch(
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ],
-    flags: Flags,
-    context: Context,
-    users: Annotated[
-        str | None,
-        typer.Option(
-            help="Ids and ranges, all if left out.",
-            metavar="1-1000,1005",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
-    max_user_id: Annotated[
-        int | None,
-        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
-    ] = None,
-    models: ModelsOption = "all",
-    out: Annotated[
-        Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
-    ] = Path("results"),
-    jobs: JobsOption = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="Where it runs: local, dask-local or dask://HOST:PORT.",
-            metavar="ENGINE",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = "local",
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            help="Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-            metavar="K/N",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", help="Keep every prediction, as parquet.", rich_help_panel=OUTPUT_PANEL
-        ),
-    ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
-    ] = False,
-    merge: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Take over the results of another batch folder first; may be repeated.",
-            metavar="DIR",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None,
-) -> int:
-    """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import (
-        Ended,
-        Planned,
-        UnitDone,
-        absent_users,
-        run_batch,
-        select_users,
-        shard_of,
-    )
-    from srs_eval.cluster import is_engine
-    from srs_eval.console import BatchProgress, console_for, say, say_absent_users
-    from srs_eval.dataset import open_dataset
-    from srs_eval.ranking import mean_ranking, with_floors
-    from srs_eval.store import read_results
-    from srs_eval.tables import batch_table
-
-    _refuse_rows_of_anki(flags)
-    opened = open_dataset(dataset)
-    if opened.missing_tables:
-        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
-        if flags.protocol.partitions != "none":
-            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
-        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
-    if not is_engine(engine):
-        raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = select_users(opened.users, users, max_user_id)
-    if shard is not None:
-        chosen = shard_of(chosen, shard)
-    if users is not None:
-        say_absent_users(absent_users(opened.users, users, max_user_id))
-    configurations = flags.resolve(models)
-    if len(configurations) > 1:
-        configurations = with_floors(configurations)  # what is compared stands on the average
-    plan: Planned | None = None
-    finished = failed = 0
-    reasons: Counter[tuple[str, str]] = Counter()
-    try:
-        with (
-            BatchProgress() as progress,
-            closing(
-                run_batch(
-                    opened,
-                    configurations,
-                    out,
-                    users=chosen,
-                    jobs=jobs,
-                    engine=engine,
-                    raw=raw,
-                    fresh=fresh,
-                    merge=merge or (),
-                    context=context,
-                )
-            ) as events,
-        ):
-            for event in events:
-                progress.show(event)
-                match event:
-                    case Planned():
-                        plan = event
-                    case UnitDone():
-                        finished = event.finished
-                        if event.unit.status != "done":
-                            reasons[event.unit.status, event.unit.reason] += 1
-                    case Ended():
-                        failed = event.failed
-                        say(
-                            f"{event.done:,} done, {event.skipped:,} skipped, "
-                            f"{event.failed:,} failed; results are in {out / 'result'}"
-                        )
-    except KeyboardInterrupt:
-        if plan is not None:
-            say(
-                f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
-                "the same command goes on from there."
-            )
-        raise
-    for wanted in ("failed", "skipped"):
-        told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
-        for (_, reason), count in told[:3]:
-            say(f"{wanted}: {count:,} x {reason}")
-    if failed:
-        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
-    console = console_for(sys.stdout)
-    asked = set(chosen)  # the folder may hold others, too
-    results = {
-        each.name: {
-            user: line for user, line in read_results(out, each.name).items() if user in asked
-        }
-        for each in configurations
-    }
-    for group in mean_ranking(configurations, results):
-        console.print(batch_table(group, console.width))
-    return SOME_FAILED if failed else FINE
+app.command()(batch)
 
 
 @app.command()
@@ -407,8 +258,8 @@ def export(
     from srs_eval.selection import anonymous as without_names
 
     configurations = flags.resolve(models)
-    _check_outputs([source.path] if source.path else [], html, md, csv, png, json)
-    _check_targets(source, html, md, json)
+    check_outputs([source.path] if source.path else [], html, md, csv, png, json)
+    check_targets(source, html, md, json)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
@@ -428,122 +279,14 @@ def export(
         narrowed_to=source.narrowed_to,
         anonymous=anonymous,
     )
-    _write_document(document, html, md, csv, png, json)
+    write_document(document, html, md, csv, png, json)
     return SOME_FAILED if outcome.failed else FINE
 
 
-@app.command()
-def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
-            metavar="DIR...",
-            show_default=False,
-        ),
-    ],
-    html: HtmlOption = None,
-    md: MarkdownOption = None,
-    csv: CsvFolderOption = None,
-    png: PngFolderOption = None,
-    json: JsonOption = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            help="Results of another run: tell what changed.",
-            metavar="DIR",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None,
-    users: Annotated[
-        str,
-        typer.Option(
-            help="Means over the users that all have, or over each one's own.",
-            metavar="common|each",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = "common",
-    metric: Annotated[
-        str,
-        typer.Option(
-            help="The metric that pairs, sizes and distributions are of.",
-            metavar="NAME",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = "LogLoss",
-    columns: Annotated[
-        str,
-        typer.Option(
-            help="Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
-            metavar="A,B",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = "LogLoss,RMSE(bins),AUC",
-    average: Annotated[
-        str,
-        typer.Option(
-            help="Side by side: global, user, deck, card. All but user need predictions in raw/.",
-            metavar="A,B",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = "user",
-) -> int:
-    """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.build import dataset_report
-
-    _check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png, json)
-    document = dataset_report(
-        folders,
-        metric=metric,
-        columns=columns.split(","),
-        users=one_of("--users", users, ("common", "each")),
-        average=average.split(","),
-        baseline=baseline,
-    )
-    _write_document(document, html, md, csv, png, json)
-    return FINE
+app.command()(report)
 
 
-@app.command()
-def results(
-    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
-    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
-    ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="With check: mend what can be mended.")
-    ] = False,
-) -> int:
-    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
-    from srs_eval import results_check
-    from srs_eval.console import say
-    from srs_eval.plural import counted
-
-    if one_of("The action of results", action, ("check", "merge")) == "check":
-        if out is not None:
-            raise InputError("results check writes no folder: --out is for results merge.")
-    else:
-        if repair:
-            raise InputError("results merge mends nothing: --repair is for results check.")
-        if out is None:
-            raise InputError("results merge: name the folder that becomes of them with --out.")
-        taken = results_check.merge(folders, out)
-        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
-        return FINE
-    left = 0
-    for folder in folders:
-        found = results_check.check(folder)
-        remaining = results_check.repair(folder, found) if repair else found
-        for each in found:
-            mended = f"; {each.remedy}" if each not in remaining else ""
-            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
-            print(f"{each.path}: {each.what}{mended}{hint}")
-        if not found:
-            print(f"{folder}: nothing is wrong")
-        left += len(remaining)
-    return SOME_FAILED if left else FINE
+app.command()(results)
 
 
 @app.command()
@@ -553,10 +296,10 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     from srs_eval.console import console_for
     from srs_eval.inspection import inspect_log, render_inspection
 
-    _check_targets(source, json)
+    check_targets(source, json)
     inspection = inspect_log(source.load())
     if json is not None:
-        _write(json, inspection.to_json() + "\n")
+        write(json, inspection.to_json() + "\n")
     if json != "-":
         console_for(sys.stdout).print(render_inspection(inspection))
     return FINE
@@ -601,7 +344,7 @@ def compare(
     from srs_eval.presets.candidates import too_few
     from srs_eval.presets.stored import parsed_parameters
 
-    _check_targets(source, json)
+    check_targets(source, json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
@@ -623,7 +366,7 @@ def compare(
     if json is not None:
         from srs_eval.export import to_json
 
-        _write(json, to_json(document(answers)))
+        write(json, to_json(document(answers)))
     return FINE
 
 
@@ -690,7 +433,7 @@ def workload(
     from srs_eval.workload.estimate import RETENTIONS, Question
     from srs_eval.workload.estimate import workload as estimates
 
-    _check_targets(source, json)
+    check_targets(source, json)
     chosen = one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
@@ -715,7 +458,7 @@ def workload(
     if json is not None:
         from srs_eval.export import to_json
 
-        _write(json, to_json(document(found)))
+        write(json, to_json(document(found)))
     if json != "-":
         print_answers(answers(found), console_for(sys.stdout), WORKLOAD)
     return FINE
@@ -740,14 +483,14 @@ def state(
     from srs_eval.learner_state import learner_state
     from srs_eval.protocol import Protocol
 
-    _check_targets(source, json)
+    check_targets(source, json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
     if json is not None:
         from srs_eval.export import to_json
 
-        _write(json, to_json(found.document()))
+        write(json, to_json(found.document()))
     if json != "-":
         print_answers(
             found.answers,
@@ -776,7 +519,7 @@ def models(
     load_model_files(model_file)
     document = models_document(names or ())
     if json is not None:
-        _write(json, to_json(document))
+        write(json, to_json(document))
     if json != "-":
         console = console_for(sys.stdout)
         listed = document["models"]
@@ -849,7 +592,7 @@ def _run(
     from srs_eval.export import run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
-    _check_targets(source, json, csv)
+    check_targets(source, json, csv)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
@@ -863,9 +606,9 @@ def _run(
         **source.narrowed_to,
     )
     if json is not None:
-        _write(json, to_json(document))
+        write(json, to_json(document))
     if csv is not None:
-        _write(csv, run_csv(document, configurations))
+        write(csv, run_csv(document, configurations))
     if "-" in (json, csv):
         show_missing(outcome)
     else:
@@ -897,7 +640,7 @@ def _evaluate(
     from srs_eval.words import clock
 
     if log.rows is not None:
-        _refuse_rows_of_anki(flags)
+        refuse_rows_of_anki(flags)
     if flags.protocol.partitions != "none" and not log.knows_decks:
         raise InputError(
             f"{log.receipt.path} says nothing of decks: "
@@ -962,14 +705,6 @@ def _retentions(text: str) -> tuple[float, ...]:
     """Also as the percentages that Anki shows: 85 is 0.85."""
     given = _numbers("--retention", text)
     return tuple(round(each / 100, 6) if 50 <= each < 100 else each for each in given)
-
-
-def _refuse_rows_of_anki(flags: Flags) -> None:
-    if flags.protocol.rows != "benchmark":
-        raise InputError(
-            f"The rows of data sets and tables are chosen already, as the benchmark does: "
-            f"leave --rows {flags.protocol.rows} out."
-        )
 
 
 def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
@@ -1059,118 +794,3 @@ def _give_up_lost_terminal() -> None:
             os.write(stream, b"")
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-
-
-def _check_targets(source: Source, *targets: str | None) -> None:
-    """Refuse what cannot or must not be written, before anything is evaluated."""
-    from srs_eval.anki_import import is_learners_file
-
-    for target in targets:
-        if target is None or target == "-":
-            continue
-        path = Path(target).expanduser()
-        if path.is_dir():
-            raise InputError(f'"{path}" is a folder: name a file in it.')
-        if not path.parent.is_dir():
-            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
-        if path.is_file() and is_learners_file(path, source.path):
-            raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
-
-
-def _check_outputs(
-    read: Sequence[Path],
-    html: str | None,
-    md: str | None,
-    csv: Path | None,
-    png: Path | None,
-    json: str | None,
-) -> None:
-    """Refuse what cannot be written, or would be written into what is read, before the work."""
-    for target in (html, md, json):
-        if target is None or target == "-":
-            continue
-        path = Path(target).expanduser()
-        if path.is_dir():
-            raise InputError(f'"{path}" is a folder: name a file in it.')
-        if not path.parent.is_dir():
-            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
-        if path.exists() and path.suffix in (".jsonl", ".gz", ".anki2", ".colpkg", ".apkg"):
-            raise InputError(f'"{path}" holds results and is not overwritten: name another file.')
-        if any(path.resolve().is_relative_to(each.resolve()) for each in read):
-            raise InputError(f'"{path}" lies in what the report is on: name a file elsewhere.')
-    if [html, md, json].count("-") > 1:
-        raise InputError("stdout can carry one of --html, --md and --json: give the others files.")
-    for folder in (csv, png):
-        if folder == Path("-"):
-            raise InputError("--csv and --png take a folder: name one for the files.")
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise InputError(f'"{folder}" is no folder: name one for the files.')
-        if folder is not None and any(
-            folder.resolve().is_relative_to(each.resolve()) for each in read
-        ):
-            raise InputError(f'"{folder}" lies in what the report is on: name a folder elsewhere.')
-
-
-def _write_document(
-    document: Document,
-    html: str | None,
-    md: str | None,
-    csv: Path | None,
-    png: Path | None,
-    json: str | None,
-) -> None:
-    """A report in the forms that were asked for; in the terminal's where none was."""
-    from srs_eval.console import console_for, say
-
-    written: list[Path] = []
-    if html is not None:
-        from srs_eval.report.page import page
-
-        _write(html, page(document))
-    if md is not None:
-        from srs_eval.report.markdown import markdown
-
-        _write(md, markdown(document))
-    if json is not None:
-        from srs_eval.export import to_json
-        from srs_eval.report.files import as_json
-
-        _write(json, to_json(as_json(document)))
-    if csv is not None:
-        from srs_eval.report.files import write_csv
-
-        written += write_csv(document, csv)
-    if png is not None:
-        from srs_eval.report.files import write_png
-
-        written += write_png(document, png)
-    if written:
-        from srs_eval.plural import counted
-
-        say(f"{counted(len(written), 'file')} written.")
-    if html is md is csv is png is json is None:
-        from srs_eval.tables import document_text
-
-        console = console_for(sys.stdout)
-        console.print(document_text(document, console.width))
-
-
-def _write(target: str, text: str) -> None:
-    """To a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
-    if target == "-":
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    from srs_eval.store import write_atomically
-
-    path = Path(target).expanduser()
-    content = text.encode("utf-8", "replace")  # a path need not be text
-    try:
-        if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
-            path.write_bytes(content)  # a pipe, a device, or /dev/stdout, whatever it is
-        else:
-            write_atomically(path.resolve(), content)
-    except OSError as error:
-        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None

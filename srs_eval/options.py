@@ -396,6 +396,14 @@ NoCacheOption = Annotated[
 ]
 
 
+def refuse_rows_of_anki(flags: Flags) -> None:
+    if flags.protocol.rows != "benchmark":
+        raise InputError(
+            f"The rows of data sets and tables are chosen already, as the benchmark does: "
+            f"leave --rows {flags.protocol.rows} out."
+        )
+
+
 def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     """The value, if it is allowed; raises InputError with the nearest that is."""
     if value in allowed:

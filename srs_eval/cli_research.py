@@ -1,0 +1,307 @@
+"""Commands on many users: batches, their results, reports on them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from srs_eval.cli_output import FINE, SOME_FAILED, check_outputs, write_document
+from srs_eval.errors import InputError
+from srs_eval.options import (
+    OUTPUT_PANEL,
+    ROWS_PANEL,
+    RUN_PANEL,
+    CsvFolderOption,
+    Flags,
+    HtmlOption,
+    JobsOption,
+    JsonOption,
+    MarkdownOption,
+    ModelsOption,
+    PngFolderOption,
+    context_options,
+    one_of,
+    protocol_options,
+    refuse_rows_of_anki,
+    takes,
+)
+
+if TYPE_CHECKING:
+    from srs_eval.context import Context
+
+
+@takes(flags=protocol_options, context=context_options)
+def batch(
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ],
+    flags: Flags,
+    context: Context,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids and ranges, all if left out.",
+            metavar="1-1000,1005",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    max_user_id: Annotated[
+        int | None,
+        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    models: ModelsOption = "all",
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
+    ] = Path("results"),
+    jobs: JobsOption = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Where it runs: local, dask-local or dask://HOST:PORT.",
+            metavar="ENGINE",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "local",
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
+            metavar="K/N",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Keep every prediction, as parquet.", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
+    ] = False,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Take over the results of another batch folder first; may be repeated.",
+            metavar="DIR",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+) -> int:
+    """Evaluate users x configurations of a data set; a re-run does what is missing."""
+    from srs_eval.batch import (
+        Ended,
+        Planned,
+        UnitDone,
+        absent_users,
+        run_batch,
+        select_users,
+        shard_of,
+    )
+    from srs_eval.cluster import is_engine
+    from srs_eval.console import BatchProgress, console_for, say, say_absent_users
+    from srs_eval.dataset import open_dataset
+    from srs_eval.ranking import mean_ranking, with_floors
+    from srs_eval.store import read_results
+    from srs_eval.tables import batch_table
+
+    refuse_rows_of_anki(flags)
+    opened = open_dataset(dataset)
+    if opened.missing_tables:
+        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
+        if flags.protocol.partitions != "none":
+            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
+        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+    if not is_engine(engine):
+        raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
+    chosen = select_users(opened.users, users, max_user_id)
+    if shard is not None:
+        chosen = shard_of(chosen, shard)
+    if users is not None:
+        say_absent_users(absent_users(opened.users, users, max_user_id))
+    configurations = flags.resolve(models)
+    if len(configurations) > 1:
+        configurations = with_floors(configurations)  # what is compared stands on the average
+    plan: Planned | None = None
+    finished = failed = 0
+    reasons: Counter[tuple[str, str]] = Counter()
+    try:
+        with (
+            BatchProgress() as progress,
+            closing(
+                run_batch(
+                    opened,
+                    configurations,
+                    out,
+                    users=chosen,
+                    jobs=jobs,
+                    engine=engine,
+                    raw=raw,
+                    fresh=fresh,
+                    merge=merge or (),
+                    context=context,
+                )
+            ) as events,
+        ):
+            for event in events:
+                progress.show(event)
+                match event:
+                    case Planned():
+                        plan = event
+                    case UnitDone():
+                        finished = event.finished
+                        if event.unit.status != "done":
+                            reasons[event.unit.status, event.unit.reason] += 1
+                    case Ended():
+                        failed = event.failed
+                        say(
+                            f"{event.done:,} done, {event.skipped:,} skipped, "
+                            f"{event.failed:,} failed; results are in {out / 'result'}"
+                        )
+    except KeyboardInterrupt:
+        if plan is not None:
+            say(
+                f"Interrupted: {finished:,} of {plan.units:,} units are done and kept; "
+                "the same command goes on from there."
+            )
+        raise
+    for wanted in ("failed", "skipped"):
+        told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
+        for (_, reason), count in told[:3]:
+            say(f"{wanted}: {count:,} x {reason}")
+    if failed:
+        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
+    console = console_for(sys.stdout)
+    asked = set(chosen)  # the folder may hold others, too
+    results = {
+        each.name: {
+            user: line for user, line in read_results(out, each.name).items() if user in asked
+        }
+        for each in configurations
+    }
+    for group in mean_ranking(configurations, results):
+        console.print(batch_table(group, console.width))
+    return SOME_FAILED if failed else FINE
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of results, of `srs-eval batch` or of srs-benchmark.",
+            metavar="DIR...",
+            show_default=False,
+        ),
+    ],
+    html: HtmlOption = None,
+    md: MarkdownOption = None,
+    csv: CsvFolderOption = None,
+    png: PngFolderOption = None,
+    json: JsonOption = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results of another run: tell what changed.",
+            metavar="DIR",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    users: Annotated[
+        str,
+        typer.Option(
+            help="Means over the users that all have, or over each one's own.",
+            metavar="common|each",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "common",
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="The metric that pairs, sizes and distributions are of.",
+            metavar="NAME",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "LogLoss",
+    columns: Annotated[
+        str,
+        typer.Option(
+            help="Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
+            metavar="A,B",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "LogLoss,RMSE(bins),AUC",
+    average: Annotated[
+        str,
+        typer.Option(
+            help="Side by side: global, user, deck, card. All but user need predictions in raw/.",
+            metavar="A,B",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "user",
+) -> int:
+    """Tables, pairs and pictures of results of many users."""
+    from srs_eval.report.build import dataset_report
+
+    check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png, json)
+    document = dataset_report(
+        folders,
+        metric=metric,
+        columns=columns.split(","),
+        users=one_of("--users", users, ("common", "each")),
+        average=average.split(","),
+        baseline=baseline,
+    )
+    write_document(document, html, md, csv, png, json)
+    return FINE
+
+
+def results(
+    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With check: mend what can be mended.")
+    ] = False,
+) -> int:
+    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
+    from srs_eval import results_check
+    from srs_eval.console import say
+    from srs_eval.plural import counted
+
+    if one_of("The action of results", action, ("check", "merge")) == "check":
+        if out is not None:
+            raise InputError("results check writes no folder: --out is for results merge.")
+    else:
+        if repair:
+            raise InputError("results merge mends nothing: --repair is for results check.")
+        if out is None:
+            raise InputError("results merge: name the folder that becomes of them with --out.")
+        taken = results_check.merge(folders, out)
+        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        return FINE
+    left = 0
+    for folder in folders:
+        found = results_check.check(folder)
+        remaining = results_check.repair(folder, found) if repair else found
+        for each in found:
+            mended = f"; {each.remedy}" if each not in remaining else ""
+            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
+            print(f"{each.path}: {each.what}{mended}{hint}")
+        if not found:
+            print(f"{folder}: nothing is wrong")
+        left += len(remaining)
+    return SOME_FAILED if left else FINE
