@@ -249,9 +249,9 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
             rollover=days.rollover,
             user=user,
         )
-    if (folder / "revlogs").is_dir():
-        from srs_eval.dataset import open_dataset
+    from srs_eval.dataset import is_dataset, open_dataset
 
+    if is_dataset(folder):
         days.refuse("The days of a data set")
         dataset = open_dataset(folder)
         if user is None and len(dataset.users) == 1:

@@ -24,7 +24,7 @@ from srs_eval import __version__
 from srs_eval.cluster import Place, environment, open_place
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
-from srs_eval.dataset import Dataset
+from srs_eval.dataset import TABLES, Dataset, rows_in
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
@@ -292,10 +292,9 @@ def _survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
     """Fingerprint of the folder, and the bytes of each user's reviews."""
     names: list[tuple[str, Path]] = []
     sizes: dict[int, int] = {}
-    for table in ("revlogs", "cards", "decks"):
+    for table in TABLES:
         for user in dataset.users:
-            folder = dataset.folder / table / f"user_id={user}"
-            parts = sorted(folder.glob("*.parquet"))
+            parts = dataset.parts(table, user)
             names += [(f"{table}/{user}/{part.name}", part) for part in parts]
             if table == "revlogs":
                 sizes[user] = sum(_size(part) for part in parts)
@@ -313,16 +312,14 @@ def _expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
 ) -> Callable[[int, Sequence[str]], float]:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
-    import pyarrow.parquet
-
     per_10k = {each.name: each.expected_seconds_per_10k for each in configurations}
     rows = size = 0
     by_size = sorted(sizes, key=lambda user: (sizes[user], user))
     for user in by_size[len(by_size) // 2 :][: 8 * 64 : 64] + by_size[-1:]:
-        for part in (dataset.folder / "revlogs" / f"user_id={user}").glob("*.parquet"):
+        for part in dataset.parts("revlogs", user):
             try:
-                rows += pyarrow.parquet.read_metadata(part).num_rows
-            except (OSError, pyarrow.ArrowException):
+                rows += rows_in(part)
+            except InputError:
                 continue  # a damaged file is told when its turn comes
             size += _size(part)
     rows_per_byte = rows / size if size else 0.1

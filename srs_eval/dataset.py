@@ -1,17 +1,26 @@
-"""The anki-revlogs-10k layout: `{revlogs,cards,decks}/user_id=N/*.parquet`, one user at a time."""
+"""Data sets of many users, read one user at a time. Two layouts:
+
+- parquet: `{revlogs,cards,decks}/user_id=N/*.parquet`, that of anki-revlogs-10k (open-spaced-
+  repetition/anki-revlogs-dataset-builder: build_parquet.py). anki-revlogs-10k-id differs in its
+  ids, which are Anki's own, and has a column review_time more, which is not needed here;
+- csv: `N.csv`, in `dataset/1` and `dataset/2` of FSRS-Anki-20k (its card on the hub), without
+  decks and without days.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.importing.files import file_errors, printable
+from srs_eval.importing.files import file_errors, printable, read_whole
+from srs_eval.importing.table import MAX_BYTES, header_of, read_table
 from srs_eval.places import data_dir
 from srs_eval.reviews import Cards, Deck, ImportReceipt, IntArray, Preset, ReviewLog, Rows
 
@@ -28,6 +37,11 @@ _ROW_COLUMNS = (
     "elapsed_seconds",
 )
 _MAX_ROWS = 50_000_000
+_NUMBER = r"(0|[1-9][0-9]{0,14})"
+_USER = f"user_id={_NUMBER}"
+_TABLE = rf"{_NUMBER}\.csv"
+TABLES = ("revlogs", "cards", "decks")
+Layout = Literal["parquet", "csv"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,15 @@ class Dataset:
     folder: Path
 
     @cached_property
+    def layout(self) -> Layout:
+        return "parquet" if any(_numbered(self.folder / "revlogs", _USER)) else "csv"
+
+    @cached_property
     def users(self) -> list[int]:
         """Ids of the users with reviews, ascending."""
-        with file_errors(self.folder / "revlogs"):
-            names = [entry.name for entry in (self.folder / "revlogs").iterdir()]
-        numbers = [re.fullmatch(r"user_id=(0|[1-9][0-9]{0,14})", name) for name in names]
-        return sorted(int(number[1]) for number in numbers if number)
+        if self.layout == "csv":
+            return sorted(self._tables)
+        return sorted(user for user, _ in _numbered(self.folder / "revlogs", _USER))
 
     def load(self, user: int) -> ReviewLog:
         """The rows, cards and decks of one user.
@@ -50,17 +67,19 @@ class Dataset:
         Raises InputError if there is no such user or a file of theirs cannot be read. Users
         without cards or decks files have none (their reviews are MISSING in partitions).
         """
-        revlogs = self._parts("revlogs", user)
+        revlogs = self.parts("revlogs", user)
         if not revlogs:
             folder = self.folder / "revlogs" / f"user_id={user}"
-            if folder.is_dir():
+            if self.layout == "parquet" and folder.is_dir():
                 raise InputError(f"{printable(folder)} holds no parquet file; download it again.")
             raise InputError(
                 f"{printable(self.folder)} has no user {user}; it holds {_span(self.users)}."
             )
+        if self.layout == "csv":
+            return _load_table(revlogs[0], user)
         rows = Rows(*_read(revlogs, _ROW_COLUMNS))
         notes = []
-        card, note, deck = _read(self._parts("cards", user), ("card_id", "note_id", "deck_id"))
+        card, note, deck = _read(self.parts("cards", user), ("card_id", "note_id", "deck_id"))
         if not len(card):
             notes.append(_without("cards"))
         card, first = np.unique(card, return_index=True)
@@ -70,7 +89,7 @@ class Dataset:
                 *(
                     column.tolist()
                     for column in _read(
-                        self._parts("decks", user), ("deck_id", "parent_id", "preset_id")
+                        self.parts("decks", user), ("deck_id", "parent_id", "preset_id")
                     )
                 ),
                 strict=True,
@@ -99,12 +118,32 @@ class Dataset:
     @property
     def missing_tables(self) -> tuple[str, ...]:
         """ "cards" and "decks", as far as the data set has no folder of that name."""
-        return tuple(table for table in ("cards", "decks") if not (self.folder / table).is_dir())
+        if self.layout == "csv":
+            return TABLES[1:]
+        return tuple(table for table in TABLES[1:] if not (self.folder / table).is_dir())
 
-    def _parts(self, table: str, user: int) -> list[Path]:
+    def parts(self, table: str, user: int) -> list[Path]:
+        """The files that hold one of TABLES for a user, in their order."""
+        if self.layout == "csv":
+            return [self._tables[user]] if table == "revlogs" and user in self._tables else []
         folder = self.folder / table / f"user_id={user}"
         with file_errors(folder):
             return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+
+    @cached_property
+    def _tables(self) -> dict[int, Path]:
+        """The csv file of each user. Raises InputError where one has two."""
+        found: dict[int, Path] = {}
+        for home in (self.folder, self.folder / "dataset"):
+            folders = [home, *(path for _, path in sorted(_numbered(home, _NUMBER)))]
+            for user, path in (each for folder in folders for each in _numbered(folder, _TABLE)):
+                if user in found:
+                    raise InputError(
+                        f"User {user} has two files, {printable(found[user])} and "
+                        f"{printable(path)}; keep one of them."
+                    )
+                found[user] = path
+        return found
 
 
 def open_dataset(folder: str | Path) -> Dataset:
@@ -125,15 +164,38 @@ def open_dataset(folder: str | Path) -> Dataset:
             )
     if not path.is_dir():
         raise InputError(f"{printable(path)} is no folder; give the data set's folder.")
-    if not (path / "revlogs").is_dir():
-        raise InputError(
-            f"{printable(path)} is no data set: it has no folder 'revlogs' with "
-            "user_id=N/data.parquet in it, as in anki-revlogs-10k."
-        )
     dataset = Dataset(path)
-    if not dataset.users:
+    if dataset.users:
+        return dataset
+    if (path / "revlogs").is_dir():
         raise InputError(f"{printable(path / 'revlogs')} has no users (folders user_id=N).")
-    return dataset
+    raise InputError(
+        f"{printable(path)} is no data set: it has no folder 'revlogs' with user_id=N/data.parquet "
+        "in it, as in anki-revlogs-10k, and no N.csv, as in FSRS-Anki-20k."
+    )
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder looks like a data set, of whatever quality."""
+    return (folder / "revlogs").is_dir() or bool(Dataset(folder).users)
+
+
+def rows_in(part: Path) -> int:
+    """How many rows a file holds by its own account; nothing but that is read.
+
+    Raises InputError where that cannot be found out.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    with file_errors(part), open(part, "rb") as source:
+        if part.suffix == ".csv":
+            blocks = iter(lambda: source.read(1 << 20), b"")
+            return max(0, sum(block.count(b"\n") for block in blocks) - 1)
+        try:
+            return int(pyarrow.parquet.ParquetFile(source).metadata.num_rows)
+        except (pyarrow.ArrowException, ValueError, OSError) as error:
+            raise _damaged(part, error) from error
 
 
 def datasets_folder() -> Path:
@@ -170,10 +232,47 @@ def _read_part(part: Path, names: tuple[str, ...]) -> list[IntArray]:
             table = file.read(columns=list(names), use_threads=False)
             return [_integers(table.column(column)) for column in names]
         except (pyarrow.ArrowException, ValueError, OSError, MemoryError) as error:
-            raise InputError(
-                f"{name} is damaged or no parquet file of integers "
-                f"({printable(error, 100)}); download it again."
-            ) from error
+            raise _damaged(part, error) from error
+
+
+def _damaged(part: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{printable(part)} is damaged or no parquet file of integers "
+        f"({printable(error, 100)}); download it again."
+    )
+
+
+def _load_table(path: Path, user: int) -> ReviewLog:
+    """A user's csv file. Without a table of cards: what rests on decks is skipped."""
+    content, name = read_whole(path, MAX_BYTES), printable(path)
+    header = header_of(content[:65536], name)
+    table = read_table(content, *header, name) if header else None
+    if table is None or table.rows is None:
+        raise InputError(
+            f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "
+            "rating ...); download it again."
+        )
+    return ReviewLog(
+        receipt=ImportReceipt(
+            path=str(path),
+            format=f"FSRS-Anki-20k, user {user}",
+            entries_read=len(table.rows) + table.left_out,
+            notes=(*table.notes, _without("cards"), _without("decks")),
+        ),
+        rows=table.rows,
+        cards=Cards.empty(),
+        decks={},
+        presets={},
+        user=user,
+    )
+
+
+def _numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
+    """The entries of a folder whose name holds a number; none where there is no such folder."""
+    with file_errors(folder):
+        for entry in folder.iterdir() if folder.is_dir() else ():
+            if number := re.fullmatch(pattern, entry.name):
+                yield int(number[1]), entry
 
 
 def _integers(column: pyarrow.ChunkedArray) -> IntArray:

@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.anki_import import load_log
-from srs_eval.dataset import open_dataset
+from srs_eval.dataset import open_dataset, rows_in
 from srs_eval.errors import InputError
 from srs_eval.inspection import inspect_log
 from srs_eval.reviews import MISSING
@@ -213,3 +214,77 @@ def test_refusals(made: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
         path.write_bytes(bytes(changed))
         with contextlib.suppress(InputError):  # a changed value may be read, nothing else happens
             dataset.load(4)
+
+
+def write_tables(dataset: Path, target: Path, columns: dict[str, str]) -> None:
+    """The reviews of a parquet data set in the layout of FSRS-Anki-20k, by card as there."""
+    for user in open_dataset(dataset).users:
+        frame = pandas.read_parquet(dataset / "revlogs" / f"user_id={user}" / "data.parquet")
+        frame["review_th"] = range(1, len(frame) + 1)
+        frame = frame.rename(columns=columns).drop(columns="day_offset")
+        frame = frame.sort_values(["card_id", "review_th"])
+        path = target / "dataset" / str(1 + user % 2) / f"{user}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.to_csv(path, index=False)
+
+
+@pytest.mark.parametrize("columns", [{}, {"elapsed_days": "delta_t"}], ids=["2024", "2023"])
+def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
+    """FSRS-Anki-20k: the same reviews as in parquet, and all that its columns tell of them."""
+    learners = {7: simulate_learner(7, 500), 8: simulate_learner(8, 400)}
+    write_dataset(learners, tmp_path / "parquet")
+    write_tables(tmp_path / "parquet", tmp_path / "csv", columns)
+    (tmp_path / "csv" / "revlogs" / "1").mkdir(parents=True)  # the raw files of that data set
+    ours, theirs = open_dataset(tmp_path / "csv"), open_dataset(tmp_path / "parquet")
+    assert (ours.layout, theirs.layout) == ("csv", "parquet")
+    assert ours.users == theirs.users == [7, 8]
+    assert ours.missing_tables == ("cards", "decks")
+    for user in ours.users:
+        log, expected = ours.load(user), theirs.load(user).rows
+        assert log.rows is not None
+        assert expected is not None
+        for name in ("card_id", "rating", "elapsed_days"):
+            np.testing.assert_array_equal(getattr(log.rows, name), getattr(expected, name))
+        if not columns:
+            for name in ("state", "duration_ms", "elapsed_seconds"):
+                np.testing.assert_array_equal(getattr(log.rows, name), getattr(expected, name))
+        assert (np.diff(log.rows.day_offset) >= 0).all()
+        assert (log.rows.day_offset <= expected.day_offset).all()  # the earliest days
+        assert rows_in(ours.parts("revlogs", user)[0]) == len(log.rows)
+        assert rows_in(theirs.parts("revlogs", user)[0]) == len(log.rows)
+        assert not log.knows_decks
+    assert load_log(tmp_path / "csv", user=8).user == 8
+    out = tmp_path / "out"
+    done = run_cli("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert len((out / "result" / "AVG.jsonl").read_text().splitlines()) == 2
+    assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2
+
+
+def test_csv_data_set_refuses(tmp_path: Path) -> None:
+    (tmp_path / "dataset" / "1").mkdir(parents=True)
+    twice = tmp_path / "dataset" / "1" / "5.csv"
+    twice.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n")
+    (tmp_path / "5.csv").write_text(twice.read_text())
+    with pytest.raises(InputError, match="User 5 has two files"):
+        open_dataset(tmp_path)
+    (tmp_path / "5.csv").unlink()
+    for content in ("", "a,b,c\n1,2,3\n", "card_id,review_th,delta_t,rating\n1,1,x,3\n"):
+        twice.write_text(content)
+        with pytest.raises(InputError, match=r"5\.csv"):
+            open_dataset(tmp_path).load(5)
+
+
+def test_real_ids(tmp_path: Path) -> None:
+    """anki-revlogs-10k-id: Anki's own ids, the moment of each review, 0 for no parent."""
+    now = 1_700_000_000_000
+    rows = {name: [1, 2, 1] for name in COLUMNS} | {"card_id": [now, now + 1, now]}
+    moments = {"review_time": [now, now + 5, now + 9]}
+    write(tmp_path, "revlogs", 1, **rows, elapsed_seconds=[-1, -1, 100], **moments)
+    write(tmp_path, "cards", 1, card_id=[now], note_id=[now + 2], deck_id=[now + 3])
+    write(tmp_path, "decks", 1, deck_id=[now + 3], parent_id=[0], preset_id=[1])
+    log = open_dataset(tmp_path).load(1)
+    assert log.rows is not None
+    assert log.rows.card_id.tolist() == rows["card_id"]
+    assert log.deck_of(np.array([now, now + 1])).tolist() == [now + 3, MISSING]
+    assert log.preset_of(np.array([now + 3])).tolist() == [1]

@@ -7,6 +7,8 @@ Layouts, columns in any order, more columns are ignored:
 - py-fsrs's: card_id, rating, review_datetime (ISO 8601, UTC where it names no zone), and
   review_duration in ms (open-spaced-repetition/py-fsrs: fsrs/review_log.py);
 - srs-benchmark's older data: card_id, review_th, delta_t in days, rating. It has no dates;
+- FSRS-Anki-20k as it is now: card_id, review_th, elapsed_days, elapsed_seconds, rating, state,
+  duration in ms (the data set's card on the hub). It has no dates either;
 - SuperMemo's SM16-v-SM17.csv (`srs_eval.importing.supermemo`).
 """
 
@@ -41,11 +43,15 @@ _RAW = ("id", "cid", "ease", "type", "factor", "time")
 _BARE = ("review_time", "card_id", "review_rating")
 _PY_FSRS = ("review_datetime", "card_id", "rating")
 _OLD_BENCHMARK = ("review_th", "card_id", "delta_t", "rating")
+_ANKI_20K = (
+    *("review_th", "card_id", "elapsed_days", "rating"),
+    *("elapsed_seconds", "state", "duration"),
+)
 SUPERMEMO = (
     *("date", "element no", "used interval", "r (sm16)", "r (sm17)", "grade"),
     "success",
 )
-_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, SUPERMEMO)
+_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, _ANKI_20K, SUPERMEMO)
 _DURATION = "review_duration"
 _MAX_ROUNDS = 1000
 
@@ -88,7 +94,7 @@ def header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
         return None
     nearest = max(_LAYOUTS, key=lambda layout: len(set(layout) & set(found)) / len(layout))
     missing = [column for column in nearest if column not in found]
-    known = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:4])
+    known = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:5])
     if 2 * len(missing) <= len(nearest):
         known = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
     raise InputError(
@@ -135,7 +141,8 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
         time_ms, *rest = _dated(records(content, names, delimiter), wanted, name)
         words = "py-fsrs review log (CSV)"
     else:
-        places = [names.index(column) for column in _OLD_BENCHMARK]
+        wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
+        places = [names.index(column) for column in wanted]
         return _without_dates(*_numbers(lines, places, delimiter, name))
     none = np.zeros(len(time_ms), np.int64)
     taken = rest[2] if len(rest) > 2 else none
@@ -183,11 +190,18 @@ def _dated(
 
 
 def _without_dates(
-    order_of_review: IntArray, card_id: IntArray, delta_t: IntArray, rating: IntArray
+    order_of_review: IntArray,
+    card_id: IntArray,
+    elapsed_days: IntArray,
+    rating: IntArray,
+    elapsed_seconds: IntArray | None = None,
+    state: IntArray | None = None,
+    duration_ms: IntArray | None = None,
 ) -> Table:
     """Rows from intervals alone. Days are the earliest that intervals and order allow."""
     order = np.argsort(order_of_review, kind="stable")
-    card_id, delta_t, rating = card_id[order], np.maximum(delta_t[order], 0), rating[order]
+    card_id, rating = card_id[order], rating[order]
+    delta_t = np.maximum(elapsed_days[order], 0)
     known, card = np.unique(card_id, return_inverse=True)
     by_card = np.argsort(card, kind="stable")
     first = np.ones(len(card), np.bool_)
@@ -213,22 +227,23 @@ def _without_dates(
         start += push
     else:
         day = np.maximum.accumulate(day)  # intervals and order contradict each other
-    none = np.zeros(len(card), np.int64)
+    told = elapsed_seconds is not None
+    seconds = delta_t * DAY_S if elapsed_seconds is None else elapsed_seconds[order]
     rows = Rows(
         card_id=card_id,
         day_offset=day,
         rating=rating,
-        state=np.where(is_first, 0, REVIEW + 1),
-        duration_ms=none,
+        state=np.where(is_first, 0, REVIEW + 1) if state is None else state[order],
+        duration_ms=np.zeros(len(card), np.int64) if duration_ms is None else duration_ms[order],
         elapsed_days=np.where(is_first, -1, delta_t),
-        elapsed_seconds=np.where(is_first, -1, delta_t * DAY_S),
+        elapsed_seconds=np.where(is_first, -1, seconds),
     )
+    whole = "" if told else ", and intervals are whole days"
     return Table(
-        "older table of srs-benchmark (CSV)",
+        "FSRS-Anki-20k (CSV)" if told else "older table of srs-benchmark (CSV)",
         rows=rows,
         notes=(
-            "The file holds no dates: days are the earliest that its intervals allow, and "
-            "intervals are whole days.",
+            "The file holds no dates: days are the earliest that its intervals allow" + whole + ".",
         ),
     )
 
