@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +34,7 @@ from srs_eval.context import Context
 from srs_eval.engine import Event, Finished, Prepared, must_compile
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.overview import NEEDED, Line, Overview, overview
+from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import own_scheduler, with_floors
 from srs_eval.results import Result
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from srs_eval.metrics import CalibrationGraph
     from srs_eval.presets.answers import Answer, Table
     from srs_eval.screens.choose import Chosen
+    from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
 
@@ -116,6 +119,7 @@ class SrsEvalApp(App[int]):
         answer: AnswerFunction | None = None,
         load: LoadFunction | None = None,
         profiles: Callable[[], Sequence[Any]] | None = None,
+        write_report: Callable[..., Sequence[Path]] | None = None,
         state_folder: Path | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -148,10 +152,12 @@ class SrsEvalApp(App[int]):
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
+        self._exporting: list[Background] = []
         self._costed: tuple[ReviewLog | None, dict[str | None, Sequence[Answer]]] = (None, {})
         self.monotonic, self.now = monotonic, now
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
+        self._write_report = write_report
         self._state_folder = state_folder
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
@@ -214,14 +220,14 @@ class SrsEvalApp(App[int]):
                     loop.add_signal_handler(number, self.exit, 130 if name == "SIGINT" else 0)
 
     async def action_quit(self) -> None:
-        for background in (*self._asking, *self.backgrounds):
+        for background in (*self._asking, *self.backgrounds, *self._exporting):
             background.cancel.set()
         self.exit(0)
 
     def shut_down(self) -> None:
         """End every worker; called after the terminal has been restored."""
         self._end_warm_up()
-        backgrounds = (*self._asking, *self.backgrounds)
+        backgrounds = (*self._asking, *self.backgrounds, *self._exporting)
         for background in backgrounds:
             background.cancel.set()
         until = time.monotonic() + _SHUTDOWN_SECONDS
@@ -660,6 +666,88 @@ class SrsEvalApp(App[int]):
                 self.call_from_thread(self.notify, said, timeout=6)
 
         threading.Thread(target=copy, daemon=True, name="copy").start()
+
+    # --- a report
+
+    def action_export(self) -> None:
+        """Ask where a report on the open file is to go."""
+        log = self.log_
+        if log is None:
+            return
+        from srs_eval.screens.export import ExportScreen
+
+        evaluation, number = self._of_open_file, len(self._of_open_file.results())
+        basis = "No model has finished yet: the report will have no ranking."
+        if number:
+            whole = f"of {counted(len(evaluation.models), 'model')}"
+            basis = f"Ranked in it: {number} {whole}, as far as they have finished."
+        self.push_screen(ExportScreen(Path(log.receipt.path), basis), self.export)
+
+    @property
+    def _of_open_file(self) -> Evaluation:
+        """The models' figures, if they are of what is open."""
+        same = self._evaluated is not None and self._evaluated[0] is self.log_
+        return self.evaluation if same else Evaluation()
+
+    def export(self, wanted: Wanted | None) -> None:
+        """Write a report in another process, and say where it is."""
+        log = self.log_
+        if log is None or wanted is None:
+            return
+        outcome = self._of_open_file.outcome(self.config.equivalence)
+        protocol = self.protocol if self._evaluated is None else self._evaluated[2]
+        presets = [log.presets[int(each)].name for each in self.judged_only[0]]
+        decks = [log.decks[int(each)].name for each in self.judged_only[1]]
+        chosen = {
+            "preset": [*self.options.presets, *presets],
+            "deck": [*self.options.decks, *decks],
+        }
+        from srs_eval.report.build import export_learner
+
+        task = partial(
+            self._write_report or export_learner,
+            log,
+            outcome,
+            protocol,
+            form=wanted.form,
+            path=wanted.path,
+            context=self.options.context,
+            narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
+            anonymous=wanted.anonymous,
+        )
+        jobs = min(self._jobs(), 1)
+
+        def write(cancel: threading.Event) -> Iterator[Sequence[Path]]:
+            if not jobs:
+                yield task()
+                return
+            from srs_eval.workers import WorkerPool
+
+            pool = WorkerPool(jobs)
+            try:
+                future = pool.submit(task)
+                while not future.done() and not cancel.wait(0.05):
+                    pass
+                if future.done():
+                    yield future.result()
+            finally:
+                pool.terminate_workers()
+
+        def deliver(written: Sequence[Path]) -> None:
+            what = f" ({counted(len(written), 'file')})" if len(written) > 1 else ""
+            said = f"Written: {wanted.path}{what}"
+            self.call_from_thread(self.notify, said, markup=False, timeout=8)
+
+        def ended(error: Exception | None) -> None:
+            if error is not None:
+                with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
+                    self.call_from_thread(self._refuse, "Can't write this", error, "Back", "")
+
+        self.notify("Writing the report; it takes a few seconds …", timeout=4)
+        self._exporting = [each for each in self._exporting if each.alive]
+        background = Background(write, deliver, ended)
+        self._exporting.append(background)
+        background.start()
 
     # --- evaluating
 

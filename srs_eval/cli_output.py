@@ -18,18 +18,11 @@ FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def check_targets(source: Source, *targets: str | None) -> None:
     """Refuse what cannot or must not be written, before anything is evaluated."""
-    from srs_eval.anki_import import is_learners_file
+    from srs_eval.report.files import check_target
 
     for target in targets:
-        if target is None or target == "-":
-            continue
-        path = Path(target).expanduser()
-        if path.is_dir():
-            raise InputError(f'"{path}" is a folder: name a file in it.')
-        if not path.parent.is_dir():
-            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
-        if path.is_file() and is_learners_file(path, source.path):
-            raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
+        if target is not None and target != "-":
+            check_target(Path(target).expanduser(), source.path)
 
 
 def check_outputs(
@@ -41,6 +34,8 @@ def check_outputs(
     json: str | None,
 ) -> None:
     """Refuse what cannot be written, or would be written into what is read, before the work."""
+    from srs_eval.report.files import check_folder
+
     for target in (html, md, json):
         if target is None or target == "-":
             continue
@@ -58,8 +53,8 @@ def check_outputs(
     for folder in (csv, png):
         if folder == Path("-"):
             raise InputError("--csv and --png take a folder: name one for the files.")
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise InputError(f'"{folder}" is no folder: name one for the files.')
+        if folder is not None:
+            check_folder(folder)
         if folder is not None and any(
             folder.resolve().is_relative_to(each.resolve()) for each in read
         ):
@@ -76,29 +71,15 @@ def write_document(
 ) -> None:
     """A report in the forms that were asked for; in the terminal's where none was."""
     from srs_eval.console import console_for, say
+    from srs_eval.report.files import as_text, write_as
 
+    for form, target in (("html", html), ("md", md), ("json", json)):
+        if target is not None:
+            write(target, as_text(document, form))
     written: list[Path] = []
-    if html is not None:
-        from srs_eval.report.page import page
-
-        write(html, page(document))
-    if md is not None:
-        from srs_eval.report.markdown import markdown
-
-        write(md, markdown(document))
-    if json is not None:
-        from srs_eval.export import to_json
-        from srs_eval.report.files import as_json
-
-        write(json, to_json(as_json(document)))
-    if csv is not None:
-        from srs_eval.report.files import write_csv
-
-        written += write_csv(document, csv)
-    if png is not None:
-        from srs_eval.report.files import write_png
-
-        written += write_png(document, png)
+    for form, folder in (("csv", csv), ("png", png)):
+        if folder is not None:
+            written += write_as(document, form, folder)
     if written:
         from srs_eval.plural import counted
 

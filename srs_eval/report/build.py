@@ -174,6 +174,39 @@ def learner_report(
     )
 
 
+def export_learner(
+    log: ReviewLog,
+    outcome: Outcome,
+    protocol: Protocol,
+    *,
+    form: str,
+    path: Path,
+    context: Context | None = None,
+    narrowed_to: Mapping[str, str | None] | None = None,
+    anonymous: bool = False,
+) -> list[Path]:
+    """Write the report on one learner in a form of `report.files.write_as`; what was written.
+
+    Works on all questions first: call it in another process. `anonymous` numbers decks and
+    presets. Raises InputError where the files cannot be written.
+    """
+    from srs_eval.report.files import write_as
+    from srs_eval.selection import anonymous as without_names
+
+    document = learner_report(
+        without_names(log) if anonymous else log,
+        outcome,
+        protocol,
+        context=context,
+        narrowed_to=narrowed_to,
+        anonymous=anonymous,
+    )
+    try:
+        return write_as(document, form, path)
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None
+
+
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
     from srs_eval.presets.candidates import knows_presets

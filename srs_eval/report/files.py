@@ -1,4 +1,4 @@
-"""A document's tables as CSV files or JSON, and its pictures as PNG files."""
+"""A document as files: a page, Markdown, JSON, CSV for its tables, PNG for its pictures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,54 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
+from srs_eval.errors import InputError
 from srs_eval.report.document import Cell, Document, Figure, Table
 from srs_eval.store import write_atomically
+
+FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
+
+
+def as_text(document: Document, form: str) -> str:
+    """A document as a page ("html"), as Markdown ("md") or as JSON ("json")."""
+    if form == "html":
+        from srs_eval.report.page import page
+
+        return page(document)
+    if form == "md":
+        from srs_eval.report.markdown import markdown
+
+        return markdown(document)
+    from srs_eval.export import to_json
+
+    return to_json(as_json(document))
+
+
+def write_as(document: Document, form: str, path: Path) -> list[Path]:
+    """Write a document to a file or, in one of the FOLDERS, into a folder; what was written."""
+    if form == "csv":
+        return write_csv(document, path)
+    if form == "png":
+        return write_png(document, path)
+    write_atomically(path.resolve(), as_text(document, form).encode("utf-8", "replace"))
+    return [path]
+
+
+def check_target(path: Path, source: Path | None) -> None:
+    """Raises InputError for a file that cannot or must not be written; `source` is what is read."""
+    from srs_eval.anki_import import is_learners_file
+
+    if path.is_dir():
+        raise InputError(f'"{path}" is a folder: name a file in it.')
+    if not path.parent.is_dir():
+        raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
+    if path.is_file() and is_learners_file(path, source):
+        raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
+
+
+def check_folder(folder: Path) -> None:
+    """Raises InputError for a folder that files cannot be written into."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f'"{folder}" is no folder: name one for the files.')
 
 
 def as_json(document: Document) -> dict[str, Any]:

@@ -51,6 +51,9 @@ PALETTE = Action(
 JUMP = Action("screen.jump", "g", "Jump", "Go to a part of the screen by its letter", False)
 EVERYWHERE = (HELP, JUMP, SWITCH_LIGHT, PALETTE, QUIT)
 
+EXPORT = Action(
+    "app.export", "x", "Export", "Write a report: HTML, Markdown, CSV, PNG or JSON", False
+)
 CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
 BACK = Action("back", "escape", "Back", "Go back to the screen before")
 TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
@@ -69,7 +72,8 @@ ANSWERS = (
     Action("costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"),
     Action("state", "s", "Day", "How much of your forgetting is your day, not your cards"),
     Action("time", "t", "Time", "How predictable you were, month by month", False),
-    Action("choose", "p", "Presets", "Judge only some presets or decks, or all again"),
+    Action("choose", "p", "Presets", "Judge only some presets or decks, or all again", False),
+    replace(EXPORT, footer=True),
     Action(
         "receipt", "i", "Receipt", "What was read from the file, and which reviews count", False
     ),
@@ -80,9 +84,10 @@ EVIDENCE = (
     COPY,
     Action("previous", "p,left_square_bracket", "Previous", "The answer before", shown_key="p"),
     Action("next", "n,right_square_bracket", "Next", "The answer after", shown_key="n"),
+    EXPORT,
     BACK,
 )
-COSTS = (BACK,)
+COSTS = (EXPORT, BACK)
 RECEIPT = (
     CANCEL,
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
@@ -91,6 +96,7 @@ RECEIPT = (
     Action(
         "previous_tab", "p,left_square_bracket", "Previous tab", "The tab to the left", False, "p"
     ),
+    EXPORT,
     BACK,
 )
 RUN = (
@@ -106,6 +112,7 @@ RUN = (
     Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
     TABLE,
     replace(BINS, footer=False),
+    EXPORT,
     BACK,
 )
 DETAILS = (
@@ -118,9 +125,10 @@ DETAILS = (
     Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
     Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
+    EXPORT,
     BACK,
 )
-ERRORS = (CANCEL, BACK)
+ERRORS = (CANCEL, EXPORT, BACK)
 COMPARE = (
     CANCEL,
     TABLE,
@@ -128,6 +136,7 @@ COMPARE = (
     Action("swap", "s", "Swap", "Exchange left and right"),
     Action("left_model", "l", "Left model", "Choose the model on the left"),
     Action("right_model", "r", "Right model", "Choose the model on the right"),
+    EXPORT,
     BACK,
 )
 

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.ranking import Group, Ranked, ranking
 from srs_eval.results import Result
+
+if TYPE_CHECKING:
+    from srs_eval.export import Outcome
 
 
 class Stage(Enum):
@@ -130,6 +134,22 @@ class Evaluation:
         return {
             name: model.result for name, model in self.models.items() if model.result is not None
         }
+
+    def outcome(self, equivalence: float) -> Outcome:
+        """What has finished so far, as documents take it."""
+        from srs_eval.export import Outcome
+
+        found = Outcome(
+            [model.configuration for model in self.models.values()], equivalence=equivalence
+        )
+        for model in self.models.values():
+            if model.result is not None:
+                found.add(Finished(model.configuration, model.result))
+            elif model.stage is Stage.FAILED:
+                found.add(Failed(model.configuration, model.reason))
+            elif model.stage is Stage.SKIPPED:
+                found.add(Skipped(model.configuration, model.reason))
+        return found
 
     def groups(self) -> list[Group]:
         """The ranking of what has finished so far."""

@@ -1,0 +1,138 @@
+"""Where a report on the open file goes, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, Checkbox, Input, RadioButton, RadioSet, Static
+
+from srs_eval.errors import InputError
+from srs_eval.report.files import FOLDERS, check_folder, check_target
+from srs_eval.screens.base import Dialog
+
+FORMS: Mapping[str, str] = {
+    "html": "HTML, a page to read anywhere",
+    "md": "Markdown, for a forum",
+    "csv": "CSV, a file for each table, in a folder",
+    "png": "PNG, a file for each picture, in a folder",
+    "json": "JSON, for programs",
+}
+NAME = "srs-eval-report"
+
+
+class _Form(RadioButton):
+    """Told apart without colour: only the chosen one has a mark."""
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "●" if self.value else " "
+        return super().render()
+
+
+class _Tick(Checkbox):
+    """The same for what is ticked or not."""
+
+    def render(self) -> Any:
+        self.BUTTON_INNER = "X" if self.value else " "
+        return super().render()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A report to write."""
+
+    form: str  # of FORMS
+    path: Path  # a file, or a folder for one of report.files.FOLDERS
+    anonymous: bool
+
+
+class ExportScreen(Dialog):
+    """Dismissed with what is `Wanted`, or None; nothing is overwritten without a second word."""
+
+    BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
+
+    def __init__(self, source: Path | None, basis: str) -> None:
+        super().__init__()
+        self._source, self._basis = source, basis
+        self._asked: Path | None = None  # whether it may be overwritten
+
+    def content(self) -> ComposeResult:
+        box = Vertical(classes="box")
+        box.border_title = "Export a report"
+        box.border_subtitle = "Tab goes on, Enter writes, Esc closes"
+        with box:
+            with RadioSet(compact=True):
+                for form, meaning in FORMS.items():
+                    yield _Form(meaning, form == "html", id=form, compact=True)
+            yield Input(self._default("html"), compact=True)
+            yield _Tick("Number decks and presets, name no file", compact=True)
+            yield Static(self._basis, id="basis", markup=False)
+            yield Static(id="said", markup=False)
+            with Horizontal():
+                yield Button("Back", compact=True, id="back")
+                yield Button("Write", variant="primary", compact=True, id="write")
+
+    def on_mount(self) -> None:
+        self.query_one(RadioSet).focus()
+
+    @staticmethod
+    def _default(form: str) -> str:
+        return str(Path.cwd() / (NAME if form in FOLDERS else f"{NAME}.{form}"))
+
+    @property
+    def _form(self) -> str:
+        chosen = self.query_one(RadioSet).pressed_button
+        return "html" if chosen is None or chosen.id is None else chosen.id
+
+    @on(RadioSet.Changed)
+    def _chosen(self) -> None:
+        """The path follows, unless its ending is one's own."""
+        entry = self.query_one(Input)
+        path = Path(entry.value)
+        if path.suffix.removeprefix(".") in ("", *FORMS):
+            entry.value = str(path.with_suffix("" if self._form in FOLDERS else f".{self._form}"))
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._say("", "Write")
+
+    def _say(self, text: str, button: str) -> None:
+        self.query_one("#said", Static).update(text)
+        self.query_one("#write", Button).label = button
+        self._asked = None
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#write")
+    def _write(self) -> None:
+        text = self.query_one(Input).value.strip()
+        path = Path(text).expanduser()
+        folder = self._form in FOLDERS
+        try:
+            if not text:
+                raise InputError("Name a file." if not folder else "Name a folder.")
+            if folder:
+                check_folder(path)
+                taken = path.is_dir() and any(path.glob(f"*.{self._form}"))
+            else:
+                check_target(path, self._source)
+                taken = path.exists()
+        except (InputError, OSError, RuntimeError) as error:  # no home folder is a RuntimeError
+            self._say(str(error), "Write")
+            return
+        if taken and self._asked != path:
+            what = (
+                f"The folder has {self._form.upper()} files" if folder else "There is such a file"
+            )
+            self._say(f"{what}: Overwrite replaces it, or name another.", "Overwrite")
+            self._asked = path
+            return
+        self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(None)

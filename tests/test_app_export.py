@@ -1,0 +1,161 @@
+"""The app writes reports: what was chosen, where it was chosen, nothing overwritten unasked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Checkbox, Input, RadioSet
+
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.simulation import simulate_learner, write_collection
+from tests.app_world import make_app, on, text_of, until
+
+FILE = Path("collection.anki2")
+
+
+class Written:
+    """Takes the place of the work: remembers what was asked and writes one word."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def __call__(self, log: Any, outcome: Any, protocol: Any, **options: Any) -> Sequence[Path]:
+        self.asked.append({"log": log, "outcome": outcome, "protocol": protocol, **options})
+        options["path"].write_text("report")
+        return [options["path"]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def to_export(pilot: Any) -> None:
+    await until(pilot, on(pilot.app, "AnswersScreen"))
+    await until(pilot, lambda: len(pilot.app.evaluation.results()) == 8)
+    await pilot.press("x")
+    await until(pilot, on(pilot.app, "ExportScreen"))
+
+
+async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        assert "8 of 8 models" in text_of(app)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: (here / "srs-eval-report.html").exists())
+        said = f"Written: {here / 'srs-eval-report.html'}"
+        await until(pilot, lambda: said in [each.message for each in app._notifications])
+    (asked,) = written.asked
+    assert asked["log"] is app.log_
+    assert sorted(asked["outcome"].results) == sorted(app.evaluation.results())
+    assert asked["outcome"].groups()[0].best is not None
+    assert (asked["form"], asked["anonymous"]) == ("html", False)
+    assert asked["narrowed_to"] == {"preset": None, "deck": None}
+
+
+async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
+    target = here / "srs-eval-report.html"
+    target.write_text("mine")
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "There is such a file" in text_of(app))
+        assert target.read_text() == "mine"
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        assert not written.asked
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "There is such a file" in text_of(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: target.read_text() == "report")
+
+
+async def test_the_ending_follows_the_form_and_names_can_be_left_out(
+    here: Path, tmp_path: Path
+) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        path = app.screen.query_one(Input)
+        seen = []
+        for _ in range(4):
+            await pilot.press("down", "space")
+            await pilot.pause()
+            seen.append(path.value)
+        stem = here / "srs-eval-report"
+        assert seen == [f"{stem}.md", str(stem), str(stem), f"{stem}.json"]
+        path.value = str(here / "elsewhere" / "report.json")
+        app.screen.query_one(Checkbox).value = True
+        path.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "there is no folder" in " ".join(text_of(app).split()))
+        (here / "elsewhere").mkdir()
+        await pilot.press("enter")
+        await until(pilot, lambda: written.asked)
+    (asked,) = written.asked
+    assert (asked["form"], asked["anonymous"]) == ("json", True)
+    assert asked["path"] == here / "elsewhere" / "report.json"
+
+
+async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
+    collection = here / "collection.anki2"
+    collection.write_bytes(b"SQLite format 3\0 and so on")
+    app = make_app(tmp_path, collection, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        app.screen.query_one(Input).value = str(collection)
+        app.screen.query_one(Input).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "is not overwritten" in " ".join(text_of(app).split()))
+
+
+async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
+    def full(*_: Any, **__: Any) -> Sequence[Path]:
+        from srs_eval.errors import InputError
+
+        raise InputError('"report.html" cannot be written (No space left on device).')
+
+    app = make_app(tmp_path, FILE, write_report=full, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, on(app, "Refusal"))
+        assert "No space left" in text_of(app)
+
+
+async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:
+    """A real one, in a process of its own: answers, ranking of what has finished, no names."""
+    path = here / "collection.anki2"
+    write_collection(simulate_learner(5, 1_500), path)
+    app = SrsEvalApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"), 60)
+        await until(pilot, lambda: not app.overview.waiting and not app.evaluation.running, 240)
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"), 30)
+        forms = app.screen.query_one(RadioSet)
+        forms.query("RadioButton").last().value = True  # type: ignore[attr-defined]
+        await pilot.pause()
+        app.screen.query_one(Checkbox).value = True
+        await pilot.click("#write")
+        await until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
+    app.shut_down()
+    report = json.loads((here / "srs-eval-report.json").read_text())
+    ranked = report["tables"]["ranking"]["rows"]
+    assert {"average", "FSRS-6 defaults"} <= {row["model"] for row in ranked}
+    assert "calibration" in report["tables"]
+    assert "collection.anki2" not in json.dumps(report)
