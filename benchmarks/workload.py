@@ -39,7 +39,8 @@ from srs_eval.protocol import Protocol
 from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.simulation.memory import fuzzed
 from srs_eval.workload.draws import draws
-from srs_eval.workload.simulator import MODELS, Costs, Deck, Memory, Settings, simulate
+from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.workload.today import Histories, Today, memory_states
 
 ONE_LINE_MS, WHOLE_S = 15, 10  # goals
@@ -74,7 +75,7 @@ def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
 def one_line(runs: int) -> None:
     print("## 10,000 learned cards, 365 days, 0.90\n")
     print("| model | ms | ms, intervals not balanced | goal |\n|---|---|---|---|")
-    for name, model in MODELS.items():
+    for name, model in SCHEDULERS.items():
         memory = Memory(name, model.default)
         deck = drawn_deck(10_000, model.states)
         settings = (Settings(balanced=balanced) for balanced in (True, False))
@@ -88,7 +89,7 @@ def one_line(runs: int) -> None:
 def beside_fsrs_rs(runs: int) -> None:
     import fsrs_rs_python as fsrs_rs
 
-    memory = Memory("FSRS-6", MODELS["FSRS-6"].default)
+    memory = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
     costs = Costs()
     deck = Deck(np.empty((2, 0)), NONE, NONE, NONE, new=7300)
     print("\n## A new deck of 7,300 cards, 365 days\n")
@@ -121,7 +122,7 @@ def beside_fsrs_rs(runs: int) -> None:
 
 def whole_answer(draws: int) -> None:
     random = np.random.default_rng(2)
-    default = np.array(MODELS["FSRS-6"].default)
+    default = np.array(SCHEDULERS["FSRS-6"].default)
     lines = [
         Memory("FSRS-6", tuple(default * np.exp(random.normal(0.0, 0.02, len(default)))))
         for _ in range(draws)
@@ -167,8 +168,8 @@ def studied(random: np.random.Generator) -> Studied:
     shapes = random.uniform(0.0, 0.2), random.uniform(0.1, 0.45)
     truth = Memory("FSRS-6", (*person.parameters.tolist(), *shapes))
     w = truth.values
-    planned = np.array(MODELS["FSRS-6"].default)
-    model = MODELS["FSRS-6"]
+    planned = np.array(SCHEDULERS["FSRS-6"].default)
+    model = SCHEDULERS["FSRS-6"]
     costs, settings = Costs(), Settings()
     days = int(random.integers(100, 400))
     size = settings.new_a_day * days

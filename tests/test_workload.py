@@ -15,20 +15,12 @@ from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import IntArray
 from srs_eval.workload.draws import drawn_reviews, draws, fitted
-from srs_eval.workload.simulator import (
-    MODELS,
-    ORDERS,
-    Costs,
-    Deck,
-    Memory,
-    Settings,
-    Simulated,
-    simulate,
-)
+from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 
-FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
-FSRS5 = Memory("FSRS-5", MODELS["FSRS-5"].default)
-FSRS7 = Memory("FSRS-7", MODELS["FSRS-7"].default)
+FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
+FSRS5 = Memory("FSRS-5", SCHEDULERS["FSRS-5"].default)
+FSRS7 = Memory("FSRS-7", SCHEDULERS["FSRS-7"].default)
 NONE = np.empty(0, np.int64)
 HABITS = Costs()
 
@@ -63,7 +55,10 @@ def same(a: Simulated, b: Simulated) -> bool:
 
 @pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
 def test_the_same_seed_gives_the_same(memory: Memory) -> None:
-    deck, settings = deck_of(300, new=300, states=MODELS[memory.model].states), Settings(days=90)
+    deck, settings = (
+        deck_of(300, new=300, states=SCHEDULERS[memory.model].states),
+        Settings(days=90),
+    )
     one, again = (simulate(memory, deck, HABITS, settings, 7) for _ in range(2))
     assert same(one, again)
     assert not same(one, simulate(memory, deck, HABITS, settings, 8))
@@ -77,7 +72,7 @@ def test_the_same_seed_gives_the_same(memory: Memory) -> None:
 @pytest.mark.parametrize("memory", [FSRS5, FSRS6, FSRS7], ids=lambda memory: memory.model)
 def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> None:
     """Intervals are whole days, so only cards with longer ones come close to it."""
-    states = MODELS[memory.model].states
+    states = SCHEDULERS[memory.model].states
     deck = deck_of(4000, np.arange(4000) % 60, states=states)
     settings = Settings(desired_retention=0.85, balanced=False, days=365)
     run = simulate(memory, deck, HABITS, settings, 1)
@@ -171,7 +166,7 @@ def test_overdue_cards_come_today_as_long_ago_as_they_are() -> None:
     ]
     w = FSRS6.values
     for share, days in zip(shares, (420.0, 20.0), strict=True):
-        expected = float(MODELS["FSRS-6"].recall.forward(days, (20.0, 5.0), w))
+        expected = float(SCHEDULERS["FSRS-6"].recall.forward(days, (20.0, 5.0), w))
         assert share == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 2000))
 
 

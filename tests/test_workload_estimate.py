@@ -27,13 +27,13 @@ from srs_eval.workload.estimate import (
     RETENTIONS,
     REVIEWS,
 )
+from srs_eval.workload.memories import SCHEDULERS, Memory
 from srs_eval.workload.preview import preview, worded
-from srs_eval.workload.simulator import MODELS, Memory
 from srs_eval.workload.today import todays_cards
 from tests.anki_files import make_collection, plain_history
 
 QUICK = Question(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
-FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
+FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
 
 
 @pytest.fixture(scope="module")

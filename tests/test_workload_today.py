@@ -31,14 +31,15 @@ from srs_eval.reviews import (
 from srs_eval.selection import only_preset
 from srs_eval.workload import simulator
 from srs_eval.workload.habits import costs_of
-from srs_eval.workload.simulator import MODELS, Costs, Memory, Settings, simulate
+from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.simulator import Costs, Settings, simulate
 from srs_eval.workload.today import Today, deck_of, memory_states, todays_cards
 from tests.anki_files import DAY_MS, START_MS, make_collection, plain_history
 from tests.conftest import shared_or_skip
 
 DAY_S = 86_400
 NEXT_DAY_S = 100 * DAY_S - 3600  # no review of these tests lies on a border
-FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
+FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
 
 
 def log_of(
@@ -175,7 +176,7 @@ def test_states_by_history_are_the_models_own() -> None:
     assert stored.last_day[0] == -10
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", SCHEDULERS)
 def test_several_memories_at_once_are_each_as_if_alone(model: str) -> None:
     random = np.random.default_rng(3)
     entries = sorted(
@@ -189,7 +190,7 @@ def test_several_memories_at_once_are_each_as_if_alone(model: str) -> None:
     )
     starts = [(59 * DAY_S, card, 3, 0, 5000) for card in range(1, 31)]
     today = todays_cards(log_of([*starts, *entries], schedule_of(queue=[2] * 30)), 1)
-    default = np.array(MODELS[model].default)
+    default = np.array(SCHEDULERS[model].default)
     memories = [Memory(model, tuple(default * factor)) for factor in (0.98, 1.0, 1.02)]
     together = memory_states(today, memories)
     for memory, state in zip(memories, together, strict=True):

@@ -31,7 +31,7 @@ total: Any = simd.total
 where: Any = simd.where
 
 GRU, PLAIN, LSTM = range(3)  # kinds of cell
-PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall`
+PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall_and_slope`
 
 _FACTOR = 0.9**-2 - 1  # R = 0.9 after s days, (1 + factor t/s)^-0.5
 _LOG_09 = math.log(0.9)
@@ -85,7 +85,7 @@ def _scatter_add(array, parent, at, values):
             array[k, parent[at + lane]] += values[k, lane]
 
 
-def _forward(shape, w, x, at, state, kept, to, before):
+def forward(shape, w, x, at, state, kept, to, before):
     """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
     n, m = shape.inputs, shape.hidden
     gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * m
@@ -241,7 +241,7 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
                 sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
 
 
-def _recall(head, z, t):
+def recall_and_slope(head, z, t):
     """Probability of recall and its derivative by the output z.
 
     PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
@@ -278,7 +278,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             first = batches.kind[segment] == FIRST
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 _gather_lanes(state, batches.parent, i, first, scratch.before)
-                _forward(shape, w, x, i, state, kept, i - base, before)
+                forward(shape, w, x, i, state, kept, i - base, before)
         if done >= 0:
             bar[:, : batches.first_node[b + 1] - base] = 0.0
             scratch.w_bar[:] = 0.0
@@ -288,7 +288,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             z = broadcast(w[outputs + hidden])
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
-            p, slope = _recall(shape.head, z, load(batches.target_delta_t, i))
+            p, slope = recall_and_slope(shape.head, z, load(batches.target_delta_t, i))
             passes, failures = load(batches.passes, i), load(batches.failures, i)
             # torch holds each logarithm at -100 or above
             log_p, log_f = log(p), log(1.0 - p)

@@ -74,8 +74,8 @@ def source_hash() -> str:
     return _hash(sorted(Path(__file__).parent.glob("*.py")))
 
 
-def _hash(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
+def _hash(paths: Iterable[Path], more: str = "") -> str:
+    digest = hashlib.sha256(more.encode())
     for path in paths:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
@@ -170,19 +170,21 @@ def specialised(
     steps: Mapping[str, Callable[..., Any]],
     constants: Mapping[str, int],
     taped: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] | None = None,
+    kernels: Mapping[str, Any] | None = None,
 ) -> Any:
     """The template compiled with its global names `steps` and `constants` replaced.
 
     `taped` are steps with their adjoints, which share a tape (`tracing.taped`); the adjoint of
-    `success` is called `success_adjoint`. Every `name` must be unique: it is the name in the
-    disk cache.
+    `success` is called `success_adjoint`. `kernels` are what this function returned for other
+    templates, which this one calls. Every `name` must be unique: it is the name in the disk
+    cache.
     """
     from srs_eval.fitting import tracing
 
     numba, disk = _numba()
     assert isinstance(template, FunctionType)
-    files: set[Path] = set()
-    names: dict[str, Any] = dict(constants)
+    files: set[Path] = {Path(template.__code__.co_filename)}
+    names: dict[str, Any] = {**_inner_names(template), **constants, **(kernels or {})}
     for key, step in steps.items():
         assert isinstance(step, FunctionType)
         _add_files(step, files)
@@ -192,7 +194,8 @@ def specialised(
             assert isinstance(step, FunctionType)
             _add_files(step, files)
         names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
-    unique = f"{template.__name__}_{name}_{_hash(sorted(files))}"
+    called = "".join(sorted(kernel.__name__ for kernel in (kernels or {}).values()))
+    unique = f"{template.__name__}_{name}_{_hash(sorted(files), called)}"
     made = _copy(template, unique, names)
     return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))
 

@@ -23,7 +23,7 @@ from srs_eval.errors import NotEnoughData
 from srs_eval.models import fsrs5, fsrs6, fsrs7
 from srs_eval.protocol import Trials
 from srs_eval.reviews import IntArray
-from srs_eval.workload.simulator import Memory
+from srs_eval.workload.memories import Memory
 
 FITS = {"FSRS-5": fsrs5.fit, "FSRS-6": fsrs6.fit, "FSRS-7": fsrs7.fit}
 ATTEMPTS = 20  # to draw days that can be fitted to

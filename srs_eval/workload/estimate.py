@@ -33,16 +33,9 @@ from srs_eval.selection import only_preset
 from srs_eval.workers import cores
 from srs_eval.workload.draws import draws, fitted
 from srs_eval.workload.habits import costs_of
+from srs_eval.workload.memories import Memory
 from srs_eval.workload.preview import Preview, preview
-from srs_eval.workload.simulator import (
-    Costs,
-    Deck,
-    Memory,
-    Order,
-    Settings,
-    Simulated,
-    simulate,
-)
+from srs_eval.workload.simulator import Costs, Deck, Order, Settings, Simulated, simulate
 from srs_eval.workload.today import (
     SUSPENDED,
     States,

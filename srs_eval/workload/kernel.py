@@ -1,8 +1,8 @@
 """The template of the simulation's kernel: one run of days over all cards of a deck.
 
-`play` is compiled once per pair of models with their steps in place of the names below
-(`compile.specialised`). All answers of a day are worked on together, eight cards at a time.
-Cards wait in a queue for each day, so that a day touches only the cards that are due.
+`play` is compiled once per pair of models with their `loops` in place of the names below
+(`compile.specialised`): it knows of a model only what these do to many cards at once. Cards wait
+in a queue for each day, so that a day touches only the cards that are due.
 
 This module imports numba; import it inside functions only.
 """
@@ -19,41 +19,22 @@ from srs_eval.fitting import simd
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import Int32Array
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.workload.loops import Work
 
-# numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = simd.as_tuple
-broadcast: Any = simd.broadcast
-exp: Any = simd.exp
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-load_state: Any = simd.load_state
-store: Any = simd.store
-store_state: Any = simd.store_state
-total: Any = simd.total
-unpacked: Any = simd.unpacked
-where: Any = simd.where
+unpacked: Any = simd.unpacked  # numba's, without a signature that a type checker could follow
 
-STATES = 0  # of the memory
-VALUES = 0  # its parameters and constants
-HAS_SAME_DAY = 0
-first: Any = None
-success: Any = None
-failure: Any = None
-same_day: Any = None
+begin: Any = None  # the memory's loops
+review: Any = None
+step: Any = None
 recall: Any = None
 SEPARATE = 0  # whether the scheduler is another model or has other parameters
-SCALES = 0  # whether the scheduler's R depends on t / s alone, s being its first state
-SCHEDULER_STATES = 0
-SCHEDULER_VALUES = 0
-SCHEDULER_HAS_SAME_DAY = 0
-scheduler_first: Any = None
-scheduler_success: Any = None
-scheduler_failure: Any = None
-scheduler_same_day: Any = None
-scheduler_recall: Any = None
+scheduler_begin: Any = None
+scheduler_review: Any = None
+scheduler_step: Any = None
+scheduler_factor: Any = None
+scheduler_intervals: Any = None
 
 MOST_STEPS = 5  # of learning or relearning that a card takes on one day
-HALVINGS, SEARCH = 60, 10  # of the logarithm of an interval; steps of a faster search for it
 LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
 RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
 (DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
@@ -70,7 +51,8 @@ class Question(NamedTuple):
     maximum_interval: float
     learning_steps: int
     relearning_steps: int
-    step_days: float
+    step_days: float  # from one step to the next, as the memory sees it
+    scheduler_step_days: float
     order: int
     most_lapses: int
     balanced: int
@@ -90,8 +72,9 @@ class Cards(NamedTuple):
     """All cards, the learned ones first (room,)."""
 
     room: int
-    state: FloatArray  # (STATES, room)
-    scheduler_state: FloatArray  # (SCHEDULER_STATES, room); the same where they are one
+    state: FloatArray  # (states, room)
+    scheduler_state: FloatArray  # (states of the scheduler, room); the same where they are one
+    difficulty: int  # where the scheduler's last state begins
     last: FloatArray  # day of the last review
     due: FloatArray  # the day that was scheduled
     lapses: Int32Array
@@ -116,13 +99,14 @@ class Day(NamedTuple):
     t: FloatArray  # since the last review; later the interval
     recall: FloatArray
     rating: FloatArray
-    passed: FloatArray  # (max states, room) states after a success
-    failed: FloatArray  # (max states, room)
     stepping: Int32Array  # cards in learning or relearning
     step_rating: FloatArray
     row: Int32Array  # where the shares of its kind begin in Question.step_rating
     consecutive: Int32Array  # steps passed
     needed: Int32Array  # to be passed
+    work_state: FloatArray  # as in loops.Work
+    work_card: Int32Array
+    work_t: FloatArray
 
 
 class Happened(NamedTuple):
@@ -233,18 +217,17 @@ def play(
     out = unpacked(out_table, Happened)
     room, days = cards.room, question.days
     states, scheduler_states = cards.state, cards.scheduler_state
-    state, scheduler_state = (states, room), (scheduler_states, room)
-    passed, failed = (today.passed, room), (today.failed, room)
+    parameters, scheduler_parameters = question.parameters, question.scheduler_parameters
+    work = Work(today.work_state, today.work_card, today.work_t)
     last, lapses = cards.last, cards.lapses
     head, following, due = queue.head, queue.following, queue.due
     card, t, ratings = today.card, today.t, today.rating
     recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
     row, consecutive, needed = today.row, today.consecutive, today.needed
     seconds, order = question.seconds, question.order
-    difficulty = (SCHEDULER_STATES - 1) * room  # the last of the states
+    difficulty = cards.difficulty
     most_lapses = question.most_lapses
     learned, waiting = question.learned, question.new
-    log_shortest, log_longest = math.log(0.5), math.log(question.maximum_interval + 1.0)
 
     for i in range(learned):  # backwards, so that a day's cards keep their order
         k = learned - 1 - i
@@ -262,20 +245,7 @@ def play(
         left -= more
         at += 1
 
-    horizon = 0.0
-    if SCALES:
-        w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
-        for k in range(SCHEDULER_STATES * LANES):
-            today.passed[k] = 1.0
-        one = load_state((today.passed, LANES), 0, SCHEDULER_STATES)
-        short, long = broadcast(-30.0), broadcast(30.0)
-        for _ in range(HALVINGS):
-            middle = 0.5 * (short + long)
-            enough = scheduler_recall(exp(middle), one, w) >= question.retention
-            short, long = where(enough, middle, short), where(enough, long, middle)
-        store(t, 0, exp(short))
-        horizon = t[0]
-
+    factor = scheduler_factor(scheduler_parameters, question.retention, work)
     for day in range(days):
         # Who comes up today; where these are too many, who comes first
         n, k = 0, head[day]
@@ -288,9 +258,7 @@ def play(
                 t[i] = day - last[card[i]]
             for i in range(n, n + LANES):
                 card[i], t[i] = 0, 1.0
-            for i in range(0, n, LANES):
-                w = as_tuple(question.parameters, VALUES)
-                store(recalls, i, recall(load(t, i), gather_state(state, card, i, STATES), w))
+            recall(parameters, states, room, card, t, n, recalls)
             if n <= question.reviews_a_day:
                 break
             for i in range(n):
@@ -339,25 +307,11 @@ def play(
             cost += seconds[REVIEW + rating - 1]
         for i in range(n, n + LANES):
             ratings[i] = 3.0
-        for i in range(0, n, LANES):
-            w = as_tuple(question.parameters, VALUES)
-            old, dt = gather_state(state, card, i, STATES), load(t, i)
-            store_state(passed, i, success(old, dt, load(ratings, i), w))
-            store_state(failed, i, failure(old, dt, broadcast(1.0), w))
-        for i in range(n):
-            made = today.failed if ratings[i] == 1.0 else today.passed
-            for of in range(0, STATES * room, room):
-                states[of + card[i]] = made[of + i]
+        review(parameters, states, room, card, t, ratings, n, work)
         if SEPARATE:
-            for i in range(0, n, LANES):
-                w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
-                old, dt = gather_state(scheduler_state, card, i, SCHEDULER_STATES), load(t, i)
-                store_state(passed, i, scheduler_success(old, dt, load(ratings, i), w))
-                store_state(failed, i, scheduler_failure(old, dt, broadcast(1.0), w))
-            for i in range(n):
-                made = today.failed if ratings[i] == 1.0 else today.passed
-                for of in range(0, SCHEDULER_STATES * room, room):
-                    scheduler_states[of + card[i]] = made[of + i]
+            scheduler_review(
+                scheduler_parameters, scheduler_states, room, card, t, ratings, n, work
+            )
 
         # New cards come after the reviews
         new = question.new_a_day - (question.introduced_today if day == 0 else 0)
@@ -374,19 +328,11 @@ def play(
             steps += 1
         for i in range(n + new, n + new + LANES):
             card[i], ratings[i] = 0, 3.0
-        for i in range(n, n + new, LANES):
-            w = as_tuple(question.parameters, VALUES)
-            store_state(passed, i, first(load(ratings, i), w))
-        for i in range(n, n + new):
-            for of in range(0, STATES * room, room):
-                states[of + card[i]] = today.passed[of + i]
+        begin(parameters, states, room, card, ratings, n, n + new, work)
         if SEPARATE:
-            for i in range(n, n + new, LANES):
-                w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
-                store_state(passed, i, scheduler_first(load(ratings, i), w))
-            for i in range(n, n + new):
-                for of in range(0, SCHEDULER_STATES * room, room):
-                    scheduler_states[of + card[i]] = today.passed[of + i]
+            scheduler_begin(
+                scheduler_parameters, scheduler_states, room, card, ratings, n, n + new, work
+            )
         learned += new
         waiting -= new
 
@@ -413,64 +359,19 @@ def play(
                 break
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            dt = broadcast(question.step_days)
-            for i in range(0, steps, LANES):
-                w = as_tuple(question.parameters, VALUES)
-                old, given = gather_state(state, stepping, i, STATES), load(step_rating, i)
-                if HAS_SAME_DAY:
-                    store_state(passed, i, same_day(old, dt, given, w))
-                else:
-                    store_state(passed, i, success(old, dt, given, w))
-                    store_state(failed, i, failure(old, dt, broadcast(1.0), w))
-            for i in range(steps):
-                made = today.passed
-                if not HAS_SAME_DAY and step_rating[i] == 1.0:
-                    made = today.failed
-                for of in range(0, STATES * room, room):
-                    states[of + stepping[i]] = made[of + i]
+            step(parameters, states, room, stepping, question.step_days, step_rating, steps, work)
             if SEPARATE:
-                for i in range(0, steps, LANES):
-                    w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
-                    old = gather_state(scheduler_state, stepping, i, SCHEDULER_STATES)
-                    given = load(step_rating, i)
-                    if SCHEDULER_HAS_SAME_DAY:
-                        store_state(passed, i, scheduler_same_day(old, dt, given, w))
-                    else:
-                        store_state(passed, i, scheduler_success(old, dt, given, w))
-                        store_state(failed, i, scheduler_failure(old, dt, broadcast(1.0), w))
-                for i in range(steps):
-                    made = today.passed
-                    if not SCHEDULER_HAS_SAME_DAY and step_rating[i] == 1.0:
-                        made = today.failed
-                    for of in range(0, SCHEDULER_STATES * room, room):
-                        scheduler_states[of + stepping[i]] = made[of + i]
+                scheduler_step(
+                    scheduler_parameters, scheduler_states, room, stepping,
+                    question.scheduler_step_days, step_rating, steps, work,
+                )  # fmt: skip
 
         # When they come up again
         n += new
-        if SCALES:
-            for i in range(n):
-                t[i] = scheduler_states[card[i]] * horizon
-        else:
-            for i in range(0, n, LANES):
-                w = as_tuple(question.scheduler_parameters, SCHEDULER_VALUES)
-                now = gather_state(scheduler_state, card, i, SCHEDULER_STATES)
-                # The Illinois method (Dowell and Jarratt 1971) on the interval's logarithm
-                short, long = broadcast(log_shortest), broadcast(log_longest)
-                above = scheduler_recall(exp(short), now, w) - question.retention
-                below = scheduler_recall(exp(long), now, w) - question.retention
-                at_once, never = above <= 0.0, below >= 0.0
-                kept, found = broadcast(0.0), short
-                for _ in range(SEARCH):
-                    found = short + (long - short) * above / (above - below)
-                    here = scheduler_recall(exp(found), now, w) - question.retention
-                    enough = here >= 0.0
-                    half_above = where(kept < 0.0, 0.5 * above, above)
-                    half_below = where(kept > 0.0, 0.5 * below, below)
-                    above, below = where(enough, here, half_above), where(enough, half_below, here)
-                    short, long = where(enough, found, short), where(enough, long, found)
-                    kept = where(enough, broadcast(1.0), broadcast(-1.0))
-                found = where(never, log_longest, where(at_once, log_shortest, found))
-                store(t, i, exp(found))
+        scheduler_intervals(
+            scheduler_parameters, scheduler_states, room, card, n, question.retention, factor,
+            question.maximum_interval, t,
+        )  # fmt: skip
         for i in range(n):
             k = card[i]
             interval = math.floor(t[i] + 0.5)
@@ -490,16 +391,12 @@ def play(
         out.reviews[day], out.new[day] = n - new, new
         out.recalled[day], out.seconds[day] = right, cost
         if question.known_on[day]:
-            known, whole = broadcast(0.0), learned - learned % LANES
-            for i in range(0, learned, LANES):
-                w = as_tuple(question.parameters, VALUES)
-                dt = broadcast(float(day)) - load(last, i)
-                r = recall(dt, load_state(state, i, STATES), w)
-                if i < whole:
-                    known += r
-                else:
-                    store(recalls, 0, r)
-            sum_known = total(known)
-            for i in range(learned - whole):
-                sum_known += recalls[i]
-            out.known[day] = sum_known
+            for i in range(learned):
+                card[i], t[i] = i, day - last[i]
+            for i in range(learned, learned + LANES):
+                card[i], t[i] = 0, 1.0
+            recall(parameters, states, room, card, t, learned, recalls)
+            known = 0.0
+            for i in range(learned):
+                known += recalls[i]
+            out.known[day] = known

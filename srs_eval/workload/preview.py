@@ -18,7 +18,7 @@ import numpy as np
 
 from srs_eval.presets.answers import Table
 from srs_eval.reviews import FloatArray, Preset
-from srs_eval.workload.simulator import Memory
+from srs_eval.workload.memories import Memory
 from srs_eval.workload.today import Today, deck_of
 
 BUTTONS = ("Again", "Hard", "Good", "Easy")

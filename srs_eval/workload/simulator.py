@@ -13,7 +13,6 @@ The scheduler decides on the intervals, the memory on what is recalled. They are
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Literal, get_args
@@ -21,9 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.fitting.recurrent import RecurrentModel
-from srs_eval.models import fsrs5, fsrs6, fsrs7
 from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.workload.memories import SCHEDULERS, Memory, loops_of
 
 Order = Literal[
     "due",
@@ -36,43 +34,6 @@ Order = Literal[
     "retrievability, highest first",
 ]
 """Which cards come first on a day that has more than its limit of reviews."""
-
-MODELS = {
-    "FSRS-5": fsrs5.RECURRENT,
-    "FSRS-6": fsrs6.recurrent(0.001),
-    "FSRS-7": fsrs7.recurrent(secs=True),
-}
-"""What can be simulated. A state is (s, d), of FSRS-7 (s, q, d)."""
-
-SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
-"""Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A model with its parameters; raises InputError for another number of them."""
-
-    model: str  # a key of MODELS
-    parameters: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = len(self.recurrent.default)
-        if len(self.parameters) != needed:
-            raise InputError(
-                f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
-                "give a whole parameter line."
-            )
-
-    @property
-    def values(self) -> FloatArray:
-        """The parameters followed by the model's constants."""
-        return np.array([*self.parameters, *self.recurrent.constants], np.float64)
-
-    @property
-    def recurrent(self) -> RecurrentModel:
-        return MODELS[self.model]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +145,7 @@ def simulate(
     from srs_eval.fitting.records import packed
     from srs_eval.workload import kernel
 
-    _check(deck, settings, memory)
+    _check(scheduler, deck, settings, memory)
     n, days = len(deck), settings.days
     new = min(deck.new, settings.new_a_day * days)
     room = -(-(n + new) // LANES) * LANES + LANES
@@ -205,7 +166,8 @@ def simulate(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=settings.step_minutes / 1440.0,
+        step_days=_step_days(settings, answering),
+        scheduler_step_days=_step_days(settings, scheduler),
         order=ORDERS.index(settings.order),
         most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
         balanced=int(settings.balanced),
@@ -224,6 +186,7 @@ def simulate(
         room=room,
         state=state,
         scheduler_state=scheduler_state,
+        difficulty=(scheduler.states - 1) * room,
         last=_with_room(deck.last_day, room),
         due=_with_room(deck.due_day, room),
         lapses=_with_room(deck.lapses, room, np.int32),
@@ -239,19 +202,19 @@ def simulate(
         of_interval=np.maximum(np.arange(float(horizon)), 1.0) ** -3.0,
         weights=np.empty(horizon),
     )
-    states = max(len(state), len(scheduler_state))
     day = kernel.Day(
         card=np.empty(room + LANES, np.int32),
         t=np.empty(room + LANES),
         recall=np.empty(room + LANES),
         rating=np.empty(room + LANES),
-        passed=np.empty((states, room)),
-        failed=np.empty((states, room)),
         stepping=np.empty(room + LANES, np.int32),
         step_rating=np.empty(room + LANES),
         row=np.empty(room, np.int32),
         consecutive=np.empty(room, np.int32),
         needed=np.empty(room, np.int32),
+        work_state=np.empty((max(answering.states, scheduler.states), LANES)),
+        work_card=np.empty(room + LANES, np.int32),
+        work_t=np.empty(room + LANES),
     )
     happened = kernel.Happened(
         reviews=np.zeros(days, np.int64),
@@ -274,7 +237,9 @@ def simulate(
     )
 
 
-def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
+def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | None) -> None:
+    if scheduler.model not in SCHEDULERS:
+        raise InputError(f"{scheduler.model} cannot schedule: only {', '.join(SCHEDULERS)} can.")
     if memory is not None and deck.memory_state is None:
         raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
     if not 0.0 < settings.desired_retention < 1.0:
@@ -295,35 +260,24 @@ def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
     return made
 
 
+def _step_days(settings: Settings, memory: Memory) -> float:
+    return settings.step_minutes / 1440.0 if memory.sees_fractions else 0.0
+
+
 @cache
 def _kernel(scheduler: str, memory: str | None) -> Any:
     """The compiled kernel; `memory` None: the scheduler's own."""
     from srs_eval.fitting.compile import specialised
     from srs_eval.workload import kernel
 
-    own, answering = MODELS[scheduler], MODELS[memory or scheduler]
-    names = ("first", "success", "failure", "recall", "same_day")
-
-    def steps(model: RecurrentModel, prefix: str) -> dict[str, Callable[..., Any]]:
-        found = ((name, getattr(model, name)) for name in names)
-        return {prefix + name: step.forward for name, step in found if step is not None}
-
-    functions = steps(answering, "") | steps(own, "scheduler_")
-    return specialised(
-        kernel.play,
-        f"{scheduler}_by_{memory or 'itself'}".replace("-", "_"),
-        functions,
-        {
-            "STATES": answering.states,
-            "VALUES": len(answering.default) + len(answering.constants),
-            "HAS_SAME_DAY": int("same_day" in functions),
-            "SEPARATE": int(memory is not None),
-            "SCALES": int(scheduler in SCALE_WITH_STABILITY),
-            "SCHEDULER_STATES": own.states,
-            "SCHEDULER_VALUES": len(own.default) + len(own.constants),
-            "SCHEDULER_HAS_SAME_DAY": int("scheduler_same_day" in functions),
-        },
-    )
+    own, answering = loops_of(scheduler), loops_of(memory or scheduler)
+    loops = {loop: answering[loop] for loop in ("begin", "review", "step", "recall")}
+    loops |= {
+        f"scheduler_{loop}": own[loop]
+        for loop in ("begin", "review", "step", "factor", "intervals")
+    }
+    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
+    return specialised(kernel.play, name, {}, {"SEPARATE": int(memory is not None)}, kernels=loops)
 
 
 def days_counted(settings: Settings) -> IntArray:

@@ -24,13 +24,13 @@ import numpy as np
 from srs_eval.errors import InputError
 from srs_eval.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
 from srs_eval.rows import select_rows
-from srs_eval.workload.simulator import Deck, Memory
+from srs_eval.workload.memories import SCHEDULERS, Memory, loops_of
+from srs_eval.workload.simulator import Deck
 
 States = Literal["history", "stored"]
 
 SUSPENDED, PREVIEWED = -1, 4  # Anki's queues
 _LATER_STEP = 3
-_AT_ONCE = 2_000_000  # values of a state; more would crowd out the processor's cache
 _DAY_S = 86_400
 
 
@@ -139,77 +139,80 @@ def _deck(today: Today, state: FloatArray, states: States) -> Deck:
 def memory_states(
     today: Today, memories: Sequence[Memory], states: States = "history"
 ) -> FloatArray:
-    """What each of some memories of one model makes of the cards (memories, states, n)."""
-    model = memories[0].recurrent
-    made = np.empty((len(memories), model.states, len(today)))
-    at_once = max(1, _AT_ONCE // max(1, len(today)))
-    for begin in range(0, len(memories), at_once):
-        part = memories[begin : begin + at_once]
-        w = [np.array(column)[:, None] for column in zip(*(m.values for m in part), strict=True)]
-        made[begin : begin + at_once] = _without_history(today, part[0].model, w)
-        known = ~np.isnan(today.stored[0]) if states == "stored" else np.zeros(len(today), np.bool_)
-        _follow(today.histories, part[0], w, made[begin : begin + at_once], ~known)
+    """What each of some memories of one model makes of the cards (memories, states, n).
+
+    A network keeps no states with the cards, nor can one be guessed: it follows what history
+    there is, and takes a card without one as answered Good at first and not seen since.
+    """
+    made = np.empty((len(memories), memories[0].states, len(today)))
+    stored = states == "stored" and memories[0].model in SCHEDULERS
+    wanted = np.isnan(today.stored[0]) if stored else np.ones(len(today), np.bool_)
+    taken = np.flatnonzero(wanted[today.histories.card])
+    card = today.histories.card[taken]
+    for memory, state in zip(memories, made, strict=True):
+        state[:] = _without_history(today, memory)
+        state[:, card] = _after_histories(today.histories, memory)[:, taken]
     return made
 
 
-def _without_history(today: Today, model: str, w: Sequence[FloatArray]) -> FloatArray:
-    """Stored states, or else what ease and interval say (memories, states, n)."""
-    interval = np.maximum(today.interval, 0.001)[None, :] * np.ones_like(w[0])
-    if model == "FSRS-7":
-        s, d = interval, np.full_like(interval, 5.0)
+def _without_history(today: Today, memory: Memory) -> FloatArray:
+    """Stored states, or else what ease and interval say (states, n)."""
+    if memory.model not in SCHEDULERS:
+        one = _after_histories(_answered_good(), memory)
+        return np.broadcast_to(one, (len(one), len(today)))
+    w = memory.parameters
+    interval = np.maximum(today.interval, 0.001)
+    if memory.model == "FSRS-7":
+        s, d = interval, np.full(len(today), 5.0)
     else:
-        decay = w[20] if model == "FSRS-6" else np.full_like(w[0], 0.5)
+        decay = w[20] if memory.model == "FSRS-6" else 0.5
         desired = today.historical_retention
-        s = interval * np.expm1(-math.log(0.9) / decay) / np.expm1(-math.log(desired) / decay)
-        growth = np.exp(w[8]) * s ** -w[9] * np.expm1((1.0 - desired) * w[10])
-        d = np.clip(11.0 - (today.ease[None, :] - 1.0) / growth, 1.0, 10.0)
+        s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
+        growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
+        d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
     known = ~np.isnan(today.stored[0])
     s = np.where(known, today.stored[0], s)
     d = np.where(known, today.stored[1], d)
-    found = (s, 0.8 * s, d) if model == "FSRS-7" else (s, d)
-    return np.stack(found, axis=1)
+    return np.stack((s, 0.8 * s, d) if memory.model == "FSRS-7" else (s, d))
 
 
-def _follow(
-    histories: Histories,
-    memory: Memory,
-    w: Sequence[FloatArray],
-    states: FloatArray,
-    wanted: np.ndarray,
-) -> None:
-    """Puts the states after the histories of the `wanted` cards (n,) into (memories, states, n)."""
-    model = memory.recurrent
-    if not len(histories.card):
-        return
-    elapsed = histories.fraction if model.same_day is None else histories.days
-    state: list[FloatArray] = []
-    with np.errstate(all="ignore"):
-        for k, begin in enumerate(histories.first[:-1].tolist()):
-            end = int(histories.first[k + 1])
-            rating, t = histories.rating[begin:end], elapsed[begin:end]
-            if k == 0:
-                begun = model.first.forward(rating[None, :], w)
-                shape = (len(w[0]), end - begin)
-                state = [np.broadcast_to(value, shape).copy() for value in begun]
-                continue
-            passed, failed = np.flatnonzero(rating > 1), np.flatnonzero(rating == 1)
-            steps = [(passed, model.success), (failed, model.failure)]
-            if model.same_day is not None:
-                later = t >= 1
-                steps = [
-                    (passed[later[passed]], model.success),
-                    (failed[later[failed]], model.failure),
-                    (np.flatnonzero(~later), model.same_day),
-                ]
-            for chosen, step in steps:
-                if len(chosen):
-                    before = tuple(value[:, chosen] for value in state)
-                    after = step.forward(before, t[None, chosen], rating[None, chosen], w)
-                    for value, new in zip(state, after, strict=True):
-                        value[:, chosen] = new
-    taken = np.flatnonzero(wanted[histories.card])
-    for number, value in enumerate(state):
-        states[:, number, histories.card[taken]] = value[:, taken]
+def _answered_good() -> Histories:
+    """The history of one card: a first Good."""
+    nothing = np.zeros(1)
+    at = np.zeros(1, np.int64)
+    return Histories(at, np.arange(2), np.full(1, 3.0), nothing, nothing, at)
+
+
+def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
+    """The states (states, m) after m histories, in their order."""
+    from srs_eval.fitting.elementwise import LANES
+    from srs_eval.fitting.records import packed
+    from srs_eval.workload.loops import Followed
+
+    m = len(histories.card)
+    room = m + LANES
+    rating, same_day_rating, t, work_t = np.empty((4, room))
+    card, same_day_card, work_card = np.empty((3, room), np.int32)
+    followed = Followed(
+        rounds=len(histories.first) - 1,
+        begins=histories.first,
+        given_rating=histories.rating,
+        given_t=histories.fraction if memory.sees_fractions else histories.days,
+        room=room,
+        states=np.ones((memory.states, room)),
+        parameters=memory.values,
+        card=card,
+        t=t,
+        rating=rating,
+        same_day_card=same_day_card,
+        same_day_rating=same_day_rating,
+        work_state=np.empty((memory.states, LANES)),
+        work_card=work_card,
+        work_t=work_t,
+    )
+    if m:
+        loops_of(memory.model)["follow"](packed(followed))
+    return followed.states[:, :m]
 
 
 def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
