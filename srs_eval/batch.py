@@ -22,7 +22,7 @@ from typing import Any
 
 from srs_eval import __version__
 from srs_eval.cluster import Place, environment, open_place
-from srs_eval.configurations import Configuration
+from srs_eval.configurations import Configuration, Names
 from srs_eval.context import Context
 from srs_eval.dataset import TABLES, Dataset, rows_in
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
@@ -83,6 +83,7 @@ def run_batch(
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
+    names: Names = "2025",
     publish_seconds: float = PUBLISH_SECONDS,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
@@ -93,13 +94,14 @@ def run_batch(
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
     (`srs_eval.cluster`). With `raw`, every prediction is kept, too (`srs_eval.raw`), also of
-    units that were done without. Raises InputError for an unusable set-up.
+    units that were done without. `names` is the spelling that the files have
+    (`configurations.spelled`). Raises InputError for an unusable set-up.
     """
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = _survey(dataset)
-    setup = make_setup(dataset, fingerprint, configurations, context)
+    setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     with ResultStore(out, setup, fresh=fresh) as store, ExitStack() as stack:
         try:
             for other in merge:

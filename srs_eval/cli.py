@@ -45,12 +45,14 @@ from srs_eval.options import (
     MarkdownOption,
     ModelFileOption,
     ModelsOption,
+    NamesOption,
     NoCacheOption,
     PngFolderOption,
     ReferenceOption,
     Source,
     context_options,
     load_model_files,
+    names_of,
     normalised,
     one_of,
     protocol_options,
@@ -200,12 +202,13 @@ def open_command(
     json: JsonOption = None,
     csv: CsvOption = None,
     reference: ReferenceOption = "FSRS-6",
+    names: NamesOption = "2025",
     no_cache: NoCacheOption = False,
 ) -> int:
     """The terminal app, or `run` where stdout is no terminal or a file is asked for."""
     if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
         return _open_app(source, flags, context, models, jobs, not no_cache)
-    return _run(source, flags, context, models, jobs, json, csv, reference, not no_cache)
+    return _run(source, flags, context, models, jobs, json, csv, reference, names, not no_cache)
 
 
 @app.command()
@@ -219,10 +222,11 @@ def run(
     json: JsonOption = None,
     csv: CsvOption = None,
     reference: ReferenceOption = "FSRS-6",
+    names: NamesOption = "2025",
     no_cache: NoCacheOption = False,
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
-    return _run(source, flags, context, models, jobs, json, csv, reference, not no_cache)
+    return _run(source, flags, context, models, jobs, json, csv, reference, names, not no_cache)
 
 
 app.command()(batch)
@@ -569,7 +573,9 @@ def demo(
         source = Source(path)
         if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
             return _open_app(source, flags, context, models, jobs, use_cache=True)
-        return _run(source, flags, context, models, jobs, json, csv, reference, use_cache=True)
+        return _run(
+            source, flags, context, models, jobs, json, csv, reference, "2025", use_cache=True
+        )
 
 
 # --- what commands do ----------------------------------------------------------
@@ -584,8 +590,10 @@ def _run(
     json: str | None,
     csv: str | None,
     reference: str,
+    names: str,
     use_cache: bool,
 ) -> int:
+    year = names_of(names)
     if json == "-" and csv == "-":
         raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval.console import console_for, show_missing, show_run
@@ -604,11 +612,12 @@ def _run(
         outcome,
         flags.protocol,
         **source.narrowed_to,
+        names=year,
     )
     if json is not None:
         write(json, to_json(document))
     if csv is not None:
-        write(csv, run_csv(document, configurations))
+        write(csv, run_csv(document, configurations, year))
     if "-" in (json, csv):
         show_missing(outcome)
     else:

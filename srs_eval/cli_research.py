@@ -23,8 +23,10 @@ from srs_eval.options import (
     JsonOption,
     MarkdownOption,
     ModelsOption,
+    NamesOption,
     PngFolderOption,
     context_options,
+    names_of,
     one_of,
     protocol_options,
     refuse_rows_of_anki,
@@ -80,6 +82,7 @@ def batch(
             rich_help_panel=ROWS_PANEL,
         ),
     ] = None,
+    names: NamesOption = "2025",
     raw: Annotated[
         bool,
         typer.Option(
@@ -151,6 +154,7 @@ def batch(
                     fresh=fresh,
                     merge=merge or (),
                     context=context,
+                    names=names_of(names),
                 )
             ) as events,
         ):

@@ -12,13 +12,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from srs_eval.errors import InputError
 from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
 
 Fit = Literal["trained", "default", "S0"]
+Names = Literal["2025", "2026"]
+NAMES: tuple[Names, ...] = get_args(Names)
+"""Years of srs-benchmark that have a spelling of their own; the first is the canonical one."""
 
 # Suffix -> (flag, value), in the order of canonical names. "fit" is no protocol flag.
 SUFFIXES: Mapping[str, tuple[str, Any]] = {
@@ -38,6 +41,10 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "fallback_user": ("fallback_user", True),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
+SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
+FALLBACK_DEFAULT = "fallback_default"
+MODELS_OF_2026 = {"GRU": "GRU-39"}
+"""Models that are spelled otherwise in names of 2026."""
 # Suffix -> how a person says it, where that is not the suffix itself.
 SUFFIX_WORDS: Mapping[str, str] = {
     "dry-run": "defaults",
@@ -216,17 +223,55 @@ def in_words(name: str) -> str:
     return " ".join([MODEL_WORDS.get(name, name), *words])
 
 
-def published(name: str) -> Configuration | None:
+def spelled(name: str, names: Names) -> str:
+    """A configuration's canonical name as srs-benchmark of a year spells it.
+
+    2025 is the canonical spelling. Of 2026 is config.py at commit
+    bd9110f791e5b37282c55a9aa8db35f68f0c4aa2: `-default` and `-S0` (but still `-binary`), `-short`
+    wherever histories hold same-day reviews, and `-duration` for answer times. `-preset` and
+    `-deck` stand for what is `-fallback_user` here; falling back to the defaults, which has no
+    name there any more, is `-fallback_default`. A model that is not here keeps its name.
+    """
+    if names == "2025" or not meant_by(name):
+        return name
+    (found,) = resolve([name])
+    flags = found.protocol
+    suffixes = _suffixes(found)
+    if found.model.always_short and not flags.disable_short_term:
+        suffixes = [each for each in SUFFIXES if each == "short" or each in suffixes]
+    written = [SUFFIXES_OF_2026.get(each, each) for each in suffixes if each != "fallback_user"]
+    if found.model.name == "LSTM" and flags.secs:
+        written.insert(written.index("secs") + 1, "duration")
+    if _fits_parts(found) and not flags.fallback_user:
+        written.append(FALLBACK_DEFAULT)
+    model = MODELS_OF_2026.get(found.model.name, found.model.name)
+    return "-".join((model, *written))
+
+
+def published(name: str, names: Names = "2025") -> Configuration | None:
     """What srs-benchmark's result file of this name holds; None for what there is not here.
 
-    Two spellings mean something else there (results of 2025). `NAME-secs` of other.py judges
-    every positive interval, same-day ones too: `NAME-short-secs` here. script.py's judges later
-    days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; today's is called FSRS-6-rs.
+    Some spellings mean something else there. `NAME-secs` of other.py judges every positive
+    interval, same-day ones too: `NAME-short-secs` here. script.py's judges later days only.
+    FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs. Of 2026 see
+    `spelled`; FSRS without `-short` has no same-day reviews in its histories there.
     Raises InputError for a name that is none.
     """
-    if name == "FSRS-rs":
-        return None
-    name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
+    if names == "2025":
+        if name == "FSRS-rs":
+            return None
+        name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
+    else:
+        for here, there in MODELS_OF_2026.items():
+            rest = name.removeprefix(there)
+            if rest != name and _parse_suffixes(_squeezed(rest)) is not None:
+                name = here + rest
+                break
+        plain = name.removesuffix(f"-{FALLBACK_DEFAULT}")
+        (found,) = resolve([plain])
+        if found.model.always_short and "-short" not in name:
+            return None
+        name = f"{name}-fallback_user" if _fits_parts(found) and plain == name else plain
     (found,) = resolve([name])
     flags = found.protocol
     if flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name:
@@ -348,6 +393,17 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     )
 
 
+def _fits_parts(configuration: Configuration) -> bool:
+    """Whether presets or decks have parameters of their own, so that one may have to fall back."""
+    return configuration.protocol.partitions != "none" and configuration.fit != "default"
+
+
+def _suffixes(configuration: Configuration) -> list[str]:
+    """The suffixes of a canonical name, in their order."""
+    text = configuration.name.removeprefix(configuration.model.name)
+    return [each for each in SUFFIXES if f"-{each}-" in f"{text}-"]
+
+
 def _flags() -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag for flag, _ in SUFFIXES.values() if flag != "fit"))
 
@@ -400,24 +456,22 @@ def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
 
 
 def _parse_suffixes(text: str) -> dict[str, Any] | None:
-    """Flags of suffixes, squeezed and one after another; None for anything else."""
+    """Flags of suffixes, squeezed and one after another; None for anything else.
+
+    Of several readings the one with the longest suffixes first: "defaultsecs" is default, secs.
+    """
     spellings = {
         **{_squeezed(suffix): meaning for suffix, meaning in SUFFIXES.items()},
         **{_squeezed(alias): SUFFIXES[name] for alias, name in SUFFIX_ALIASES.items()},
         **{_squeezed(words): SUFFIXES[name] for name, words in SUFFIX_WORDS.items()},
     }
-    flags: dict[str, Any] = {}
-    while text:
-        fitting = [spelling for spelling in spellings if text.startswith(spelling)]
-        if not fitting:
-            return None
-        longest = max(fitting, key=len)
-        flag, value = spellings[longest]
-        if flag in flags:
-            return None
-        flags[flag] = value
-        text = text[len(longest) :]
-    return flags
+    for spelling in sorted(spellings, key=len, reverse=True):
+        if text.startswith(spelling):
+            flag, value = spellings[spelling]
+            rest = _parse_suffixes(text[len(spelling) :])
+            if rest is not None and flag not in rest:
+                return {flag: value, **rest}
+    return None if text else {}
 
 
 def _refuse_senseless_flags(protocol: Protocol) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT, Interval
-from srs_eval.configurations import Configuration, listed_names, resolve
+from srs_eval.configurations import Configuration, Names, listed_names, resolve, spelled
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
 from srs_eval.models import Model, all_models
@@ -97,8 +97,9 @@ def run_document(
     *,
     deck: str | None = None,
     preset: str | None = None,
+    names: Names = "2025",
 ) -> dict[str, Any]:
-    """Everything about a run but the predictions, as JSON-ready values."""
+    """Everything about a run but the predictions, as JSON-ready values; names as of a year."""
     groups = outcome.groups()
     prepared = outcome.prepared
     return {
@@ -116,51 +117,51 @@ def run_document(
             "judged": prepared.judged if prepared else None,
         },
         "protocol": _flags(protocol),
-        "groups": [_group(group, outcome.reference) for group in groups],
+        "groups": [_group(group, outcome.reference, names) for group in groups],
         "results": [
-            _ranked(number, line)
+            _ranked(number, line, names)
             for number, group in enumerate(groups)
             for line in group.lines
             if line.configuration.name not in outcome.hidden
         ],
         "failed": [
-            {"configuration": name, "reason": event.reason, "detail": event.detail}
+            {"configuration": spelled(name, names), "reason": event.reason, "detail": event.detail}
             for name, event in outcome.failed.items()
             if name not in outcome.hidden
         ],
         "skipped": [
-            {"configuration": name, "reason": event.reason}
+            {"configuration": spelled(name, names), "reason": event.reason}
             for name, event in outcome.skipped.items()
             if name not in outcome.hidden
         ],
     }
 
 
-def _group(group: Group, reference: str) -> dict[str, Any]:
-    names = {line.configuration.name for line in group.lines}
+def _group(group: Group, reference: str, names: Names) -> dict[str, Any]:
+    there = {line.configuration.name for line in group.lines}
     return {
         "title": group.title,
         "reviews": group.reviews,
         "learns_while_judged": group.learns,
-        "best": group.best.configuration.name if group.best else None,
+        "best": spelled(group.best.configuration.name, names) if group.best else None,
         "floor": None
         if group.floor is None
         else {
-            "configuration": group.floor.configuration.name,
+            "configuration": spelled(group.floor.configuration.name, names),
             "log_loss": _rounded(group.floor.log_loss.estimate),
             "half_width": _rounded(group.floor.log_loss.half_width),
         },
-        "reference": reference if reference in names else None,
+        "reference": spelled(reference, names) if reference in there else None,
         "answer": group.answer,
     }
 
 
-def _ranked(group: int, line: Ranked) -> dict[str, Any]:
+def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
     share = line.against_floor
     return {
         "group": group,
         "place": line.place,
-        "configuration": line.configuration.name,
+        "configuration": spelled(line.configuration.name, names),
         "words": line.configuration.words,
         "model": line.configuration.model.name,
         "parameter_count": line.configuration.parameters,
@@ -245,9 +246,11 @@ def to_json(document: Any) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def run_csv(document: Mapping[str, Any], configurations: Sequence[Configuration]) -> str:
+def run_csv(
+    document: Mapping[str, Any], configurations: Sequence[Configuration], names: Names = "2025"
+) -> str:
     """The results of `run_document` as a table, with a line for each failure and skip."""
-    by_name = {each.name: each for each in configurations}
+    by_name = {spelled(each.name, names): each for each in configurations}
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
@@ -265,7 +268,7 @@ def run_csv(document: Mapping[str, Any], configurations: Sequence[Configuration]
             configuration = by_name[entry["configuration"]]
             writer.writerow(
                 {
-                    "configuration": configuration.name,
+                    "configuration": entry["configuration"],
                     "words": configuration.words,
                     "model": configuration.model.name,
                     "parameters": configuration.parameters,

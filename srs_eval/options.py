@@ -19,7 +19,7 @@ import typer
 from srs_eval.errors import InputError
 
 if TYPE_CHECKING:
-    from srs_eval.configurations import Configuration, Fit
+    from srs_eval.configurations import Configuration, Fit, Names
     from srs_eval.context import Context
     from srs_eval.protocol import Protocol
     from srs_eval.reviews import ReviewLog
@@ -379,6 +379,15 @@ PngFolderOption = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
+NamesOption = Annotated[
+    str,
+    typer.Option(
+        "--names",
+        help="How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
+        metavar="2025|2026",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
 ReferenceOption = Annotated[
     str,
     typer.Option(
@@ -402,6 +411,14 @@ def refuse_rows_of_anki(flags: Flags) -> None:
             f"The rows of data sets and tables are chosen already, as the benchmark does: "
             f"leave --rows {flags.protocol.rows} out."
         )
+
+
+def names_of(year: str) -> Names:
+    """The spelling that `--names` asks for; raises InputError."""
+    from srs_eval.configurations import NAMES
+
+    chosen = one_of("--names", year, NAMES)
+    return next(each for each in NAMES if each == chosen)
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 A folder is one of `srs-eval batch` (setup.json, result/, timing/), one of srs-benchmark, or any
 folder that holds such files: one JSON line a user with `metrics`, `user` and `size`, named after
-the configuration, `.jsonl` or `.jsonl.gz`. Spellings of 2025 and of 2026 are both known.
+the configuration, `.jsonl` or `.jsonl.gz`. Spellings of 2025 and of 2026 are both known, and
+told apart where they mean different things (`year_of`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.configurations import FLOOR, SUFFIX_ALIASES, SUFFIXES, Configuration, published
+from srs_eval.configurations import (
+    FLOOR,
+    SUFFIX_ALIASES,
+    SUFFIXES,
+    Configuration,
+    Names,
+    meant_by,
+    published,
+)
 from srs_eval.configurations import resolve as resolved
 from srs_eval.configurations import rows_in_words as words_of_rows
 from srs_eval.errors import InputError
@@ -25,7 +34,7 @@ from srs_eval.protocol import Protocol
 from srs_eval.ranking import rows_of
 from srs_eval.result_lines import ENDINGS, read_lines, spelled
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.store import read_setup
+from srs_eval.store import named_by, read_setup
 
 OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""
@@ -173,9 +182,15 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     if not lines:
         return None
     users = sorted(lines)
-    configuration = configuration_of(file_name, setup)
+    year = year_of(lines.values())
+    configuration = configuration_of(file_name, setup, year)
     rows = rows_of(configuration) if configuration else _judged_rows(file_name)
-    name = configuration.name if configuration else OTHER_NAMES.get(file_name, file_name)
+    if configuration is not None:
+        name = configuration.name
+    elif meant_by(file_name):
+        name = f"{file_name} of {year}"  # something else than what has the name here
+    else:
+        name = OTHER_NAMES.get(file_name, file_name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,
@@ -195,11 +210,23 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     )
 
 
-def configuration_of(name: str, setup: Mapping[str, Any] | None) -> Configuration | None:
-    """The configuration that a file's name means; None for a model that is not here."""
+def year_of(lines: Iterable[Mapping[str, Any]]) -> Names:
+    """The year whose names a file of srs-benchmark has: since 2026 its lines tell a time."""
+    return "2026" if any("time_ms" in line for line in lines) else "2025"
+
+
+def configuration_of(
+    name: str, setup: Mapping[str, Any] | None, names: Names = "2025"
+) -> Configuration | None:
+    """The configuration that a file's name means; None for a model that is not here.
+
+    `setup` is that of a batch folder, which says itself what it calls its files; else they are
+    srs-benchmark's, with the names of a year.
+    """
     try:
         if setup is None:
-            return published(name)
+            return published(name, names)
+        name = named_by(name, setup) or name
         (found,) = resolved([name])
     except InputError:
         return None

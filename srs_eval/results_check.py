@@ -15,13 +15,15 @@ from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
-from srs_eval.result_files import configuration_of
+from srs_eval.result_files import configuration_of, year_of
 from srs_eval.result_lines import ENDINGS, parse_line, read_lines, spelled
 from srs_eval.store import (
     ResultStore,
     Unit,
     damaged_lines,
+    file_name,
     has_journal,
+    named_by,
     read_setup,
     result_text,
     write_atomically,
@@ -55,9 +57,9 @@ def check(folder: Path) -> list[Finding]:
     found = [] if setup is None else _stale(folder, setup) + _journals(folder)
     results: dict[Path, dict[int, Result]] = {}
     for path in paths:
-        ours = setup is not None and has_journal(folder, path)
-        journal = result_text(folder, spelled(path)) if ours else None
-        findings, results[path] = _check_file(path, journal)
+        ours = _ours(folder, setup, path)
+        journal = result_text(folder, ours) if ours else None
+        findings, results[path] = _check_file(path, journal, ours)
         found += findings
     return found + _sizes(folder, results, setup)
 
@@ -72,9 +74,9 @@ def repair(folder: Path, findings: Sequence[Finding]) -> list[Finding]:
     """
     setup = read_setup(folder)
     mendable = [each for each in findings if each.remedy]
-    theirs = {each.path for each in mendable if setup is None or not has_journal(folder, each.path)}
+    theirs = {each.path for each in mendable if not _ours(folder, setup, each.path)}
     for path in sorted(theirs):
-        _, results = _check_file(path, journal=None)
+        _, results = _check_file(path, journal=None, configuration="")
         text = "".join(f"{json.dumps(results[user])}\n" for user in sorted(results))
         _unused(path).write_bytes(path.read_bytes())
         write_atomically(path, text.encode())
@@ -85,6 +87,14 @@ def repair(folder: Path, findings: Sequence[Finding]) -> list[Finding]:
                     store.append(Unit(configuration, user, "failed", reason=each.what))
             store.publish(everything=True)
     return [each for each in findings if not each.remedy]
+
+
+def _ours(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
+    """The configuration whose journal in this batch folder a file is made from; "" for none."""
+    if setup is None or path.suffix == ".gz":
+        return ""
+    configuration = named_by(spelled(path), setup)
+    return configuration if has_journal(folder, configuration) else ""
 
 
 def _unused(path: Path) -> Path:
@@ -113,7 +123,9 @@ ANEW = "written anew from the journal"
 AGAIN = "counted as failed, so that the same batch command evaluates them again"
 
 
-def _check_file(path: Path, journal: str | None) -> tuple[list[Finding], dict[int, Result]]:
+def _check_file(
+    path: Path, journal: str | None, configuration: str
+) -> tuple[list[Finding], dict[int, Result]]:
     """What is wrong with a file, and its results by user: by its journal where it has one."""
     try:
         lines = read_lines(path)
@@ -126,14 +138,14 @@ def _check_file(path: Path, journal: str | None) -> tuple[list[Finding], dict[in
     if path.suffix == ".gz":
         found = [replace(each, remedy="") for each in found]
     if journal is None:
-        return found + _check_truth(path, results, ""), results
+        return found + _check_truth(path, results), results
     if path.read_bytes() == journal.encode():
         found = []  # what is wrong is the journal's, too
     elif not found:
         found = [Finding(path, "it is not what its journal says", ANEW)]
     found = [replace(each, remedy=ANEW) for each in found]
     results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
-    return found + _check_truth(path, results, AGAIN), results
+    return found + _check_truth(path, results, AGAIN, configuration), results
 
 
 def _check_lines(
@@ -174,13 +186,15 @@ def _check_lines(
     return found, results
 
 
-def _check_truth(path: Path, results: Mapping[int, Result], remedy: str) -> list[Finding]:
+def _check_truth(
+    path: Path, results: Mapping[int, Result], remedy: str = "", configuration: str = ""
+) -> list[Finding]:
     wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
     if not wrong:
         return []
     user, told = next(iter(wrong.items()))
     what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})"
-    units = tuple((spelled(path), user) for user in wrong)
+    units = tuple((configuration, user) for user in wrong)
     return [Finding(path, what, remedy, units)]
 
 
@@ -205,7 +219,7 @@ def _sizes(
     """Users of whom configurations on the same reviews have judged different numbers."""
     judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
     for path, of_users in results.items():
-        configuration = configuration_of(spelled(path), setup)
+        configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
         if configuration is not None:  # a model that is not here tells nothing of its rows
             for user, line in of_users.items():
                 judged[configuration.protocol.judged_rows()][user][path] = line["size"]
@@ -223,8 +237,8 @@ def _sizes(
             path,
             f"{counted(len(users), 'user')} with another number of reviews than other "
             f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
-            AGAIN if setup is not None and has_journal(folder, path) else "",
-            tuple((spelled(path), user) for user, _ in users),
+            AGAIN if _ours(folder, setup, path) else "",
+            tuple((_ours(folder, setup, path) or spelled(path), user) for user, _ in users),
         )
         for path, users in sorted(different.items())
     ]
@@ -238,7 +252,7 @@ def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
         if model is not None and model.version != made["model_version"]:
             found.append(
                 Finding(
-                    folder / "result" / f"{name}.jsonl",
+                    folder / "result" / f"{file_name(name, setup)}.jsonl",
                     f"made with version {made['model_version']} of the model, which is at "
                     f"{model.version}: evaluate again",
                     "",

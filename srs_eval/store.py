@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from srs_eval.configurations import NAMES, Names, spelled
 from srs_eval.errors import InputError
 from srs_eval.result_lines import read_lines
 
@@ -44,9 +45,19 @@ class Unit:
     raw: bytes | None = None  # its predictions as a parquet file, if they were asked for
 
 
+def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
+    """What the files of a configuration are called in a batch folder with this set-up."""
+    return spelled(configuration, (setup or {}).get("names", "2025"))
+
+
+def named_by(file: str, setup: Mapping[str, Any]) -> str:
+    """The configuration of a batch folder whose files are called so; "" for none."""
+    return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")
+
+
 def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
     """The lines of a configuration's result file by user; none where there is no such file."""
-    path = folder / "result" / f"{configuration}.jsonl"
+    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
     lines = read_lines(path) if path.exists() else []
     return {line["user"]: line for line in lines if line is not None}
 
@@ -62,11 +73,14 @@ class ResultStore:
         """Open or create a folder for a run with this set-up.
 
         `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
-        agree with what is stored, except that configurations may be new; other keys are kept
-        for information. Raises InputError where they do not, where the folder holds results
-        of other origin, or where another process is at work; `fresh` deletes the former two.
+        agree with what is stored, except that configurations may be new; `names` says how the
+        readable files are spelled (`configurations.Names`), and where that has changed they
+        are renamed; other keys are kept for information. Raises InputError where they do not,
+        where the folder holds results of other origin, or where another process is at work;
+        `fresh` deletes the former two.
         """
         self.folder = folder
+        self.names: Names = setup.get("names", "2025")
         self.damaged = 0  # journal lines that were not whole
         self._handles: dict[str, int] = {}
         self._dirty: set[str] = set()
@@ -197,7 +211,7 @@ class ResultStore:
         records = self._records(configuration)
         files = _files(records)
         for folder, lines in files.items():
-            path = self.folder / folder / f"{configuration}.jsonl"
+            path = self.folder / folder / f"{spelled(configuration, self.names)}.jsonl"
             if lines:
                 write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
             else:
@@ -205,18 +219,24 @@ class ResultStore:
 
     def _clear(self, configurations: Iterable[str]) -> None:
         for configuration in {*configurations, *self.configurations()}:
-            for folder in FOLDERS:
-                (self.folder / folder / f"{configuration}.jsonl").unlink(missing_ok=True)
+            for names in NAMES:
+                self._unlink(configuration, names)
             _journal(self.folder, configuration).unlink(missing_ok=True)
             for path in (self.folder / RAW / configuration).glob("user_id=*.parquet"):
                 path.unlink()
         (self.folder / SETUP).unlink(missing_ok=True)
 
+    def _unlink(self, configuration: str, names: Names) -> None:
+        """Delete the readable files of a configuration that have its name of a year."""
+        for folder in FOLDERS:
+            path = self.folder / folder / f"{spelled(configuration, names)}.jsonl"
+            path.unlink(missing_ok=True)
+
     def _agree(self, setup: Mapping[str, Any]) -> None:
         stored = read_setup(self.folder)
         if stored is None:
             for configuration in setup["configurations"]:
-                path = self.folder / "result" / f"{configuration}.jsonl"
+                path = self.folder / "result" / f"{spelled(configuration, self.names)}.jsonl"
                 if path.exists():
                     raise InputError(
                         f'"{path}" is not from a batch in this folder: '
@@ -230,7 +250,13 @@ class ResultStore:
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
                 "run it as before, choose another --out, or start over with --fresh."
             )
-        self._save_setup(_with_configurations(stored, setup["configurations"]))
+        names = {"names": self.names} if "names" in setup else {}
+        self._save_setup({**_with_configurations(stored, setup["configurations"]), **names})
+        before: Names = stored.get("names", "2025")
+        if before != self.names:
+            for configuration in self.configurations():
+                self._unlink(configuration, before)
+            self.publish(everything=True)
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
         text = json.dumps(setup, indent=1, sort_keys=True) + "\n"
@@ -313,6 +339,7 @@ def _files(records: Mapping[int, Mapping[str, Any]]) -> dict[str, list[str]]:
             files["result"].append(json.dumps(record["line"]))
             timing = {"user": user, "size": record["line"]["size"]}
             timing |= {key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record}
+            timing["time_ms"] = round(1000 * record.get("seconds", 0.0), 3)  # srs-benchmark's key
             files["timing"].append(json.dumps(timing))
         else:
             why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
@@ -326,9 +353,9 @@ def result_text(folder: Path, configuration: str) -> str:
     return "".join(f"{line}\n" for line in _files(records)["result"])
 
 
-def has_journal(folder: Path, path: Path) -> bool:
-    """Whether a result file is made from a journal of this batch folder."""
-    return path.suffix == ".jsonl" and _journal(folder, path.stem).is_file()
+def has_journal(folder: Path, configuration: str) -> bool:
+    """Whether a batch folder has units of a configuration."""
+    return bool(configuration) and _journal(folder, configuration).is_file()
 
 
 def damaged_lines(folder: Path) -> dict[Path, int]:
@@ -395,6 +422,7 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
             and isinstance(setup["data"]["fingerprint"], str)
             and isinstance(setup["options"], dict)
             and isinstance(setup.get("environment", {}), dict)
+            and setup.get("names", "2025") in NAMES
             and all(
                 isinstance(each["model"], str)
                 and isinstance(each["model_version"], int)

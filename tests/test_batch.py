@@ -25,6 +25,8 @@ from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
 from srs_eval.errors import InputError
+from srs_eval.result_files import read_folders
+from srs_eval.results_check import check
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.workers import TaskEvents
 from tests.conftest import shared_or_skip
@@ -103,6 +105,26 @@ def test_files_of_a_batch(undisturbed: Path) -> None:
         assert "damaged" in failed[POISONED]["reason"]
         assert list(result[1])[:3] == ["metrics", "user", "size"]
         assert result[1]["size"] > 10
+
+
+def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) -> None:
+    chosen = ("--users", "1-3", "--names", "2026")
+    done = run(dataset, tmp_path, *chosen, models="FSRS-6-dry-run,AVG")
+    assert done.returncode == 0, done.stderr
+    assert "FSRS-6 defaults" in done.stdout
+    names = {"AVG.jsonl", "FSRS-6-default-short.jsonl"}
+    assert {path.name for path in (tmp_path / "result").iterdir()} == names
+    assert {path.name for path in (tmp_path / "timing").iterdir()} == names
+    new = results(tmp_path)
+    timing = lines(tmp_path / "timing" / "AVG.jsonl")
+    assert timing[1]["time_ms"] == pytest.approx(1000 * timing[1]["seconds"])
+    assert check(tmp_path) == []
+    (folder,) = read_folders([tmp_path])
+    assert {each.name for each in folder.files} == {"AVG", "FSRS-6-dry-run"}
+    again = run(dataset, tmp_path, *chosen[:3], "2025", models="FSRS-6-dry-run,AVG")
+    assert "6 done" not in again.stderr  # renamed, not evaluated again
+    old = results(tmp_path)
+    assert {name.replace("6-default-short", "6-dry-run"): each for name, each in new.items()} == old
 
 
 def test_jobs_and_order_change_nothing(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:

@@ -213,6 +213,23 @@ def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {line["size"] for line in lines} == {lines[0]["size"]}
 
 
+def test_documents_can_have_names_of_2026(
+    collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ("--models", "FSRS-6-dry-run,AVG", "--jobs", "0", "--reference", "FSRS-6-default")
+    for names, name in (("2025", "FSRS-6-dry-run"), ("2026", "FSRS-6-default-short")):
+        assert main(["run", str(collection), *wanted, "--names", names, "--csv", "-"]) == 0
+        lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert {line["configuration"] for line in lines} == {"AVG", name}
+        assert main(["run", str(collection), *wanted, "--names", names, "--json", "-"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert {each["configuration"] for each in document["results"]} == {"AVG", name}
+        assert document["groups"][0]["reference"] == name
+        assert document["groups"][0]["floor"]["configuration"] == "AVG"
+    assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
+    assert "--names takes 2025, 2026" in capsys.readouterr().err
+
+
 def test_table_without_a_terminal_is_plain_and_of_fixed_width(collection: Path) -> None:
     outputs = set()
     for columns in ("40", "200"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.configurations import GROUPS, listed_names, published, resolve
+from srs_eval.configurations import GROUPS, listed_names, published, resolve, spelled
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.protocol import Protocol
@@ -96,7 +96,7 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
 
 
 @pytest.mark.parametrize(
-    ("spelled", "name"),
+    ("written", "name"),
     [
         ("fsrs6", "FSRS-6"),
         ("FSRS v6", "FSRS-6"),
@@ -113,15 +113,15 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
         ("FSRS-6 defaults (FSRS-6-dry-run)", "FSRS-6-dry-run"),
     ],
 )
-def test_spellings_that_are_understood(spelled: str, name: str) -> None:
-    assert [each.name for each in resolve(spelled)] == [name]
+def test_spellings_that_are_understood(written: str, name: str) -> None:
+    assert [each.name for each in resolve(written)] == [name]
 
 
 def test_no_two_models_are_spelled_alike() -> None:
     for model in all_models().values():
-        for spelled in (model.name, model.name.replace("-", ""), model.name.replace("-", " ")):
-            assert {each.model.name for each in resolve([spelled.title()])} == {model.name} or (
-                spelled.lower() in GROUPS
+        for written in (model.name, model.name.replace("-", ""), model.name.replace("-", " ")):
+            assert {each.model.name for each in resolve([written.title()])} == {model.name} or (
+                written.lower() in GROUPS
             )
 
 
@@ -186,6 +186,53 @@ def test_published_names_mean_what_their_files_hold(file: str, name: str) -> Non
     configuration = published(file)
     assert configuration is not None
     assert configuration.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("AVG", "AVG"),
+        ("FSRS-6", "FSRS-6-short"),
+        ("FSRS-6-dry-run", "FSRS-6-default-short"),
+        ("FSRS-5-pretrain", "FSRS-5-S0-short"),
+        ("FSRS-6-binary", "FSRS-6-binary-short"),
+        ("FSRS-5-disable_short_term", "FSRS-5-disable_short_term"),
+        ("FSRS-6-deck-fallback_user", "FSRS-6-short-deck"),
+        ("FSRS-6-deck", "FSRS-6-short-deck-fallback_default"),
+        ("FSRS-6-dry-run-preset", "FSRS-6-default-short-preset"),
+        ("FSRS-7-short-secs-recency", "FSRS-7-short-secs-recency"),
+        ("FSRS-7-dry-run-short-secs", "FSRS-7-default-short-secs"),
+        ("FSRS-7-short-secs-recency-preset-fallback_user", "FSRS-7-short-secs-recency-preset"),
+        ("DASH[ACT-R]-short-secs", "DASH[ACT-R]-short-secs"),
+        ("Anki-dry-run", "Anki-default"),
+        ("GRU", "GRU-39"),
+        ("GRU-P-short", "GRU-P-short"),
+        (
+            "LSTM-short-secs-equalize_test_with_non_secs",
+            "LSTM-short-secs-duration-equalize_test_with_non_secs",
+        ),
+    ],
+)
+def test_names_of_2026(name: str, file: str) -> None:
+    assert spelled(name, "2026") == file
+    assert spelled(name, "2025") == name
+    if name.endswith("disable_short_term"):  # ours alone
+        return
+    back = published(file, "2026")
+    assert back is not None
+    assert back.name == name
+
+
+def test_every_configuration_has_a_name_of_its_own_in_2026() -> None:
+    files = [spelled(each.name, "2026") for each in resolve("all")]
+    assert len(set(files)) == len(files)
+
+
+def test_what_2026_means_by_a_name() -> None:
+    assert spelled("a model of one's own", "2026") == "a model of one's own"
+    assert published("FSRS-6", "2026") is None  # without same-day reviews
+    assert (found := published("FSRS-rs-short", "2026")) is not None
+    assert found.name == "FSRS-rs"
 
 
 def test_the_published_rust_model_is_an_older_one() -> None:

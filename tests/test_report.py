@@ -244,6 +244,34 @@ def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
     assert others["RWKV-P"].inputs == "?"
 
 
+def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
+    """Results of 2026 tell times; `-preset` and FSRS without `-short` changed their meaning."""
+    files = ["FSRS-6", "FSRS-6-short", "FSRS-6-short-preset", "FSRS-6-default-short", "AVG"]
+    old = write_results(tmp_path / "old", {name: many(0.3) for name in files})
+    new = write_results(tmp_path / "new", {name: many(0.3, time_ms=12.5) for name in files})
+    first, second = read_folders([old, new])
+    assert {each.spelled: each.name for each in first.files} == {
+        "FSRS-6": "FSRS-6",
+        "FSRS-6-short": "FSRS-6",
+        "FSRS-6-short-preset": "FSRS-6-preset",
+        "FSRS-6-default-short": "FSRS-6-dry-run",
+        "AVG": "AVG",
+    }
+    assert {each.spelled: each.name for each in second.files} == {
+        "FSRS-6": "FSRS-6 of 2026",
+        "FSRS-6-short": "FSRS-6",
+        "FSRS-6-short-preset": "FSRS-6-preset-fallback_user",
+        "FSRS-6-default-short": "FSRS-6-dry-run",
+        "AVG": "AVG",
+    }
+    known = {each.spelled: each.configuration for each in second.files}
+    assert known["FSRS-6"] is None  # without same-day reviews: not here
+    assert known["FSRS-6-short"] is not None
+    text = markdown(dataset_report([old, new]))
+    for label in ("FSRS-6 per preset", "FSRS-6 per preset else all together", "FSRS-6 defaults"):
+        assert label in text
+
+
 def test_what_lines_may_hold(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path,

@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.errors import InputError
-from srs_eval.store import ResultStore, Unit, damaged_lines, disagreement, write_atomically
+from srs_eval.store import (
+    ResultStore,
+    Unit,
+    damaged_lines,
+    disagreement,
+    read_results,
+    write_atomically,
+)
 
 SETUP: dict[str, Any] = {
     "srs_eval": "1",
@@ -43,6 +50,27 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
+    entry = SETUP["configurations"]["AVG"]
+    old = {**SETUP, "names": "2025", "configurations": {"FSRS-6-dry-run": entry, "AVG": entry}}
+    with ResultStore(tmp_path, old) as store:
+        for name in ("AVG", "FSRS-6-dry-run"):
+            store.append(unit(1, configuration=name))
+        store.append(unit(2, "failed", configuration="FSRS-6-dry-run"))
+        store.publish()
+    before = files(tmp_path)
+    with ResultStore(tmp_path, {**old, "names": "2026"}):
+        pass
+    renamed = {name.replace("6-dry-run", "6-default-short"): each for name, each in before.items()}
+    assert files(tmp_path) == renamed != before
+    assert list(read_results(tmp_path, "FSRS-6-dry-run")) == [1]
+    with ResultStore(tmp_path, old) as store:
+        assert store.statuses("FSRS-6-dry-run") == {1: "done", 2: "failed"}
+    assert files(tmp_path) == before
+    with ResultStore(tmp_path, {**old, "names": "2026"}, fresh=True):
+        assert files(tmp_path) == {}
+
+
 def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
         for each in (unit(3), unit(1), unit(2, "skipped"), unit(4, "failed")):
@@ -52,8 +80,9 @@ def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> No
         "result/AVG.jsonl": b'{"metrics": {"LogLoss": 0.14285714285714285}, '
         b'"user": 1, "size": 10}\n'
         b'{"metrics": {"LogLoss": 0.42857142857142855}, "user": 3, "size": 30}\n',
-        "timing/AVG.jsonl": b'{"user": 1, "size": 10, "seconds": 1.5, "peak_mb": 80.0}\n'
-        b'{"user": 3, "size": 30, "seconds": 1.5, "peak_mb": 80.0}\n',
+        "timing/AVG.jsonl": b'{"user": 1, "size": 10, "seconds": 1.5, "peak_mb": 80.0, '
+        b'"time_ms": 1500.0}\n'
+        b'{"user": 3, "size": 30, "seconds": 1.5, "peak_mb": 80.0, "time_ms": 1500.0}\n',
         "skipped/AVG.jsonl": b'{"user": 2, "reason": "because of 2"}\n',
         "failed/AVG.jsonl": b'{"user": 4, "reason": "because of 4"}\n',
     }

@@ -124,7 +124,10 @@ def ordered_and_complete(
 def _order(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
     """Makes a better rating's stability at least as long; the one with more reviews wins.
 
-    Each pair is looked at once, as upstream, so a rating in between can end up out of order.
+    Each pair is looked at once, neighbours first, so a rating in between can end up out of order.
+    So do fsrs-optimizer 5.7.0 (`Optimizer.pretrain`) and srs-benchmark (`pretrain` of
+    models/fsrs_v7.py at commit 7737214e767c), pairs in this order; of equal numbers of reviews
+    the better rating's stability wins there, too.
     """
     for small, big in ((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4)):
         if small in fitted and big in fitted and fitted[small] > fitted[big]:

@@ -55,6 +55,6 @@ MODELS = (
         flags=ANY_FLAG,
         seconds_per_10k=0.1,
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
-        "need not mean a lower one.",
+        "need not mean a lower one. Retired upstream in 2026.",
     ),
 )
