@@ -282,6 +282,7 @@ def make_setup(
                 "model_version": each.model.version,
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
                 "fit": each.fit,
+                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
                 "protocol": asdict(each.protocol),
             }
             for each in configurations

@@ -62,6 +62,7 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
         "data": log_fingerprint,
         "configuration": configuration.name,
         "fit": configuration.fit,
+        "hyperparameters": dict(configuration.hyperparameters),
         "protocol": asdict(configuration.protocol),
         "model": [model.name, model.version, model.file and model.file.digest],
         "settings": context.settings(),

@@ -10,11 +10,12 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
 from srs_eval.errors import InputError
+from srs_eval.hyperparameters import Hyperparameter, Value, refuse_unknown
 from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
 
@@ -81,6 +82,21 @@ class Configuration:
     model: Model
     protocol: Protocol
     fit: Fit = "trained"
+    hyperparameters: Mapping[str, Value] = field(default_factory=dict)
+    """Of the training, what is not as published."""
+
+    @property
+    def tunable(self) -> tuple[Hyperparameter, ...]:
+        """What its training can be set to."""
+        return self.model.hyperparameters if self.fit == "trained" else ()
+
+    def trained_with(self, values: Mapping[str, Value]) -> Configuration:
+        """The same with another training; what is not named is as published.
+
+        Raises InputError for what its training cannot be set to.
+        """
+        refuse_unknown(self.name, self.tunable, values)
+        return replace(self, hyperparameters=dict(sorted(values.items())))
 
     @property
     def parameters(self) -> int:

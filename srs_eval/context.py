@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from srs_eval.places import content_digest
@@ -25,13 +25,19 @@ class Context:
     weights: Path | None = None  # folder of pretrained network weights
     device: str = "cpu"
     user: int = 0  # seeds the random streams of networks
+    hyperparameters: Mapping[str, float | str] = field(default_factory=dict)
+    """Of the model's training, what is not as by default: the engine sets it from
+    `Configuration.hyperparameters`, of which they are."""
     tick: Callable[[float], None] = _no_tick
     """Call it often with the fraction done of this fit; it may raise Cancelled."""
 
     def settings(self) -> dict[str, float | int | str | None]:
-        """All that figures may depend on, by name; of the weights, what is in the files."""
+        """All that figures of every configuration may depend on, by name.
+
+        Of the weights, what is in the files.
+        """
         found = {each.name: getattr(self, each.name) for each in fields(self)}
-        del found["tick"]
+        del found["tick"], found["hyperparameters"]
         if self.weights is not None:
             files = (path for path in self.weights.iterdir() if path.is_file())
             found["weights"] = content_digest(self.weights, files)

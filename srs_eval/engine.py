@@ -180,6 +180,7 @@ def fit_and_predict(
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
     """
     model = configuration.model
+    context = replace(context, hyperparameters=configuration.hyperparameters)
     folds = len(trials.folds)
     if model.online is not None:
         p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))

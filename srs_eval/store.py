@@ -277,13 +277,13 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         before = stored["configurations"].get(name)
         if before is None:
             continue
-        for key, value in configuration.items():
-            old = before.get(key)
+        for key in sorted({*configuration, *before}):
+            old, value = before.get(key), configuration.get(key)
             if key == "protocol":
                 for flag in sorted({*value, *old}):
-                    before, now = old.get(flag, False), value.get(flag, False)
-                    if before != now:
-                        return f"{name} had {flag} {_word(before)} and has {_word(now)} now"
+                    was, now = old.get(flag, False), value.get(flag, False)
+                    if was != now:
+                        return f"{name} had {flag} {_word(was)} and has {_word(now)} now"
             elif old != value:
                 return f"{name} had {key.replace('_', ' ')} {_word(old)} and has {_word(value)} now"
     return ""

@@ -94,6 +94,7 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
         "weights": tmp_path / "weights",
         "device": "cuda",
         "user": 3,
+        "hyperparameters": {"epochs": 3},
         "tick": print,
     }
     assert set(other) == {each.name for each in fields(Context)}
@@ -102,7 +103,18 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
     for name, value in other.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
         same = cache.result_key("data", sm2, changed) == base
-        assert same == (name == "tick"), name
+        # Hyperparameters are those of the configuration.
+        assert same == (name in ("tick", "hyperparameters")), name
+
+
+def test_another_training_has_other_figures() -> None:
+    (hlr,) = resolve("HLR")
+    keys = {
+        cache.result_key("data", hlr.trained_with(values), Context())
+        for values in ({}, {"epochs": 5}, {"epochs": 6}, {"seed": 1})
+    }
+    assert len(keys) == 4
+    assert cache.result_key("data", hlr, Context()) in keys
 
 
 def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:

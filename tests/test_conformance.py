@@ -21,7 +21,8 @@ import pytest
 from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session
-from srs_eval.errors import NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.hyperparameters import Hyperparameter, Value
 from srs_eval.models import all_models
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.results import Result
@@ -209,6 +210,75 @@ def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None
 def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
     log = with_ratings(lambda ratings: np.full_like(ratings, rating))
     check_probabilities(run(model, log).p)
+
+
+# What a training can be set to
+
+
+TRAINED = [name for name, model in all_models().items() if model.hyperparameters]
+SMALL_BATCHES = replace(PROTOCOL, batch_size=48)
+
+
+@cache
+def practised_learner() -> Session:
+    """Reviews for several batches."""
+    return Session(simulate_learner(3, 1_200).log())
+
+
+def other_value(each: Hyperparameter) -> Value:
+    """Another than the default, far enough from it to be seen."""
+    if each.choices:
+        return next(choice for choice in each.choices if choice != each.default)
+    if each.name in ("batch_size", "iterations"):
+        return {"batch_size": 32, "iterations": 2}[each.name]
+    number = each.default_under(SMALL_BATCHES)
+    assert not isinstance(number, str)
+    return number + 3 if each.whole else number * 5
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_hyperparameter_is_what_it_says(name: str) -> None:
+    """Its default changes no figure, and another value changes some."""
+    (plain,) = resolve(name, SMALL_BATCHES)
+    session = Session(learner()) if plain.model.needs else practised_learner()
+    defaults = {each.name: each.default_under(SMALL_BATCHES) for each in plain.tunable}
+    assert len(defaults) == len(plain.tunable)
+
+    @cache
+    def predictions(values: tuple[tuple[str, Value], ...]) -> FloatArray:
+        return session.run(plain.trained_with(dict(values)), CONTEXT).p
+
+    as_published = session.run(plain, CONTEXT).p
+    np.testing.assert_array_equal(predictions(tuple(defaults.items())), as_published)
+    # The last epoch of a calm training is its best, and the order of one batch is no order.
+    wild = [
+        ("learning_rate", faster * float(defaults.get("learning_rate", 1)))
+        for faster in (1, 10, 100)
+    ]
+    besides = {"keep": [(each,) for each in wild], "seed": [(), (("batch_size", 32),)]}
+    for each in plain.tunable:
+        value = (each.name, other_value(each))
+        assert any(
+            (predictions((*others, value)) != predictions(others)).any()
+            for others in besides.get(each.name, [()])
+            if {name for name, _ in others} <= set(defaults)
+        ), each.name
+
+
+def test_a_training_is_set_to_what_there_is_only() -> None:
+    fsrs6, untrained, average = resolve("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
+    for values, words in (
+        ({"rate": 0.1}, "FSRS-6 has no hyperparameter rate; it has learning_rate, epochs"),
+        ({"keep": "worst"}, "FSRS-6: keep is one of best, last, not worst"),
+        ({"learning_rate": -1.0}, "learning_rate is a number from"),
+        ({"learning_rate": "fast"}, "learning_rate is a number from"),
+        ({"epochs": 2.5}, "epochs is a whole number, not 2.5"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fsrs6.trained_with(values)
+    for nothing_trained in (untrained, average):
+        with pytest.raises(InputError, match="it has none"):
+            nothing_trained.trained_with({"epochs": 3})
 
 
 # Who compiles

@@ -272,8 +272,7 @@ def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
         lambda w, batch: 4 * (a[batch] @ w - 1) ** 3 * a[batch],
         total,
         len(a),
-        n_epoch=4,
-        rate=0.04,
+        Context(hyperparameters={"epochs": 4}),
     )
     w = tensor(start).requires_grad_()
     optimiser = torch.optim.Adam([w], lr=0.04)
@@ -293,7 +292,7 @@ def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
 
 def test_adam_keeps_the_start_where_training_only_harms() -> None:
     start = np.array([1.0])
-    got = adam(start, lambda w, b: np.array([1.0]), lambda w: -float(w[0]), 1, n_epoch=3, rate=0.1)
+    got = adam(start, lambda w, b: np.array([1.0]), lambda w: -float(w[0]), 1, Context())
     assert got.tolist() == [1.0]
 
 

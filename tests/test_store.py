@@ -166,6 +166,11 @@ def test_another_process_is_kept_out(tmp_path: Path) -> None:
         (("options", "sm2_target"), 0.8, "sm2_target was 0.9 and is 0.8"),
         (("configurations", "AVG", "protocol", "gamma"), 2.0, "AVG had gamma 1.0 and has 2.0"),
         (("configurations", "AVG", "model_version"), 2, "AVG had model version 1 and has 2"),
+        (
+            ("configurations", "AVG", "hyperparameters"),
+            {"epochs": 3},
+            "AVG had hyperparameters none",
+        ),
     ],
 )
 def test_another_set_up_is_refused(
@@ -187,6 +192,14 @@ def test_another_set_up_is_refused(
     with ResultStore(tmp_path, changed, fresh=True) as store:
         assert store.statuses("AVG") == {}
     assert files(tmp_path) == {}
+
+
+def test_what_a_set_up_has_no_longer_is_another(tmp_path: Path) -> None:
+    tuned = copy.deepcopy(SETUP)
+    tuned["configurations"]["AVG"]["hyperparameters"] = {"epochs": 3}
+    ResultStore(tmp_path, tuned).close()
+    with pytest.raises(InputError, match=r"had hyperparameters .* and has none now"):
+        ResultStore(tmp_path, SETUP)
 
 
 def test_new_configurations_and_libraries_are_no_other_set_up(tmp_path: Path) -> None:

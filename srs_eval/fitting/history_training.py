@@ -9,10 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from srs_eval import hyperparameters
+from srs_eval.context import Context
 from srs_eval.fitting.permutation import permutations
 from srs_eval.reviews import FloatArray
 
 SEED = 2023  # of the order of batches
+RATE = hyperparameters.learning_rate(0.04)
+EPOCHS = hyperparameters.epochs(5)
+BATCH_SIZE = hyperparameters.batch_size()
+HYPERPARAMETERS = (RATE, EPOCHS, BATCH_SIZE, hyperparameters.SEED)
 
 
 def adam(
@@ -20,11 +26,9 @@ def adam(
     gradient: Callable[[FloatArray, int], FloatArray],
     total_loss: Callable[[FloatArray], float],
     n_batches: int,
+    context: Context,
     *,
-    n_epoch: int,
-    rate: float,
     clip: Callable[[FloatArray], None] | None = None,
-    tick: Callable[[float], None] | None = None,
 ) -> FloatArray:
     """Adam with a cosine schedule; the weights of the epoch with the least loss (k,).
 
@@ -35,9 +39,10 @@ def adam(
     best, best_loss = start.copy(), np.inf
     mean = np.zeros_like(w)
     square = np.zeros_like(w)
+    rate, n_epoch = RATE.number(context), EPOCHS.integer(context)
     steps = n_epoch * n_batches
     step = 0
-    orders = permutations(n_batches, SEED)
+    orders = permutations(n_batches, SEED + hyperparameters.seed(context))
     for _ in range(n_epoch):
         loss = total_loss(w)
         if loss < best_loss:
@@ -56,8 +61,7 @@ def adam(
             )
             if clip is not None:
                 clip(w)
-            if tick is not None:
-                tick(step / steps)
+            context.tick(step / steps)
     if total_loss(w) < best_loss:
         best = w.copy()
     return best

@@ -14,18 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from srs_eval import hyperparameters
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.compile import specialised
-from srs_eval.fitting.history_training import SEED
+from srs_eval.fitting.history_training import BATCH_SIZE, EPOCHS, RATE, SEED
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import LANES
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
-
-EPOCHS = 5
-RATE = 0.04
 
 Recall = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -89,7 +87,7 @@ def loss_and_gradient(
     batches = row_batches(x, t, y, weight, len(y))
     none = np.zeros(len(w))
     visit = _kernel(name, model, len(w))
-    loss = visit(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), RATE, 1)
+    loss = visit(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), 0.0, 1)
     return float(loss), batches.w_bar.sum(axis=1)
 
 
@@ -113,7 +111,8 @@ def fit(
         raise NotEnoughData("no reviews to train on")
     order = quicksort_order(np.zeros(len(train), np.int64))
     rows = train[order]
-    size = trials.protocol.batch_size
+    size = BATCH_SIZE.integer(context, trials.protocol)
+    epochs, rate = EPOCHS.integer(context), RATE.number(context)
     batches = row_batches(
         features[rows], trials.delta_t[rows], trials.y[rows], weights[order], size
     )
@@ -121,18 +120,18 @@ def fit(
     w = np.array(start, np.float64)
     mean, square = np.zeros_like(w), np.zeros_like(w)
     visit = _kernel(name, model, len(w))
-    steps = EPOCHS * n_batches
+    steps = epochs * n_batches
     every = np.arange(n_batches)
-    orders = permutations(n_batches, SEED)
+    orders = permutations(n_batches, SEED + hyperparameters.seed(context))
     best, best_loss = w.copy(), np.inf
-    for epoch in range(EPOCHS + 1):
-        loss = visit(every, -1, w, batches, mean, square, RATE, steps)
+    for epoch in range(epochs + 1):
+        loss = visit(every, -1, w, batches, mean, square, rate, steps)
         if loss < best_loss:
             best, best_loss = w.copy(), loss
-        context.tick(epoch / EPOCHS)
-        if epoch < EPOCHS:
+        context.tick(epoch / epochs)
+        if epoch < epochs:
             visited = np.asarray(next(orders), np.int64)
-            visit(visited, epoch * n_batches, w, batches, mean, square, RATE, steps)
+            visit(visited, epoch * n_batches, w, batches, mean, square, rate, steps)
     result: list[float] = best.tolist()
     return result
 
@@ -150,7 +149,5 @@ def predict(
     batches = row_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
     at = np.array(w, np.float64)
     none = np.zeros(len(at))
-    _kernel(name, model, len(at))(
-        np.zeros(1, np.int64), -1, at, batches, none, none.copy(), RATE, 1
-    )
+    _kernel(name, model, len(at))(np.zeros(1, np.int64), -1, at, batches, none, none.copy(), 0.0, 1)
     return batches.recall[:n]

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval import hyperparameters
 from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.extras import require
@@ -195,6 +196,17 @@ class Network:
     epochs: int = 5
 
     @property
+    def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
+        """What `fit_network` can be set to by the context."""
+        return (
+            hyperparameters.learning_rate(self.rate),
+            hyperparameters.epochs(self.epochs),
+            hyperparameters.batch_size(),
+            *((hyperparameters.penalty("decay", self.decay),) if self.decay else ()),
+            hyperparameters.SEED,
+        )
+
+    @property
     def inputs(self) -> int:
         return 5 if self.one_hot else 2
 
@@ -212,8 +224,13 @@ class Network:
         }
 
 
+START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
+
+
 def pretrained(network: Network, trials: Trials, context: Context) -> FloatArray:
     """Where training begins (p,). Raises InputError where there are no weights."""
+    if START.of(context) == "random":
+        return random_start(network, context)
     names = weight_names(network.name, trials.protocol)
     tensors = load_weights(names, network.shapes, context)
     if tensors is None:
@@ -225,7 +242,8 @@ def random_start(network: Network, context: Context) -> FloatArray:
     """torch's initial values, uniform within 1/sqrt(hidden), from one seed per user."""
     size = sum(int(np.prod(shape)) for shape in network.shapes.values())
     bound = network.hidden**-0.5
-    return np.random.default_rng([42, abs(context.user)]).uniform(-bound, bound, size)
+    seed = 42 + hyperparameters.seed(context)
+    return np.random.default_rng([seed, abs(context.user)]).uniform(-bound, bound, size)
 
 
 def flat(tensors: Tensors) -> FloatArray:
@@ -258,8 +276,10 @@ def fit_network(
     from srs_eval.fitting.cells import Adam, network_pass
     from srs_eval.fitting.compile import compiled
 
+    given = context.hyperparameters
     order = length_order(trials, training_rows(trials, train))
-    size = trials.protocol.batch_size
+    size = int(given.get("batch_size", trials.protocol.batch_size))
+    epochs = int(given.get("epochs", network.epochs))
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     weight_of = np.ones(len(trials))
     weight_of[train] = weights
@@ -269,15 +289,15 @@ def fit_network(
     adam = Adam(
         mean=np.zeros(len(w)),
         square=np.zeros(len(w)),
-        rate=network.rate,
-        decay=network.decay,
-        steps=len(parts) * network.epochs,
+        rate=float(given.get("learning_rate", network.rate)),
+        decay=float(given.get("decay", network.decay)),
+        steps=len(parts) * epochs,
     )
     scratch = _scratch(network, batches, len(w))
-    orders = permutations(len(parts), SEED)
+    orders = permutations(len(parts), SEED + hyperparameters.seed(context))
     run = compiled(network_pass)
     done = 0
-    for _ in range(network.epochs):
+    for _ in range(epochs):
         visits = next(orders)
         for first in range(0, len(visits), _AT_ONCE):
             some = visits[first : first + _AT_ONCE]

@@ -26,12 +26,13 @@ Reference for the loop: fsrs-optimizer `Trainer`, srs-benchmark other.py `Traine
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from srs_eval import hyperparameters
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.elementwise import LANES
@@ -95,6 +96,25 @@ class RecurrentModel:
     anneals_over: Literal["batches", "sizes"] = "batches"
     """The learning rate comes to 0 after so many steps an epoch: the batches there are, or
     rows // batch size + 1."""
+
+    @property
+    def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
+        """What `fit_recurrent` can be set to by the context."""
+        return (
+            hyperparameters.learning_rate(self.learning_rate),
+            hyperparameters.epochs(self.epochs),
+            hyperparameters.batch_size(self.batch_size),
+            *((GAMMA,) if self.deviation is not None else ()),
+            replace(KEEP, default=self.keep),
+            hyperparameters.SEED,
+        )
+
+
+GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
+KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
+"""The parameters of the best epoch (stopping early) or of the last."""
+START = hyperparameters.Hyperparameter("start", "fitted", choices=("fitted", "default"))
+"""Training begins at fitted initial stabilities, or at the default parameters."""
 
 
 class Descent(NamedTuple):
@@ -184,6 +204,11 @@ def fit_recurrent(
     unless given. Raises NotEnoughData where all histories are too long.
     """
     protocol = trials.protocol
+    given = context.hyperparameters
+    kinds = {"learning_rate": float, "keep": str, "epochs": int, "batch_size": int}
+    as_set: dict[str, Any] = {name: kinds[name](given[name]) for name in kinds if name in given}
+    model = replace(model, **as_set)
+    gamma = float(given.get("gamma", protocol.gamma))
     short = trials.sequence_length[train] <= protocol.max_seq_len
     rows = train[short]
     if not len(rows):
@@ -210,7 +235,7 @@ def fit_recurrent(
     w = _values(model, first)
     pull = np.zeros(p)
     if model.deviation is not None:
-        pull = protocol.gamma / np.square(np.array(model.deviation))
+        pull = gamma / np.square(np.array(model.deviation))
     free = np.ones(p)
     free[list(model.frozen)] = 0.0
     idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.int32)
@@ -233,7 +258,7 @@ def fit_recurrent(
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), SEED)
+    orders = model.orders(len(parts), SEED + hyperparameters.seed(context))
     best, best_loss = first, np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf
@@ -319,7 +344,9 @@ class Trainable:
     ) -> list[float]:
         """See `fit_recurrent`."""
         model = self.model(trials, context)
-        start = self.start(trials, train, weights, context) if self.start else model.default
+        start: Sequence[float] = model.default
+        if self.start is not None and START.of(context) == "fitted":
+            start = self.start(trials, train, weights, context)
         try:
             return fit_recurrent(model, trials, train, weights, start, context, epochs)
         except NotEnoughData:

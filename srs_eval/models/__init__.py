@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
 from srs_eval.extras import EXTRAS
+from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -87,6 +88,8 @@ class Model:
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
     """A module of `srs_eval.extras.EXTRAS` that it cannot do without, "" for none."""
+    hyperparameters: tuple[Hyperparameter, ...] = ()
+    """What `fit` can be set to by the context; with SEED where it draws random numbers."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.compile import compiled, specialised
 from srs_eval.fitting.elementwise import LANES, exp, log, minimum, where
-from srs_eval.fitting.history_training import adam
+from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
@@ -279,7 +279,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         raise NotEnoughData("no history is short enough to train on")
     order = quicksort_order(length[short])
     rows, weights = train[short][order], weights[short][order]
-    size = trials.protocol.batch_size
+    size = BATCH_SIZE.integer(context, trials.protocol)
     batches = [
         _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]
         for at in range(0, len(rows), size)
@@ -290,10 +290,8 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         lambda w, batch: _gradient(batches[batch], w),
         lambda w: _loss(everything, w),
         len(batches),
-        n_epoch=5,
-        rate=0.04,
+        context,
         clip=_clip,
-        tick=context.tick,
     )
     return [round(x, 4) for x in w.tolist()]
 
@@ -318,6 +316,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         default=lambda context: list(START),
+        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.013,
     ),
 )

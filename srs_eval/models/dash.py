@@ -32,7 +32,7 @@ from srs_eval.errors import NotEnoughData
 from srs_eval.fitting import linear as linear
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.elementwise import exp
-from srs_eval.fitting.history_training import adam
+from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.fitting.loss import loss_of, single, slope_of
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
@@ -257,7 +257,7 @@ def fit_act_r(
     order = quicksort_order(length[short])
     rows, weight = train[short][order], weights[short][order]
     y = trials.y[rows]
-    size = trials.protocol.batch_size
+    size = BATCH_SIZE.integer(context, trials.protocol)
 
     def gradient(w: FloatArray, batch: int) -> FloatArray:
         part = slice(batch * size, (batch + 1) * size)
@@ -270,10 +270,8 @@ def fit_act_r(
         gradient,
         lambda w: float(compiled(act_r_loss)(_strength(ages, rows, w), y, weight, w)),
         math.ceil(len(rows) / size),
-        n_epoch=5,
-        rate=0.04,
+        context,
         clip=_clip_act_r,
-        tick=context.tick,
     )
     return [round(x, 4) for x in w.tolist()]
 
@@ -300,6 +298,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
+        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
     ),
     Model(
@@ -310,6 +309,7 @@ MODELS = (
         source=_SOURCE,
         fit=fit_mcm,
         predict=predict_mcm,
+        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
     ),
     Model(
@@ -321,6 +321,7 @@ MODELS = (
         fit=fit_act_r,
         predict=predict_act_r,
         default=lambda context: list(START_ACT_R),
+        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0135,
     ),
 )

@@ -157,6 +157,7 @@ MODELS = (
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv1-default": "FSRSv1-dry-run"},
+        hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
     ),

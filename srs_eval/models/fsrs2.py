@@ -157,6 +157,7 @@ MODELS = (
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv2-default": "FSRSv2-dry-run"},
+        hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),
 )

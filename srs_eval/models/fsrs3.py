@@ -151,6 +151,7 @@ MODELS = (
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv3-default": "FSRSv3-dry-run"},
+        hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),
 )

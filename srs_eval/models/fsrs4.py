@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -163,6 +163,7 @@ MODELS = (
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         aliases={"FSRSv4-default": "FSRSv4-dry-run"},
+        hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),
 )

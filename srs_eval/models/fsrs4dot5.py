@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.fitting.elementwise import clamp, clamp_bar, minimum, power, share_of_first
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -135,6 +135,7 @@ MODELS = (
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(DEFAULT_SECS),
         aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
+        hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),
 )

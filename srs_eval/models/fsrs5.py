@@ -26,6 +26,7 @@ import numpy as np
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first
 from srs_eval.fitting.recurrent import (
+    START,
     RecurrentModel,
     Step,
     fit_recurrent,
@@ -214,7 +215,9 @@ def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Contex
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 19 parameters. Where all histories are too long to train on: S0 only."""
-    start = fit_s0(trials, train, weights, context)
+    start = list(DEFAULT)
+    if START.of(context) == "fitted":
+        start = fit_s0(trials, train, weights, context)
     padded = as_padded(trials, shortest(trials, train))
     try:
         return fit_recurrent(recurrent(trials), padded, train, weights, start, context)
@@ -264,6 +267,7 @@ MODELS = (
         later_days_only=True,
         flags=ANY_FLAG | {"disable_short_term"},
         parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
+        hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.013,
         note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
     ),

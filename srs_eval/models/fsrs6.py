@@ -19,7 +19,7 @@ from srs_eval.fitting.elementwise import (
     share_of_first,
     where,
 )
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
 from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models._fsrs import (
     LOG_09,
@@ -231,6 +231,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG,
         parameters_with={"pretrain": 4, "two_buttons": 17},
+        hyperparameters=(*recurrent(0.001).hyperparameters, START),
         seconds_per_10k=0.0105,
     ),
 )

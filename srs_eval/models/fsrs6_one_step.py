@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval import hyperparameters
 from srs_eval.fitting.compile import specialised
 from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
@@ -42,7 +43,7 @@ from srs_eval.models.fsrs6 import (
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-LEARNING_RATE = 1e-4
+LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 S0_FACTOR = 100.0
 S_MIN = 0.001
 R_MIN = 1e-9  # of the probability that the loss is divided by
@@ -63,6 +64,7 @@ def _descend(
     w: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
+    rate: float,
 ) -> None:
     """Moves w once for each training row."""
     for row in train:
@@ -117,7 +119,7 @@ def _descend(
             gradient[6] += -(1.0 - w[7]) * damping * d_bar
             gradient[7] += (w[4] - easiest + 1.0 - (last_d - w[6] * damping)) * d_bar
         for k in range(21):
-            w[k] = min(max(w[k] - LEARNING_RATE * gradient[k], lower[k]), upper[k])
+            w[k] = min(max(w[k] - rate * gradient[k], lower[k]), upper[k])
 
 
 @cache
@@ -150,6 +152,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         w,
         np.array(lower_bounds(S_MIN), np.float64),
         np.array(UPPER, np.float64),
+        LEARNING_RATE.number(context),
     )
     context.tick(1.0)
     fitted: list[float] = w.tolist()
@@ -169,6 +172,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG - {"recency"},
         parameters_with={"two_buttons": 17},
+        hyperparameters=(LEARNING_RATE,),
         seconds_per_10k=0.015,
         note="Weights each review alike and only once; made for updates on the fly.",
     ),

@@ -441,6 +441,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG,
         parameters_with={"two_buttons": 28},
+        hyperparameters=recurrent(secs=False).hyperparameters,
         seconds_per_10k=0.045,
         note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
     ),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.fitting.networks import (
+    START,
     Fit,
     Network,
     Predict,
@@ -70,6 +71,7 @@ MODELS = (
         predict=_predict_gru,
         aliases={"GRU-39": "GRU"},
         flags=ANY_FLAG,
+        hyperparameters=(*GRU.hyperparameters, START),
         seconds_per_10k=0.03,
         note="Retired upstream in 2026, where GRU is another network since then.",
     ),
@@ -82,6 +84,7 @@ MODELS = (
         fit=_fit_rnn,
         predict=_predict_rnn,
         flags=ANY_FLAG,
+        hyperparameters=RNN.hyperparameters,
         seconds_per_10k=0.03,
         note="Starts from random weights where no pretrained ones are found.",
         extra=True,

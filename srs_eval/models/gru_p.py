@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.fitting.networks import Network, fit_network, predict_network, pretrained
+from srs_eval.fitting.networks import START, Network, fit_network, predict_network, pretrained
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -53,6 +53,7 @@ MODELS = (
         predict=predict,
         configurations=("GRU-P", "GRU-P-short"),
         flags=ANY_FLAG,
+        hyperparameters=(*NETWORK.hyperparameters, START),
         seconds_per_10k=0.1,
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
         "need not mean a lower one. Retired upstream in 2026.",

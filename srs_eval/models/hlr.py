@@ -19,6 +19,7 @@ import numpy as np
 
 from srs_eval.fitting import linear as linear
 from srs_eval.fitting.elementwise import exp, where
+from srs_eval.fitting.history_training import HYPERPARAMETERS
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -66,6 +67,7 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
+        hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
     ),
 )

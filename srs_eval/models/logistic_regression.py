@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval import hyperparameters
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.compile import compiled
 from srs_eval.models import Context, Model
@@ -42,10 +43,10 @@ STD = np.array([
     0.0750, 0.1913, 0.1372, 0.0783,
 ])
 # fmt: on
-EPOCHS = 10
-BATCH = 2048
-RATE = 0.2
-DECAY = 0.3
+EPOCHS = hyperparameters.epochs(10)
+BATCH = hyperparameters.batch_size(2048)
+RATE = hyperparameters.learning_rate(0.2)
+DECAY = hyperparameters.penalty("decay", 0.3)
 BETA = 0.85
 SEED = 42
 
@@ -209,15 +210,17 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     share[trials.y == 0] *= -1
     # torch's generator gives the same words as this one, of the same seed.
-    stream = np.random.RandomState(SEED)
+    stream = np.random.RandomState(SEED + hyperparameters.seed(context))
     residual, square = np.zeros(34), np.zeros(34)
-    for done in range(EPOCHS):
-        context.tick(done / EPOCHS)
+    epochs, size = EPOCHS.integer(context), BATCH.integer(context)
+    rate, decay = RATE.number(context), DECAY.number(context)
+    for done in range(epochs):
+        context.tick(done / epochs)
         words = stream.randint(0, 2**32, n - 1, np.uint32)
         compiled(epoch)(
             *(trials.derived(make_features), share, train),
             *(MEAN, STD, words, residual, square),
-            *(done, EPOCHS, BATCH, RATE, BETA, DECAY),
+            *(done, epochs, size, rate, BETA, decay),
         )
     coefficients: list[float] = (residual * STD + MEAN).tolist()
     return coefficients
@@ -246,6 +249,7 @@ MODELS = (
         predict=predict,
         default=lambda context: MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
+        hyperparameters=(RATE, EPOCHS, BATCH, DECAY, hyperparameters.SEED),
         seconds_per_10k=0.022,
     ),
 )

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval import hyperparameters
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.networks import (
     Fit,
@@ -60,13 +61,15 @@ from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
-PASSES = 20
-WARM_UP = 5  # passes until the middle learning rate
-BATCH = 16_384
+PASSES = hyperparameters.epochs(20)
+WARM_UP = 1 / 4  # of the passes, until the middle learning rate
+BATCH = hyperparameters.batch_size(16_384)
 BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
 RATES = tuple(rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213))
-DECAY = 0.04855
-PULL = 0.000244  # towards the pretrained weights
+RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
+DECAY = hyperparameters.penalty("decay", 0.04855)
+PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
+HYPERPARAMETERS = (RATE, PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
 LONGEST_GRADIENT = 7050.0
 RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
 SHUFFLE_SEED = 2025
@@ -288,12 +291,13 @@ def recency(n: int) -> FloatArray:
     return scaled
 
 
-def learning_rate(done: int) -> float:
+def learning_rate(done: int, passes: int = 20) -> float:
     """Of the pass after `done` others: straight up to the middle one, then straight down."""
     begin, middle, end = RATES
-    if done < WARM_UP:
-        return begin + (middle - begin) * done / WARM_UP
-    return middle + (end - middle) * (done - WARM_UP) / (PASSES - WARM_UP)
+    warm_up = WARM_UP * passes
+    if done < warm_up:
+        return begin + (middle - begin) * done / warm_up
+    return middle + (end - middle) * (done - warm_up) / (passes - warm_up)
 
 
 def tune(
@@ -309,19 +313,22 @@ def tune(
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = recency(len(train))
-    shuffled = train[np.random.RandomState(SHUFFLE_SEED).permutation(len(train))]
+    random = np.random.RandomState(SHUFFLE_SEED + hyperparameters.seed(context))
+    shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
+    size, passes = BATCH.integer(context), PASSES.integer(context)
+    pull, faster = PULL.number(context), RATE.number(context) / RATES[1]
     device = device_of(context)
     with one_thread():
         network = _network(weights, device).train()
         parameters = list(network.parameters())
         start = [parameter.detach().clone() for parameter in parameters]
         batches = []
-        for first in range(0, len(rows), BATCH):
-            batch = rows[first : first + BATCH]
+        for first in range(0, len(rows), size):
+            batch = rows[first : first + size]
             made = []
             for group in groups(trials, batch, x, device, at_once):
                 here = batch[group.position]
@@ -329,13 +336,13 @@ def tune(
                 made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
             batches.append((made, len(batch) ** (BATCH_EXPONENT - 1)))
         optimizer = torch.optim.AdamW(
-            parameters, lr=RATES[0], betas=(0.0, 0.999), weight_decay=DECAY
+            parameters, lr=RATES[0], betas=(0.0, 0.999), weight_decay=DECAY.number(context)
         )
-        steps = PASSES * sum(len(made) for made, _ in batches)
+        steps = passes * sum(len(made) for made, _ in batches)
         done = 0
-        for number in range(PASSES):
+        for number in range(passes):
             for settings in optimizer.param_groups:
-                settings["lr"] = learning_rate(number)
+                settings["lr"] = faster * learning_rate(number, passes)
             for made, scale in batches:
                 optimizer.zero_grad()
                 for group, y, weight in made:
@@ -345,7 +352,7 @@ def tune(
                     done += 1
                     context.tick(done / steps)
                 for parameter, origin in zip(parameters, start, strict=True):
-                    parameter.grad += 2 * PULL * (parameter.detach() - origin)
+                    parameter.grad += 2 * pull * (parameter.detach() - origin)
                 torch.nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT)
                 optimizer.step()
         tensors = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
@@ -419,6 +426,7 @@ MODELS = (
         # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
         aliases={UPSTREAM_NAME.replace("-secs", "-secs-duration"): UPSTREAM_NAME},
         flags=_FLAGS,
+        hyperparameters=HYPERPARAMETERS,
         compiles="never",
         needs="torch",
         seconds_per_10k=8.0,
@@ -435,6 +443,7 @@ MODELS = (
         predict=_predict_fixed,
         standard=UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         flags=_FLAGS,
+        hyperparameters=HYPERPARAMETERS,
         compiles="never",
         needs="torch",
         seconds_per_10k=8.0,
@@ -449,6 +458,7 @@ MODELS = (
         fit=_fit_489,
         predict=_predict_489,
         flags=ANY_FLAG,
+        hyperparameters=LSTM_489.hyperparameters,
         seconds_per_10k=0.2,
         extra=True,
         note="Starts from random weights where no pretrained ones are found.",

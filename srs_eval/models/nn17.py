@@ -43,6 +43,7 @@ from srs_eval.fitting.recurrent import (
     fit_recurrent,
     predict_recurrent,
 )
+from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -334,6 +335,7 @@ IN_DAYS = RecurrentModel(
     tie_order="quicksort",
     keep="last",
 )
+START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
 IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:], constants=(1e-6,))
 
 
@@ -350,8 +352,10 @@ def model_of(trials: Trials) -> RecurrentModel:
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    start = _start(trials, context)
-    fitted = fit_recurrent(model_of(trials), trials, train, weights, start, context)
+    model = model_of(trials)
+    pretrained = START.of(context) == "pretrained"
+    start = _start(trials, context) if pretrained else model.default
+    fitted = fit_recurrent(model, trials, train, weights, start, context)
     require_finite(np.array(fitted))
     return fitted
 
@@ -372,6 +376,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
+        hyperparameters=(*IN_DAYS.hyperparameters, START),
         seconds_per_10k=0.035,
         version=2,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "

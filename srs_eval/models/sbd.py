@@ -28,25 +28,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval import hyperparameters
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.compile import compiled, specialised
 from srs_eval.fitting.elementwise import LANES, clamp, clamp_bar, exp, log, minimum, where
 from srs_eval.fitting.lbfgs import minimise
 from srs_eval.fitting.trie import history_trie, trie_batches
+from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
-PULL = 1e-3 * 2000  # divided by the number of rows
+PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
 LN_S_MIN = math.log(0.001)
 LN_S_MAX = math.log(36500)
 LN_T_MIN = math.log(1e-9)
 R_MIN, R_MAX = 1e-6, 1 - 1e-6
 LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
 MOST_REPEATED = 100  # 2 n
-ITERATIONS = 200
+ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
 STEP_VALUES = 5
 
 Value = Any  # float, array or vector
@@ -329,7 +331,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     training, _ = all_rows(trials, rows, weight_of)
     start = np.array(START)
     total = float(weight.sum())
-    pull = PULL / len(rows)
+    pull = PULL.number(context) / len(rows)
     done = [0]
 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
@@ -346,7 +348,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     w = minimise(
         objective,
         start,
-        iterations=ITERATIONS,
+        iterations=ITERATIONS.integer(context),
         history=20,
         tolerance_gradient=1e-7,
         tolerance_change=1e-9,
@@ -377,6 +379,7 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         standard="SBD-short-secs-recency",
+        hyperparameters=(PULL, ITERATIONS),
         seconds_per_10k=0.17,
     ),
 )

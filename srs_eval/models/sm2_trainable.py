@@ -133,6 +133,7 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
+        hyperparameters=recurrent(0.01).hyperparameters,
         seconds_per_10k=0.008,
         note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
     ),

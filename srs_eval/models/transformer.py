@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval import hyperparameters
 from srs_eval.fitting.networks import (
     SEED,
     Tensors,
@@ -43,7 +44,10 @@ from srs_eval.reviews import FloatArray, IntArray
 NAME = "Transformer"
 WIDTH = 2
 DROPOUT = 0.1
-RATE, DECAY, EPOCHS = 4e-2, 1e-5, 5
+RATE = hyperparameters.learning_rate(4e-2)
+DECAY = hyperparameters.penalty("decay", 1e-5)
+EPOCHS = hyperparameters.epochs(5)
+BATCH_SIZE = hyperparameters.batch_size()
 PREDICTED_AT_ONCE = 8192
 _FACTOR = 0.9**-2 - 1
 
@@ -127,10 +131,11 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     order = length_order(trials, training_rows(trials, train))
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = weights
-    size = trials.protocol.batch_size
+    size, epochs = BATCH_SIZE.integer(context, trials.protocol), EPOCHS.integer(context)
+    seed = hyperparameters.seed(context)
     device = device_of(context)
     with one_thread(), torch.random.fork_rng(devices=[] if device.type == "cpu" else None):
-        torch.manual_seed(42 + context.user)
+        torch.manual_seed(42 + seed + context.user)
         network = _network(start, device).train()
         batches = []
         for first in range(0, len(order), size):
@@ -138,12 +143,14 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
             y = torch.from_numpy(trials.y[rows].astype(np.float32)).to(device)
             weight = torch.from_numpy(weight_of[rows]).to(device)
             batches.append((*_batch(trials, rows, device), y, weight))
-        optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
-        steps = EPOCHS * len(batches)
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=RATE.number(context), weight_decay=DECAY.number(context)
+        )
+        steps = epochs * len(batches)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-        visits = permutations(len(batches), SEED)
+        visits = permutations(len(batches), SEED + seed)
         done = 0
-        for _ in range(EPOCHS):
+        for _ in range(epochs):
             for k in next(visits):
                 histories, delta_t, y, weight = batches[k]
                 optimizer.zero_grad()
@@ -185,6 +192,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
+        hyperparameters=(RATE, EPOCHS, BATCH_SIZE, DECAY, hyperparameters.SEED),
         compiles="to train",
         needs="torch",
         seconds_per_10k=3.0,

@@ -1,0 +1,116 @@
+"""What the training of a model can be set to besides the protocol: learning rate, epochs, ...
+
+A model declares its hyperparameters (`Model.hyperparameters`) and reads their values of a run from
+the context, the default where the run says nothing. `srs_eval.audit` looks for better ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from srs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from srs_eval.context import Context
+    from srs_eval.protocol import Protocol
+
+Value = float | str
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One knob of a training: a positive number, or one of a few words."""
+
+    name: str
+    default: Value  # as published
+    spread: float = 1.0
+    """A search begins between default / spread and default x spread (of numbers)."""
+    least: float = 0.0  # numbers that make sense at all
+    most: float = math.inf
+    whole: bool = False  # whole numbers only
+    choices: tuple[str, ...] = ()  # the words; () for numbers
+    flag: str = ""  # the protocol's flag of the same meaning: its value is the default
+    searched: bool = True  # not for seeds: there are no better ones
+
+    def default_under(self, protocol: Protocol) -> Value:
+        """What it is where a run says nothing."""
+        return getattr(protocol, self.flag) if self.flag else self.default
+
+    def of(self, context: Context) -> Value:
+        """Its value in a run."""
+        return context.hyperparameters.get(self.name, self.default)
+
+    def number(self, context: Context) -> float:
+        """Its value in a run, of a number."""
+        value = self.of(context)
+        assert not isinstance(value, str)
+        return value
+
+    def integer(self, context: Context, protocol: Protocol | None = None) -> int:
+        """Its value in a run, of a whole number; the flag's if it has one and is given it."""
+        usual = self.default if protocol is None else self.default_under(protocol)
+        return int(context.hyperparameters.get(self.name, usual))
+
+
+def learning_rate(default: float) -> Hyperparameter:
+    """Of the optimiser: its largest, where a schedule changes it."""
+    return Hyperparameter("learning_rate", default, 10.0, 1e-8, 1e3)
+
+
+def epochs(default: int) -> Hyperparameter:
+    """Passes over the training rows; with a schedule that ends with them, early stopping."""
+    return Hyperparameter("epochs", default, 4.0, 1, 1_000, whole=True)
+
+
+def batch_size(default: int | None = None) -> Hyperparameter:
+    """Rows of a batch; None: the protocol's."""
+    flag = "" if default else "batch_size"
+    return Hyperparameter("batch_size", default or 512, 8.0, 4, 2**20, whole=True, flag=flag)
+
+
+def penalty(name: str, default: float, flag: str = "") -> Hyperparameter:
+    """The strength of a regularisation."""
+    return Hyperparameter(name, default, 100.0, 1e-9, 1e9, flag=flag)
+
+
+SEED = Hyperparameter("seed", 0, least=0, whole=True, searched=False)
+"""Is added to the seeds of a training: order of batches, random starts. 0: as published."""
+
+
+def seed(context: Context) -> int:
+    """What a run adds to the seeds of its training."""
+    return SEED.integer(context)
+
+
+def refuse_unknown(
+    model: str, declared: Sequence[Hyperparameter], values: Mapping[str, Value]
+) -> None:
+    """Raises InputError where a model cannot be set to these values."""
+    known = {each.name: each for each in declared}
+    for name, value in values.items():
+        each = known.get(name)
+        if each is None:
+            there = ", ".join(known) or "none"
+            raise InputError(f"{model} has no hyperparameter {name}; it has {there}.")
+        if each.choices:
+            if value not in each.choices:
+                words = ", ".join(each.choices)
+                raise InputError(f"{model}: {name} is one of {words}, not {value}.")
+        elif isinstance(value, str) or not each.least <= value <= each.most:
+            raise InputError(
+                f"{model}: {name} is a number from {each.least:g} to {each.most:g}, not {value}."
+            )
+        elif each.whole and value != int(value):
+            raise InputError(f"{model}: {name} is a whole number, not {value:g}.")
+
+
+def setup_in_words(values: Mapping[str, Value]) -> str:
+    """ "epochs 12, learning_rate 0.0412"; "as published" where nothing differs."""
+    told = [
+        f"{name} {value if isinstance(value, str) else format(value, '.4g')}"
+        for name, value in sorted(values.items())
+    ]
+    return ", ".join(told) or "as published"
