@@ -36,7 +36,7 @@ from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.overview import NEEDED, Line, Overview, overview
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
-from srs_eval.ranking import own_scheduler, with_floors
+from srs_eval.ranking import own_scheduler, with_floors, with_own
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
@@ -865,7 +865,10 @@ class SrsEvalApp(App[int]):
 
     def _in_order(self) -> list[Configuration]:
         """The models asked for, those that a learner knows of first."""
-        wanted = with_floors(resolve(self.models, self.protocol))
+        asked = resolve(self.models, self.protocol)
+        if self.log_ is not None:
+            asked = with_own(asked, self.log_, self.protocol)
+        wanted = with_floors(asked)
         known = {each.name for each in resolve("learner", self.protocol)}
         return sorted(wanted, key=lambda each: each.name not in known)
 

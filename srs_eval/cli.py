@@ -258,6 +258,7 @@ def export(
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.console import say
+    from srs_eval.ranking import with_own
     from srs_eval.report.build import learner_report
     from srs_eval.selection import anonymous as without_names
 
@@ -267,6 +268,7 @@ def export(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
+    configurations = with_own(configurations, log, flags.protocol)
     if anonymous:
         log = without_names(log)
     outcome, interrupted = _evaluate(

@@ -133,7 +133,9 @@ def batch(
         chosen = shard_of(chosen, shard)
     if users is not None:
         say_absent_users(absent_users(opened.users, users, max_user_id))
-    configurations = flags.resolve(models)
+    configurations = [each for each in flags.resolve(models) if each.fit != "own"]
+    if not configurations:
+        raise InputError("A data set holds no parameters of presets: evaluate a collection.")
     if len(configurations) > 1:
         configurations = with_floors(configurations)  # what is compared stands on the average
     plan: Planned | None = None

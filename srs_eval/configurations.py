@@ -19,7 +19,8 @@ from srs_eval.hyperparameters import Hyperparameter, Value, refuse_unknown
 from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
 
-Fit = Literal["trained", "default", "S0"]
+Fit = Literal["trained", "default", "S0", "own"]
+"""What parameters are: "own" are those that the learner's presets hold."""
 Names = Literal["2025", "2026"]
 NAMES: tuple[Names, ...] = get_args(Names)
 """Years of srs-benchmark that have a spelling of their own; the first is the canonical one."""
@@ -28,6 +29,7 @@ NAMES: tuple[Names, ...] = get_args(Names)
 SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "dry-run": ("fit", "default"),
     "pretrain": ("fit", "S0"),
+    "own": ("fit", "own"),
     "binary": ("two_buttons", True),
     "short": ("short", True),
     "secs": ("secs", True),
@@ -50,6 +52,7 @@ MODELS_OF_2026 = {"GRU": "GRU-39"}
 SUFFIX_WORDS: Mapping[str, str] = {
     "dry-run": "defaults",
     "pretrain": "S0 only",
+    "own": "as your presets hold it",
     "binary": "two buttons",
     "preset": "per preset",
     "deck": "per deck",
@@ -65,10 +68,16 @@ MODEL_WORDS: Mapping[str, str] = {
     "MOVING-AVG": "moving average",
     "90%": "always 90 %",
 }
+OWN = "FSRS-6-own"
+"""The parameters that the learner's presets hold, run as Anki runs them."""
+CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
 OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
 FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
 GROUPS = ("all", "fast", "learner", *FAMILIES)
-LEARNER = ("AVG", "Anki-dry-run", "FSRS-6-dry-run", "FSRS-6", "FSRS-6-recency", "STATE-FSRS-6")
+LEARNER = (
+    *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
+    *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
+)
 """What a learner knows of: schedulers in Anki, fitted or not, the average, and one's day."""
 FLOOR = "AVG"
 """The model that knows the average only."""
@@ -115,7 +124,7 @@ class Configuration:
     def compiles(self) -> bool:
         """Whether kernels may have to be compiled before the first run."""
         if self.model.compiles == "to train":
-            return self.fit != "default"
+            return self.fit not in ("default", "own")
         return self.model.compiles == "always"
 
     @property
@@ -166,7 +175,7 @@ class Configuration:
     @property
     def expected_seconds_per_10k(self) -> float:
         """Rough time for 10,000 reviews, to order the work and to announce it."""
-        share = {"trained": 1.0, "S0": 0.6, "default": 0.5}[self.fit]  # metrics are half of it
+        share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)  # metrics are half of it
         return self.model.seconds_per_10k * share
 
 
@@ -220,6 +229,8 @@ def rows_in_words(protocol: Protocol) -> str:
 @cache
 def in_words(name: str) -> str:
     """A configuration's name as a person says it: "FSRS-6 recency", "average"."""
+    if name in CONFIGURATION_WORDS:
+        return CONFIGURATION_WORDS[name]
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
@@ -366,8 +377,12 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
                 )
             value = asked_value
         flags[flag] = value
-    if flags["fit"] == "default":
+    if flags["fit"] in ("default", "own"):
         flags["recency"] = False  # nothing is trained that weights could change
+    if flags["fit"] == "own":
+        if "partitions" in in_name:
+            raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
+        flags["partitions"] = "none"  # in the name
     if flags["equalize_test_with_non_secs"] and not flags["secs"]:
         if "equalize_test_with_non_secs" in in_name:
             raise InputError(f'"{name}" makes no sense without -secs.')
@@ -395,6 +410,8 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     fitted: Fit = flags.pop("fit")
     if model.always_short:
         flags["short"] = True
+    if fitted == "own":
+        flags["partitions"] = "preset"
     later_days_only = model.later_days_only and flags["secs"] and flags["no_test_same_day"]
     return Configuration(
         name="-".join((model.name, *suffixes)),
@@ -428,6 +445,8 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
     if flag == "fit":
         if value == "S0":
             return model.fit_s0 is not None
+        if value == "own":
+            return model.name == "FSRS-6"
         return value == "trained" or (model.parameters > 0 and model.online is None)
     if flag == "short" and model.always_short:
         return True
@@ -437,7 +456,7 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
 
 
 def _shown(flag: str) -> str:
-    return "untrained or S0-only parameters" if flag == "fit" else flag
+    return "parameters that are not fitted" if flag == "fit" else flag
 
 
 def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:

@@ -168,6 +168,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         **line.result.to_upstream(),
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
+        "flattered_reviews": line.result.flattered,
         "to_best": _difference(line.to_best),
         "to_floor": _difference(line.to_floor),
         "to_reference": _difference(line.to_reference),

@@ -29,7 +29,7 @@ from srs_eval.comparison import (
     verdict,
     verdicts,
 )
-from srs_eval.configurations import FLOOR, Configuration, resolve
+from srs_eval.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.errors import InputError
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
@@ -70,16 +70,25 @@ class Ranked:
 
     configuration: Configuration
     result: Result
-    place: int | None  # from 1; None for the floor
+    place: int | None  # from 1; None for the floor and for what is flattered
     log_loss: Interval
     standing: Standing | None
     """The verdict against the best; "below the floor" if it is worse than the average.
-    None for the floor itself."""
+    None where there is no place."""
     to_best: Interval | None  # None for the best
     to_floor: Interval | None  # None for the floor and where there is none
     to_reference: Interval | None  # None for the reference and where there is none
     against_floor: float | None
     """(log loss - the floor's) / the floor's; negative is better."""
+
+    @property
+    def is_floor(self) -> bool:
+        return self.configuration.is_floor
+
+    @property
+    def verdict_words(self) -> str:
+        """The verdict, or why there is none: parameters have seen what they would be judged on."""
+        return self.standing or ("the floor" if self.is_floor else "flattered")
 
 
 ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
@@ -121,7 +130,7 @@ class Group:
 
     @property
     def floor(self) -> Ranked | None:
-        return next((line for line in self.lines if line.place is None), None)
+        return next((line for line in self.lines if line.is_floor), None)
 
     @property
     def title(self) -> str:
@@ -132,16 +141,15 @@ class Group:
     def ties(self) -> tuple[Tie, ...]:
         """The lines by verdict against the best; in each, best first.
 
-        The floor is among the lines of the verdict where it falls: below the last line that
-        has a lower log loss.
+        A line without a place is among those of the verdict where it falls: below the last
+        line that has a lower log loss.
         """
         found = {
             words: [line for line in self.lines if line.standing in standings]
             for words, standings in TIES.items()
         }
-        floor = self.floor
-        if floor is not None:
-            loss = floor.log_loss.estimate
+        for without in (line for line in self.lines if line.place is None):
+            loss = without.log_loss.estimate
             lower = [
                 (words, place)
                 for words, lines in found.items()
@@ -150,7 +158,7 @@ class Group:
             ]
             first = next((words for words, lines in found.items() if lines), "")
             words, place = lower[-1] if lower else (first, 0)
-            found.setdefault(words, []).insert(place, floor)
+            found.setdefault(words, []).insert(place, without)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
         return tuple(
             Tie("best" if alone and "best" in words else words, tuple(lines))
@@ -243,15 +251,27 @@ def ranking(
 def own_scheduler(log: ReviewLog) -> str | None:
     """The configuration that stands for what the learner schedules with; None if unknown.
 
-    With FSRS on that is FSRS-6, as Anki runs parameters of every version as FSRS-6's, or its
-    defaults where no preset holds parameters (fsrs-rs: src/model.rs); else Anki's SM-2.
+    With FSRS on that are the presets' parameters, which Anki runs as FSRS-6's, or its defaults
+    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2.
     """
     if log.receipt.fsrs_enabled is None:
         return None
     if not log.receipt.fsrs_enabled:
         return "Anki-dry-run"
     fitted = any(preset.parameters_in_force for preset in log.presets.values())
-    return "FSRS-6" if fitted else "FSRS-6-dry-run"
+    return OWN if fitted else "FSRS-6-dry-run"
+
+
+def with_own(
+    configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
+) -> list[Configuration]:
+    """The configurations, and the presets' own parameters where FSRS-6 is to be held against."""
+    names = {each.name for each in configurations}
+    if own_scheduler(log) != OWN:
+        return [each for each in configurations if each.fit != "own"]
+    if OWN in names or "FSRS-6" not in names:
+        return list(configurations)
+    return [*resolve(OWN, protocol), *configurations]
 
 
 def with_floors(configurations: Sequence[Configuration]) -> list[Configuration]:
@@ -306,20 +326,25 @@ def _group(
     equivalence: float,
 ) -> Group:
     results = {configuration.name: result for configuration, result in members}
-    in_order = placed([(configuration, _loss(result)) for configuration, result in members])
-    best = next((results[each.name] for each, place in in_order if place == 1), None)
-    ranked = {each.name: results[each.name] for each, place in in_order if place is not None}
+    losses = [(configuration, _loss(result)) for configuration, result in members]
+    fair = placed([each for each in losses if not results[each[0].name].flattered])
+    best = next((results[each.name] for each, place in fair if place == 1), None)
+    ranked = [each.name for each, place in fair if place is not None]
+    flattered = [(each, None) for each, _ in losses if results[each.name].flattered]
+    in_order = sorted([*fair, *flattered], key=lambda each: _order(each[0], results))
+    compared = {each.name: results[each.name] for each, _ in in_order if not each.is_floor}
     to_best, to_floor, to_reference = (
         {
             name: _difference(result, other)
-            for name, result in ranked.items()
+            for name, result in compared.items()
             if other is not None and result is not other
         }
         for other in (best, floor, reference)
     )
     # Many are compared at once: what is called worse takes that into account.
     beside_best, beside_floor = (
-        verdicts(each, equivalence=equivalence) for each in (to_best, to_floor)
+        verdicts({name: each[name] for name in ranked if name in each}, equivalence=equivalence)
+        for each in (to_best, to_floor)
     )
     lines = []
     for configuration, place in in_order:
@@ -332,7 +357,7 @@ def _group(
             # Nothing is better than the best; only a tie could be called so.
             standing = "best" if said is None else "as good" if said == "better" else said
         share = None
-        if floor is not None and place is not None:
+        if floor is not None and not configuration.is_floor:
             share = _share(_loss(result), _loss(floor))
         lines.append(
             Ranked(
@@ -348,6 +373,11 @@ def _group(
             )
         )
     return Group(rows, learns, tuple(lines), equivalence)
+
+
+def _order(configuration: Configuration, results: Mapping[str, Result]) -> tuple[float, str]:
+    """To six decimals, then by name."""
+    return round(_loss(results[configuration.name]), 6), configuration.name
 
 
 def placed(figures: Iterable[tuple[C, float]]) -> list[tuple[C, int | None]]:

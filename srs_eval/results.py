@@ -30,6 +30,8 @@ class Result:
     cached: bool = False
     user: int | None = None
     notes: tuple[str, ...] = field(default=())  # e.g. a fold that fell back to the defaults
+    flattered: int = 0
+    """Judged reviews that the parameters may have been fitted to: figures look better by that."""
 
     def to_upstream(self) -> dict[str, Any]:
         """One line of srs-benchmark's result files; figures have six decimals."""

@@ -61,8 +61,8 @@ def run_table(group: Group, width: int) -> RenderableType:
         if width >= 72:
             cells.append(words.against_floor(line.against_floor))
         if width >= 50:
-            cells.append(line.standing or "the floor")
-        table.add_row(*map(Text, cells), style="dim" if line.place is None else None)
+            cells.append(line.verdict_words)
+        table.add_row(*map(Text, cells), style="dim" if line.is_floor else None)
     return Lines(Text(group.title, "bold"), table, Text(group.answer), "")
 
 

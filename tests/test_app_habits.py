@@ -23,6 +23,7 @@ from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import (
+    MODELS,
     NOW,
     MadeUpEngine,
     make_app,
@@ -201,22 +202,30 @@ async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
 
 
 async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE)
+    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        assert app.own_scheduler == "FSRS-6"
-        assert "★F FSRS-6 yours" in text_of(app)
-        assert text_of(app).count("yours") == 1
+        assert app.own_scheduler == "FSRS-6-own"
+        assert "  ★F your parameters" in text_of(app)  # fitted to some of these: without a place
+        assert text_of(app).count("★") == 1
         await pilot.resize_terminal(80, 18)  # more rows than there is room for
-        await until(pilot, lambda: text_of(app).count("yours") == 2)
+        await until(pilot, lambda: "★" in text_of(app).splitlines()[3])  # below the headings
+        assert text_of(app).count("★") == 1
         table = app.screen.query_one(RankingTable)
+        assert table.chosen == "FSRS-6-recency"  # the best one, not one's own
         await pilot.press("end")
         await until(pilot, lambda: table.chosen == "FSRS-5-secs")
-        assert "yours" in text_of(app).splitlines()[3]  # below the headings of the columns
+        assert "★" in text_of(app).splitlines()[3]
+        table.choose("FSRS-6-own")
+        await pilot.press("d")
+        await until(pilot, on(app, "DetailsScreen"))
+        await until(pilot, lambda: "no place, for it is flattered" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "RunScreen"))
         table.choose("SM2")
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
-        assert app.screen.pair == ["FSRS-6", "SM2"]  # type: ignore[attr-defined]
+        assert app.screen.pair == ["FSRS-6-own", "SM2"]  # type: ignore[attr-defined]
 
 
 async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from srs_eval.app import Options
 from srs_eval.comparison import Interval, mean_interval, relative
 from srs_eval.errors import NotEnoughData
 from srs_eval.overview import OF_PRESETS, TASKS, Overview, in_one_line, overview
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
 from srs_eval.presets.months import was_i_predictable
-from srs_eval.presets.stored import as_anki_runs, parameter_line, parsed_parameters
+from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import DARK, LIGHT, State, save_state

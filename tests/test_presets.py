@@ -24,6 +24,7 @@ from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models._anki import by_card
 from srs_eval.models._anki import fit as anki_fit
+from srs_eval.own_parameters import as_anki_runs, younger_than_s
 from srs_eval.presets import (
     QUESTIONS,
     answering,
@@ -40,11 +41,9 @@ from srs_eval.presets import (
 from srs_eval.presets.answers import what_is_missing
 from srs_eval.presets.candidates import ALONE, CONFIGURATIONS, NOW, POOLED, SM2, TOGETHER, Learner
 from srs_eval.presets.stored import (
-    as_anki_runs,
     in_sample,
     parameter_line,
     parsed_parameters,
-    younger_than_s,
 )
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.reviews import REVIEW, Deck, Entries, Preset, ReviewLog, Rows

@@ -548,7 +548,7 @@ def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
         (None, {}, None),
         (False, {1: Preset(1, "A", {6: (1.0,) * 21})}, "Anki-dry-run"),
         (True, {1: Preset(1, "A")}, "FSRS-6-dry-run"),
-        (True, {1: Preset(1, "A"), 2: Preset(2, "B", {5: (1.0,) * 19})}, "FSRS-6"),
+        (True, {1: Preset(1, "A"), 2: Preset(2, "B", {5: (1.0,) * 19})}, "FSRS-6-own"),
     ],
 )
 def test_what_the_learner_schedules_with(

@@ -16,7 +16,7 @@ import pytest
 
 from srs_eval import load
 from srs_eval.errors import InputError
-from srs_eval.presets.stored import as_anki_runs
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.reviews import (
     Cards,
     DayGrid,

@@ -216,6 +216,7 @@ MODELS = (
         default=lambda context: list(DEFAULT),
         aliases={
             "FSRS-6-default": "FSRS-6-dry-run",
+            "your parameters": "FSRS-6-own",
             "FSRS-6-S0": "FSRS-6-pretrain",
             "FSRS-6-two_buttons": "FSRS-6-binary",
         },

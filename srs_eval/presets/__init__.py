@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.errors import InputError
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
 from srs_eval.presets.hard import am_i_misusing_hard
@@ -21,7 +22,6 @@ from srs_eval.presets.predictors import brought_along, which_predicts_best
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.steps import which_steps
-from srs_eval.presets.stored import as_anki_runs
 
 if TYPE_CHECKING:
     from srs_eval.context import Context

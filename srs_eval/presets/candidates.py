@@ -19,8 +19,8 @@ from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.models import all_models, fsrs6, fsrs7
+from srs_eval.own_parameters import as_anki_runs, younger_than_s
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
-from srs_eval.presets.stored import as_anki_runs, younger_than_s
 from srs_eval.protocol import Fold, Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.rows import SUSPENDED, select_rows

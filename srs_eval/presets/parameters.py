@@ -14,6 +14,7 @@ import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
 from srs_eval.presets.candidates import (
@@ -26,7 +27,7 @@ from srs_eval.presets.candidates import (
     Learner,
 )
 from srs_eval.presets.often import cost_of_age
-from srs_eval.presets.stored import as_anki_runs, in_sample_losses, version_of
+from srs_eval.presets.stored import in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
 
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones

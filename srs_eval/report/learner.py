@@ -174,7 +174,7 @@ def _group(group: Group, number: int, groups: int) -> Section:
                 None
                 if line.to_best is None
                 else Figure(line.to_best.estimate, line.to_best.half_width),
-                line.standing or "the floor",
+                line.verdict_words,
                 Figure(metrics.rmse_bins),
                 None if metrics.auc is None else Figure(metrics.auc),
                 None if line.against_floor is None else Figure(line.against_floor),

@@ -64,8 +64,10 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         facts.border_title = line.configuration.words
         against = words.against_floor(line.against_floor).replace("  ", " ")
         lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
-        if line.place is None:
+        if line.is_floor:
             lines.append("the floor: what the average alone predicts")
+        elif line.place is None:
+            lines.append(f"no place, for it is {line.verdict_words} · {against} against average")
         else:
             lines.append(f"place {line.place}, {line.standing} · {against} against average")
         if line.to_best is not None:

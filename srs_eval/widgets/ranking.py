@@ -25,7 +25,6 @@ from srs_eval.words import clock
 _COLUMN = "line"
 """A row is one cell: the table draws each cell anew after every change, and many take long."""
 _SEPARATOR = "\0"  # begins the keys of rows that are no model
-_OWN = f"{_SEPARATOR}own"
 _COLUMNS = (
     *("place", "family", "model", "log loss", "drawn", "vs average"),
     *("RMSE(bins)", "AUC", "params", "verdict"),
@@ -81,6 +80,7 @@ class RankingTable(DataTable[Any]):
         self._floor: float | None = None
         self._verdicts = False  # in a column, where headings don't tell them
         self._own: str | None = None
+        self._pinned = False  # one's own line is first, wherever it is ranked
 
     # --- what is shown
 
@@ -99,8 +99,10 @@ class RankingTable(DataTable[Any]):
         pinned = own in wanted and len(rows) + 1 > self.size.height - 1
         if pinned and own in evaluation.results():
             line = evaluation.line(own)
-            rows = {_OWN: self._cells(line), **rows}
-        self.fixed_rows = int(_OWN in rows)
+            others = {key: cells for key, cells in rows.items() if key != own}
+            rows = {str(own): self._cells(line), **others}
+        self._pinned = pinned and own in evaluation.results()
+        self.fixed_rows = int(self._pinned)
         self._update(rows)
 
     def _all_rows(
@@ -239,7 +241,10 @@ class RankingTable(DataTable[Any]):
         family = configuration.model.family
         room = dict(self._layout)["model"] - 1
         name = words.cut(configuration.words, room - (6 if own else 0))
-        shown = Text.assemble(name, (" yours", colours.yours)) if own else Text(name)
+        if own and configuration.fit == "own":
+            shown = Text(name, colours.yours)
+        else:
+            shown = Text.assemble(name, (" yours", colours.yours)) if own else Text(name)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
             "family": Text(words.FAMILIES[family][0], colours.families.get(family, "dim")),
@@ -248,8 +253,8 @@ class RankingTable(DataTable[Any]):
 
     def _finished_cells(self, line: Ranked) -> Text:
         metrics, colours = line.result.metrics, self._palette
-        is_floor = line.place is None
-        cells = self._begin(line.configuration, str(line.place or "═"))
+        is_floor = line.is_floor
+        cells = self._begin(line.configuration, str(line.place or ("═" if is_floor else "")))
         if line.standing in ("best", "as good"):
             cells["model"].stylize("bold")
         if line.result.notes:
@@ -258,7 +263,7 @@ class RankingTable(DataTable[Any]):
         own = line.configuration.name == self._own
         style = colours.floor if is_floor else colours.yours if own else family
         if self._scale is not None:
-            dot = "═" if line.standing is None else DOTS[line.standing]
+            dot = "═" if is_floor else DOTS[line.standing or "can't tell yet"]
             drawn = whisker(
                 line.log_loss, self._scale, dot, style, self._floor, f"dim {colours.floor}"
             )
@@ -270,7 +275,7 @@ class RankingTable(DataTable[Any]):
             "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
             "AUC": Text(words.metric(metrics, "auc", "3")),
             "params": Text(f"{line.configuration.parameters:>7,}"),
-            "verdict": Text(line.standing or ""),
+            "verdict": Text(line.verdict_words),
         }
         if is_floor:
             for cell in cells.values():
@@ -331,7 +336,8 @@ class RankingTable(DataTable[Any]):
         if self.chosen in rows and not self.follows_best:
             self.move_cursor(row=self.get_row_index(self.chosen), animate=False, scroll=False)
             return
-        first = next((key for key in rows if not key.startswith(_SEPARATOR)), None)
+        models = [key for key in rows if not key.startswith(_SEPARATOR)]
+        first = next(iter(models[1:] if self._pinned else models), None)
         if first is not None:
             self.move_cursor(row=self.get_row_index(first), animate=False, scroll=False)
             self.chosen = first
@@ -345,9 +351,6 @@ class RankingTable(DataTable[Any]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         event.stop()
         key = event.row_key.value
-        if key == _OWN and self._own is not None:
-            self.choose(self._own)
-            return
         if key is None or key.startswith(_SEPARATOR) or key == self.chosen:
             return
         self.follows_best = False

@@ -24,9 +24,9 @@ import numpy as np
 
 from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
-from srs_eval.presets.stored import as_anki_runs
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import LEARNING, FloatArray, Preset, ReviewLog
 from srs_eval.selection import only_preset
