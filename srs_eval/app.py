@@ -1,7 +1,8 @@
 """The terminal app: open a collection, see what counts, watch models being judged, compare.
 
 The app holds the state that the screens share and show. Files are read and models evaluated
-in threads (the engine itself works in processes), so the screen never freezes.
+in threads (the engine itself works in processes), so the screen never freezes. The first
+screen needs none of what reads and judges: that is loaded in a thread once it is shown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,16 +30,10 @@ from textual.theme import Theme
 
 from srs_eval import state as remembered
 from srs_eval.config import Config, config_path
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
-from srs_eval.engine import Event, Finished, Prepared, must_compile
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.overview import NEEDED, Line, Overview, overview
+from srs_eval.flags import Protocol
 from srs_eval.plural import counted
-from srs_eval.protocol import Protocol
-from srs_eval.ranking import own_scheduler, with_floors, with_own
-from srs_eval.results import Result
-from srs_eval.reviews import ReviewLog
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
 from srs_eval.screens.background import (
     AllAnswered,
@@ -51,20 +46,25 @@ from srs_eval.screens.background import (
     Remembered,
 )
 from srs_eval.screens.base import AppScreen
-from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 
 if TYPE_CHECKING:
+    from srs_eval.configurations import Configuration
+    from srs_eval.engine import Event
     from srs_eval.inspection import Inspection
     from srs_eval.kept_answers import Kept
     from srs_eval.metrics import CalibrationGraph
+    from srs_eval.overview import Line, Overview
     from srs_eval.presets.answers import Answer, Table
+    from srs_eval.results import Result
+    from srs_eval.reviews import ReviewLog
     from srs_eval.screens.choose import Chosen
+    from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
 
-LoadFunction = Callable[..., ReviewLog]
+LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
 DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
@@ -143,8 +143,6 @@ class SrsEvalApp(App[int]):
         self._place: str | None = None  # of the open file; None for the demo
         self.receipt: Inspection | None = None
         self.file_name = ""
-        self.evaluation = Evaluation()
-        self.overview = Overview("anki")
         self.answers_began = 0.0
         self.answers_ended: float | None = None
         self.run_number = 0
@@ -175,8 +173,24 @@ class SrsEvalApp(App[int]):
             known = ", ".join(self.available_themes)
             raise InputError(f"{config_path()}: there is no theme {wanted!r}, only {known}.")
         self.theme = wanted if wanted in self.available_themes else remembered.DARK
+        self._parsed_in: dict[str, str] | None = self.get_css_variables()
+        self.stylesheet.set_variables(self._parsed_in)
 
     # --- start and end
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """What has become of the models so far."""
+        from srs_eval.screens.evaluation import Evaluation
+
+        return Evaluation()
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The answers so far."""
+        from srs_eval.overview import Overview
+
+        return Overview("anki")
 
     def get_default_screen(self) -> Screen[Any]:
         from srs_eval.screens.open import OpenScreen
@@ -186,13 +200,18 @@ class SrsEvalApp(App[int]):
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         self._leave_on_signals()
-        if self._evaluate is None:
-            threading.Thread(target=self._prepare_models, daemon=True, name="warm up").start()
         if self.path is not None:
             self.call_after_refresh(self.open_file, self.path)
 
-    def _prepare_models(self) -> None:
+    def first_screen_is_there(self) -> None:
+        """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
+        self._parsed_in = None
+        threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
+
+    def _prepare(self) -> None:
         """Compile the models while the user chooses a file; needed once after each update."""
+        if self._evaluate is not None:
+            return
         from srs_eval.engine import warm_up
 
         pool = warm_up()
@@ -242,6 +261,13 @@ class SrsEvalApp(App[int]):
             self._demo.cleanup()
             self._demo = None
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """As Textual does it; at the start, styles are parsed in the theme's colours already."""
+        if self._parsed_in == self.get_css_variables():
+            self.stylesheet.update(self, animate=animate)
+        else:
+            super().refresh_css(animate)
+
     # --- what is remembered
 
     def remember(self, state: remembered.State) -> None:
@@ -278,6 +304,8 @@ class SrsEvalApp(App[int]):
     @property
     def own_scheduler(self) -> str | None:
         """The configuration that stands for what the learner schedules with, if it is known."""
+        from srs_eval.ranking import own_scheduler
+
         return None if self.log_ is None else own_scheduler(self.log_)
 
     def next_bins(self) -> None:
@@ -339,6 +367,7 @@ class SrsEvalApp(App[int]):
         def read() -> None:
             try:
                 log = self._read(path)
+                import srs_eval.screens.answers  # noqa: F401 - shown next
                 from srs_eval.inspection import inspect_log
 
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
@@ -505,6 +534,7 @@ class SrsEvalApp(App[int]):
                 self._refuse("Can't judge this", outcome, "Back", "")
                 return
             from srs_eval.screens.answers import AnswersScreen
+            from srs_eval.screens.evaluation import Evaluation
 
             self.cancel_evaluation()
             self.evaluation, self._evaluated = Evaluation(), None
@@ -528,6 +558,8 @@ class SrsEvalApp(App[int]):
 
     def ask(self) -> None:
         """Ask all questions about the open collection; the models follow behind the answers."""
+        from srs_eval.overview import NEEDED, Overview, overview
+
         log = self.log_
         if log is None:
             return
@@ -541,6 +573,8 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval import kept_answers
+            from srs_eval.configurations import resolve
+            from srs_eval.engine import must_compile
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
             now = "" if key is None else kept_answers.basis(log, context)
@@ -781,6 +815,9 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
+        from srs_eval.engine import Finished
+        from srs_eval.screens.evaluation import Evaluation
+
         log = self.log_
         if log is None:
             return
@@ -838,6 +875,8 @@ class SrsEvalApp(App[int]):
         background.start()
 
     def on_engine_event(self, message: EngineEvent) -> None:
+        from srs_eval.engine import Prepared
+
         if message.run != self.run_number:
             return
         self.evaluation.apply(message.event, self.monotonic())
@@ -865,6 +904,9 @@ class SrsEvalApp(App[int]):
 
     def _in_order(self) -> list[Configuration]:
         """The models asked for, those that a learner knows of first."""
+        from srs_eval.configurations import resolve
+        from srs_eval.ranking import with_floors, with_own
+
         asked = resolve(self.models, self.protocol)
         if self.log_ is not None:
             asked = with_own(asked, self.log_, self.protocol)
@@ -927,10 +969,6 @@ def _import_ahead() -> None:
     import scipy.special  # noqa: F401 - intervals
     import textual_plot  # noqa: F401 - charts
 
-    import srs_eval.screens.compare
-    import srs_eval.screens.details
-    import srs_eval.screens.run  # noqa: F401
-
 
 def run_app(
     path: Path | None = None,
@@ -952,7 +990,10 @@ def run_app(
     `path` is opened at once; without it, the first screen offers files. The other options
     are those of `srs-eval run`. Raises InputError for names of models that do not exist.
     """
-    resolve(models, protocol)  # refuse unknown names before the app takes the terminal
+    if models != "all" or protocol not in (None, Protocol()):
+        from srs_eval.configurations import resolve
+
+        resolve(models, protocol)  # refuse unknown names before the app takes the terminal
     app = SrsEvalApp(
         path,
         Options(

@@ -743,11 +743,11 @@ def _open_app(
     from srs_eval.app import run_app
     from srs_eval.config import load_config
 
-    # A wrong name is told before the screen is taken.
-    names = ",".join(each.name for each in flags.resolve(models))
+    if flags.fit != "trained":
+        models = ",".join(each.name for each in flags.resolve(models))
     return run_app(
         source.path,
-        models=models if flags.fit == "trained" else names,
+        models=models,
         jobs=jobs,
         protocol=flags.protocol,
         timezone=source.timezone,

@@ -19,12 +19,11 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.context import EQUIVALENT
 from srs_eval.metrics import EPSILON
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, IntArray
 
-EQUIVALENT = 0.002
-"""Differences in log loss within this are too small to matter."""
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
 

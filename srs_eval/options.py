@@ -21,7 +21,7 @@ from srs_eval.errors import InputError
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration, Fit, Names
     from srs_eval.context import Context
-    from srs_eval.protocol import Protocol
+    from srs_eval.flags import Protocol
     from srs_eval.reviews import ReviewLog
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
@@ -163,7 +163,7 @@ def protocol_options(
     ] = 1.0,
 ) -> Flags:
     """Which reviews are judged, and how models are trained."""
-    from srs_eval.protocol import Protocol
+    from srs_eval.flags import Protocol
 
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")

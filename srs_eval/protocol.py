@@ -9,77 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
+from srs_eval.flags import Protocol
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows
 
 SECONDS_PER_DAY = 86_400
 MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """The evaluation's flags, with upstream's names; the defaults are upstream's."""
-
-    rows: Literal["benchmark", "anki"] = "benchmark"
-    short: bool = False  # same-day reviews are part of the histories
-    secs: bool = False  # intervals in fractions of a day
-    two_buttons: bool = False  # Hard and Easy count as Good
-    recency: bool = False  # newer reviews weigh more in training
-    partitions: Literal["none", "deck", "preset"] = "none"
-    fallback_user: bool = False
-    """A partition with too little to train on gets what fits the whole user (upstream 2026)."""
-    train_equals_test: bool = False
-    no_test_same_day: bool = False
-    no_train_same_day: bool = False
-    equalize_test_with_non_secs: bool = False
-    disable_short_term: bool = False
-    n_splits: int = 5
-    batch_size: int = 512
-    max_seq_len: int = 64
-    gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)
-    known_decks_only: bool = False
-    """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
-    later_days_only: bool = False
-    """With `secs`: judge and train on reviews of later days only (upstream until 2025)."""
-
-    def judged_rows(self) -> Protocol:
-        """What decides which reviews are judged; every other flag at its default.
-
-        Configurations for which this is equal are judged on the same reviews of a log.
-        """
-        # Judged by whole days: the reviews are those without `secs`.
-        secs = self.secs and not self.equalize_test_with_non_secs
-        # Same-day reviews are gone before folds are cut where histories do not hold them.
-        same_day = secs and self.short and not self.later_days_only
-        return Protocol(
-            rows=self.rows,
-            short=same_day,
-            secs=secs,
-            train_equals_test=self.train_equals_test,
-            no_test_same_day=same_day and self.no_test_same_day,
-            n_splits=self.n_splits,
-            max_seq_len=self.max_seq_len,
-            known_decks_only=self.known_decks_only and not secs,
-        )
-
-    def without_training(self) -> Protocol:
-        """Flags that concern training only at their defaults: equal ones share their trials."""
-        usual = Protocol()
-        return replace(
-            self,
-            recency=usual.recency,
-            gamma=usual.gamma,
-            batch_size=usual.batch_size,
-            disable_short_term=usual.disable_short_term,
-            fallback_user=usual.fallback_user,
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.places import state_dir
-from srs_eval.ranking import ORDERS
 from srs_eval.words import FAMILIES
 
 FILE = "app.json"
@@ -44,7 +43,7 @@ class State:
     dark_theme: str = DARK  # the one that switching to dark chooses
     light_theme: str = LIGHT
     bins: int = 40  # of calibration graphs
-    order: str = "place"  # of the ranking, one of `ranking.ORDERS`
+    order: str = "place"  # of the ranking, one of `ranking.ORDERS` or what an older version wrote
     backwards: bool = False
     filter: str = ""  # words that a model's name must have in it
     hidden: tuple[str, ...] = ()  # families that are not shown
@@ -83,7 +82,7 @@ def load_state(folder: Path | None = None) -> State:
         "dark_theme": _is_name,
         "light_theme": _is_name,
         "bins": lambda value: type(value) is int and 2 <= value <= 100,
-        "order": lambda value: isinstance(value, str) and value in ORDERS,
+        "order": _is_name,
         "backwards": lambda value: isinstance(value, bool),
         "filter": lambda value: isinstance(value, str) and len(value) < 100,
     }

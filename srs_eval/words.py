@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from srs_eval.flags import Protocol
+
 if TYPE_CHECKING:
     from srs_eval.comparison import Interval
     from srs_eval.metrics import Metrics
-    from srs_eval.protocol import Protocol
 
 
 def loss(interval: Interval, places: int = 3) -> str:
@@ -74,8 +75,6 @@ def count(number: int) -> str:
 
 def protocol(chosen: Protocol) -> str:
     """The rule of rows and every flag that differs from the usual."""
-    from srs_eval.protocol import Protocol
-
     usual = Protocol()
     words: list[str] = [chosen.rows]
     for field in fields(Protocol):

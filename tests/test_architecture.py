@@ -149,6 +149,20 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
         assert re.search(r"\d+\.\d+\.\d+", done.stdout)
 
 
+def test_the_first_screen_does_without_numpy() -> None:
+    """All that reads and judges is loaded once the screen is there; it takes as long again."""
+    script = (
+        "import sys\n"
+        "import srs_eval.cli, srs_eval.app, srs_eval.screens.open\n"
+        "app = srs_eval.app.SrsEvalApp()\n"
+        "print([name for name in ('numpy', 'srs_eval.engine') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
 def test_no_paths_of_a_machine() -> None:
     """Nothing in the project depends on, or tells about, where somebody works."""
     listed = subprocess.run(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
-from srs_eval.engine import Event
-from srs_eval.kept_answers import Kept
-from srs_eval.presets.answers import Answer
+if TYPE_CHECKING:
+    from srs_eval.engine import Event
+    from srs_eval.kept_answers import Kept
+    from srs_eval.presets.answers import Answer
 
-EvaluateFunction = Callable[..., Iterator[Event]]
+EvaluateFunction = Callable[..., Iterator["Event"]]
 """Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""
 
-AnswerFunction = Callable[..., Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]]
+AnswerFunction = Callable[..., Iterator[tuple[tuple["Answer", ...], tuple[str, ...]]]]
 """Called like `overview.overview`: (log, *, jobs, context, cancel)."""
 
 

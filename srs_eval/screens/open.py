@@ -145,10 +145,14 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def on_mount(self) -> None:
         self._list()
         self.query_one("#choices").focus()
-        self._find_profiles()
+        self.call_after_refresh(self._is_there)
 
     def on_screen_resume(self) -> None:
         self._list()
+
+    def _is_there(self) -> None:
+        self._find_profiles()
+        self.srs_app.first_screen_is_there()
 
     @work(thread=True, exit_on_error=False, group="profiles")
     def _find_profiles(self) -> None:

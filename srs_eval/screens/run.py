@@ -97,6 +97,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
+        if self.srs_app.state.order not in ORDERS:  # of another version
+            self.srs_app.remember(replace(self.srs_app.state, order="place"))
         self.query_one(FilterInput).value = self.srs_app.state.filter
         self.app.theme_changed_signal.subscribe(self, lambda _: self.update_now())
         self.table.focus()
