@@ -100,7 +100,7 @@ def run_batch(
     context = context or Context()
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
-    fingerprint, sizes = _survey(dataset)
+    fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     with ResultStore(out, setup, fresh=fresh) as store, ExitStack() as stack:
         try:
@@ -120,7 +120,7 @@ def run_batch(
                         before[status] += 1
                     if status in (None, "failed"):
                         missing[user].append(configuration.name)
-            expected = _expectations(dataset, sizes, configurations)
+            expected = expectations(dataset, sizes, configurations)
             tasks = [(user, tuple(names)) for user, names in missing.items() if names]
             # The longest first, so that no worker is left with one at the end.
             tasks.sort(key=lambda task: (-expected(*task), task[0]))
@@ -291,7 +291,7 @@ def make_setup(
     }
 
 
-def _survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
+def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
     """Fingerprint of the folder, and the bytes of each user's reviews."""
     names: list[tuple[str, Path]] = []
     sizes: dict[int, int] = {}
@@ -311,7 +311,7 @@ def _size(path: Path) -> int:
         return 0  # a broken link is told when its turn comes
 
 
-def _expectations(
+def expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
 ) -> Callable[[int, Sequence[str]], float]:
     """A guess of the seconds that configurations take on a user, from the size of the file."""

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from srs_eval.configurations import NAMES, Names, spelled
 from srs_eval.errors import InputError
+from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.result_lines import read_lines
 
 Status = Literal["done", "failed", "skipped"]
@@ -90,7 +90,9 @@ class ResultStore:
             raise InputError(
                 f'Results cannot be written to "{folder}" ({error.strerror}): choose another --out.'
             ) from None
-        self._lock: Callable[[], None] | None = _lock(folder)
+        self._lock: Callable[[], None] | None = hold(
+            folder / JOURNAL, f'Another batch is writing to "{folder}": wait for it.'
+        )
         try:
             if fresh:
                 self._clear(setup["configurations"])
@@ -196,13 +198,9 @@ class ResultStore:
         return records
 
     def _write(self, configuration: str, record: Mapping[str, Any]) -> None:
-        text = json.dumps(record, ensure_ascii=True, allow_nan=False).encode()
-        line = b"%08x %s\n" % (zlib.crc32(text), text)
         if configuration not in self._handles:
-            self._handles[configuration] = _open_journal(_journal(self.folder, configuration))
-        view = memoryview(line)
-        while view:
-            view = view[os.write(self._handles[configuration], view) :]
+            self._handles[configuration] = open_journal(_journal(self.folder, configuration))
+        append_record(self._handles[configuration], record)
         self._dirty.add(configuration)
 
     def _publish(self, configuration: str) -> None:
@@ -375,42 +373,14 @@ def _read_journal(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
     """
     records: dict[int, dict[str, Any]] = {}
     lost: list[set[int]] = []  # the users that each damaged line names and that wait for a record
-    if not path.exists():
-        return records, 0
-    with open(path, "rb") as file:
-        for line in file:
-            checksum, _, text = line.partition(b" ")
-            if (
-                not line.endswith(b"\n")
-                or len(checksum) != 8
-                or checksum != b"%08x" % zlib.crc32(text[:-1])
-            ):
-                lost.append(
-                    {int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1}
-                )
-                continue
-            record = json.loads(text)
-            records[record["user"]] = record
-            for users in lost:
-                users.discard(record["user"])
+    for record, line in read_records(path):
+        if record is None:
+            lost.append({int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1})
+            continue
+        records[record["user"]] = record
+        for users in lost:
+            users.discard(record["user"])
     return records, sum(map(bool, lost))
-
-
-def _open_journal(path: Path) -> int:
-    """A handle to append to; a torn last line is cut off first."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-    end = os.lseek(handle, 0, os.SEEK_END)
-    keep = end
-    while keep > 0:
-        start = max(0, keep - 65536)
-        os.lseek(handle, start, os.SEEK_SET)
-        newline = os.read(handle, keep - start).rfind(b"\n")
-        keep = start + newline + 1 if newline >= 0 else start
-        if newline >= 0:
-            break
-    if keep < end:
-        os.ftruncate(handle, keep)
-    return handle
 
 
 def read_setup(folder: Path) -> dict[str, Any] | None:
@@ -449,21 +419,3 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "none" if value is None else str(value)
-
-
-def _lock(folder: Path) -> Callable[[], None]:
-    """Hold the folder alone; returns what lets go. The system lets go when a process ends."""
-    handle = os.open(folder / JOURNAL / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise InputError(f'Another batch is writing to "{folder}": wait for it.') from None
-    return lambda: os.close(handle)
