@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,21 +35,22 @@ from srs_eval.options import (
 )
 
 if TYPE_CHECKING:
+    from srs_eval.configurations import Configuration
     from srs_eval.context import Context
 
 
 @takes(flags=protocol_options, context=context_options)
 def batch(
+    flags: Flags,
+    context: Context,
     dataset: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Folder in the anki-revlogs-10k layout, or the name of a downloaded data set.",
             metavar="DIR",
             show_default=False,
         ),
-    ],
-    flags: Flags,
-    context: Context,
+    ] = None,
     users: Annotated[
         str | None,
         typer.Option(
@@ -101,6 +103,15 @@ def batch(
             rich_help_panel=RUN_PANEL,
         ),
     ] = None,
+    like_upstream: Annotated[
+        str | None,
+        typer.Option(
+            "--like-upstream",
+            help="Only tell which rules of srs-benchmark in a year, or at a commit, differ.",
+            metavar="2025|2026|COMMIT",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import (
@@ -120,6 +131,11 @@ def batch(
     from srs_eval.tables import batch_table
 
     refuse_rows_of_anki(flags)
+    if like_upstream is not None:
+        _tell_differences(flags.resolve(models), like_upstream)
+        return FINE
+    if dataset is None:
+        raise InputError("Which data set? Name its folder with --dataset.")
     opened = open_dataset(dataset)
     if opened.missing_tables:
         lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
@@ -311,3 +327,13 @@ def results(
             print(f"{folder}: nothing is wrong")
         left += len(remaining)
     return SOME_FAILED if left else FINE
+
+
+def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
+    from srs_eval.upstream import differences, year_of_commit
+
+    year = year_of_commit(commit_or_year)
+    for each in differences(configurations, year):
+        whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
+        remedy = f" ({each.remedy} for that)" if each.remedy else ""
+        print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")

@@ -30,6 +30,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "dry-run": ("fit", "default"),
     "pretrain": ("fit", "S0"),
     "own": ("fit", "own"),
+    "sched_penalties": ("sched_penalties", True),
     "binary": ("two_buttons", True),
     "short": ("short", True),
     "secs": ("secs", True),
@@ -53,6 +54,7 @@ SUFFIX_WORDS: Mapping[str, str] = {
     "dry-run": "defaults",
     "pretrain": "S0 only",
     "own": "as your presets hold it",
+    "sched_penalties": "sched. penalties",
     "binary": "two buttons",
     "preset": "per preset",
     "deck": "per deck",
@@ -378,7 +380,7 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
             value = asked_value
         flags[flag] = value
     if flags["fit"] in ("default", "own"):
-        flags["recency"] = False  # nothing is trained that weights could change
+        flags["recency"] = flags["sched_penalties"] = False  # nothing is trained
     if flags["fit"] == "own":
         if "partitions" in in_name:
             raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
@@ -428,7 +430,8 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
 
 def _fits_parts(configuration: Configuration) -> bool:
     """Whether presets or decks have parameters of their own, so that one may have to fall back."""
-    return configuration.protocol.partitions != "none" and configuration.fit != "default"
+    fitted = configuration.fit not in ("default", "own")
+    return configuration.protocol.partitions != "none" and fitted
 
 
 def _suffixes(configuration: Configuration) -> list[str]:

@@ -23,6 +23,7 @@ class Protocol:
     no_train_same_day: bool = False
     equalize_test_with_non_secs: bool = False
     disable_short_term: bool = False
+    sched_penalties: bool = False  # training shuns parameters with unwieldy schedules (FSRS-7)
     n_splits: int = 5
     batch_size: int = 512
     max_seq_len: int = 64
@@ -61,5 +62,6 @@ class Protocol:
             gamma=usual.gamma,
             batch_size=usual.batch_size,
             disable_short_term=usual.disable_short_term,
+            sched_penalties=usual.sched_penalties,
             fallback_user=usual.fallback_user,
         )

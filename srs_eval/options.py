@@ -151,6 +151,10 @@ def protocol_options(
     disable_short_term: Annotated[
         bool, _flag("--disable_short_term", "FSRS-5 without its same-day formulas.")
     ] = False,
+    sched_penalties: Annotated[
+        bool,
+        _flag("--sched_penalties", "FSRS-7 is trained to shun leaps and very short intervals."),
+    ] = False,
     n_splits: Annotated[int, _flag("--n_splits", "Number of test folds.")] = 5,
     batch_size: Annotated[int, _flag("--batch_size", "Reviews in a training batch.")] = 512,
     max_seq_len: Annotated[
@@ -180,6 +184,7 @@ def protocol_options(
         no_train_same_day=no_train_same_day,
         equalize_test_with_non_secs=equalize_test_with_non_secs,
         disable_short_term=disable_short_term,
+        sched_penalties=sched_penalties,
         n_splits=n_splits,
         batch_size=batch_size,
         max_seq_len=max_seq_len,

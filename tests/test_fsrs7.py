@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from srs_eval.configurations import resolve
+from srs_eval.configurations import resolve, spelled
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
-from srs_eval.errors import NotEnoughData
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.records import packed
 from srs_eval.fitting.recurrent import _kernel_of, _scratch, new_descent
 from srs_eval.fitting.trie import history_trie, trie_batches
@@ -181,6 +182,117 @@ def test_forgetting_curve_and_its_adjoint_are_torchs(kind: str, seed: int) -> No
     check(w_bar.sum(axis=1)[:34], gradients[3], w_bar[:34])
 
 
+# States after a card's reviews (grade, days since the last one) at the default parameters, and
+# R after 0.01, 1 and 30 days, by fsrs-rs src/model_v7.rs (commit 114cafffadd2) in float32.
+FSRS_RS = {
+    "easy life": (
+        [(3, 0), (3, 4), (3, 15), (4, 40), (3, 200)],
+        (156.776, 2200.65, 1.0),
+        (0.999958, 0.998459, 0.990775),
+    ),
+    "same day": (
+        [(1, 0), (3, 0.007), (2, 0.02), (3, 1), (3, 3.5), (1, 12)],
+        (1.71378, 0.909302, 9.32012),
+        (0.895215, 0.786817, 0.612242),
+    ),
+    "hard": (
+        [(2, 0), (1, 2.2), (1, 0.01), (3, 0.05), (2, 1), (2, 3), (4, 6)],
+        (4.13784, 98.7145, 9.4708),
+        (0.988295, 0.897257, 0.715759),
+    ),
+    "leech": (
+        [(4, 0), (1, 30), (1, 1), (1, 1), (3, 0.5), (1, 2)],
+        (0.487423, 0.348865, 9.78794),
+        (0.790827, 0.623007, 0.466644),
+    ),
+}
+
+
+@pytest.mark.parametrize("card", FSRS_RS)
+def test_states_are_those_of_fsrs_rs(card: str) -> None:
+    (reviews, expected, recalled) = FSRS_RS[card]
+    w = (*fsrs7.DEFAULT, LEAST)
+    state = fsrs7.first(reviews[0][0], w)
+    for grade, days in reviews[1:]:
+        step = fsrs7.failure if grade == 1 else fsrs7.success
+        state = step(state, days, grade, w)
+    assert state == pytest.approx(expected, rel=1e-4)
+    for days, r in zip((0.01, 1.0, 30.0), recalled, strict=True):
+        assert fsrs7.recall(days, state, w) == pytest.approx(r, abs=2e-5)
+
+
+def torch_due(state: State, retention: float, w: Tensor) -> Tensor:
+    """Days until R falls to `retention`: halved in log time, then a step with a gradient."""
+
+    def recall(days: Tensor) -> Tensor:
+        return (torch_curve(days, state, w) - 1e-5) / (1 - 2e-5)
+
+    low, high = np.log(1 / 86_400), np.log(36_500)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = recall(torch.tensor(np.exp(middle))).item() > retention
+        low, high = (middle, high) if above else (low, middle)
+    days = torch.tensor(np.exp(low), requires_grad=True)
+    (slope,) = torch.autograd.grad(recall(days), days)
+    days = days.detach()
+    steepness = (slope * days).detach().clamp(max=-1e-9)
+    inside = np.log(1 / 86_400) + 1e-9 < low < np.log(36_500) - 1e-9
+    return torch.exp(torch.log(days) - (recall(days) - retention) / steepness * inside)
+
+
+def torch_penalty(w: Tensor) -> Tensor:
+    total = torch.zeros(())
+    for retention in (0.9, 0.99):
+        good = torch.tensor(3.0)
+        state = torch_first(good, w)
+        due = []
+        for _ in range(10):
+            due.append(torch_due(state, retention, w))
+            state = torch_step(state, due[-1], good, w)
+        days = torch.stack(due)
+        if retention == 0.9:
+            growth = (days[1:] / days[:-1])[days[:-1] >= 1]
+            total = total + (0.5 * growth.max() ** 2 if len(growth) else 0.0)
+        elif (days < 1).any():
+            total = total + 0.0015 * (1 / days[days < 1].mean() - 144).clamp(min=0)
+    return total
+
+
+@pytest.mark.parametrize("kind", ["default", "leaps", "seconds", "never a day"])
+def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None:
+    values = np.array([*fsrs7.DEFAULT, LEAST])
+    if kind == "leaps":
+        values[[7, 9, 8]] = 3.0, 2.4, 0.1
+    elif kind == "seconds":
+        values[:3] = 0.004, 0.004, 0.004
+    elif kind == "never a day":
+        values[:3] = 0.0005, 0.0005, 0.0005
+        values[[7, 15]] = 0.0, 0.0
+    w = torch.tensor(values, requires_grad=True)
+    expected = torch_penalty(w)
+    expected.backward()
+    assert w.grad is not None
+    gradient = np.zeros(len(fsrs7.DEFAULT))
+    found = fsrs7.SCHEDULED.penalty(values, gradient)
+    assert found == pytest.approx(expected.item(), rel=1e-7)
+    theirs = w.grad.numpy()[:-1]
+    np.testing.assert_allclose(gradient, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
+    assert (found > 0) == (kind != "never a day" or expected.item() > 0)
+
+
+def test_penalties_make_intervals_grow_less() -> None:
+    fits = {}
+    for penalised in (False, True):
+        trials = trials_of(5, 1500, replace(SECS, sched_penalties=penalised))
+        train = trials.folds[-1].train
+        fits[penalised] = fsrs7.fit(trials, train, np.ones(len(train)), Context())
+    found = {
+        penalised: fsrs7.SCHEDULED.penalty(np.array([*w, LEAST]), np.zeros(len(w)))
+        for penalised, w in fits.items()
+    }
+    assert found[True] < 0.8 * found[False]
+
+
 def trials_of(seed: int, reviews: int, protocol: Protocol = SECS) -> Trials:
     return Session(simulate_learner(seed, reviews).log()).trials(protocol)
 
@@ -334,6 +446,23 @@ def test_names() -> None:
     assert resolve("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
     assert resolve("FSRS-7-dry-run")[0].parameters == 0
     assert resolve("FSRS-7-binary")[0].parameters == 28
+    named = "FSRS-7-sched_penalties-short-secs-equalize_test_with_non_secs"
+    (penalised,) = resolve("FSRS-7-short-secs-equalize_test_with_non_secs-sched_penalties")
+    assert penalised.name == spelled(penalised.name, "2026") == named
+    assert penalised.protocol.sched_penalties
+    flagged = resolve("FSRS-7,FSRS-6", Protocol(sched_penalties=True))
+    assert {each.name for each in flagged} == {
+        "FSRS-6",
+        "FSRS-7-sched_penalties-short-secs-recency",
+    }
+    with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
+        resolve("FSRS-6-sched_penalties")
+    listed = {spelled(each.name, "2026") for each in resolve("fsrs")}
+    assert {  # files of srs-benchmark's table
+        "FSRS-7-default-short-secs-equalize_test_with_non_secs",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
+        "FSRS-7-short-secs-equalize_test_with_non_secs-deck",
+    } <= listed
 
 
 # Figures of srs-benchmark's own code (fsrs-optimizer 6.1.6, torch 2.13, pandas 2.2.3) on

@@ -93,6 +93,9 @@ class RecurrentModel:
     """How rows become batches of a size. None: by history length (`tie_order`)."""
     orders: Callable[[int, int], Iterator[IntArray]] = permutations
     """The order of batches in each epoch, from their number and a seed."""
+    penalty: Callable[[FloatArray, FloatArray], float] | None = None
+    """A further term of the loss for each item: of w (p + constants,); adds its gradient to the
+    second argument (p,)."""
     anneals_over: Literal["batches", "sizes"] = "batches"
     """The learning rate comes to 0 after so many steps an epoch: the batches there are, or
     rows // batch size + 1."""
@@ -124,6 +127,8 @@ class Descent(NamedTuple):
     upper: FloatArray
     start: FloatArray
     pull: FloatArray  # gamma / deviation^2
+    slope: FloatArray  # (p,) of the model's own penalty, for each item
+    penalised: int  # whether it has one
     free: FloatArray  # 0.0 where frozen
     mean: FloatArray  # running mean of the gradient
     square: FloatArray  # running mean of its square
@@ -161,6 +166,7 @@ def new_descent(
     betas: tuple[float, float] = (0.9, 0.999),
     not_below: IntArray | None = None,
     idle: Int32Array | None = None,
+    penalised: bool = False,
 ) -> Descent:
     """Adam before its first step, without bounds or pull where none are given."""
     p = len(start)
@@ -171,6 +177,8 @@ def new_descent(
         upper=np.full(p, np.inf) if upper is None else upper,
         start=start,
         pull=np.zeros(p) if pull is None else pull,
+        slope=np.zeros(p),
+        penalised=int(penalised),
         free=np.ones(p) if free is None else free,
         mean=np.zeros(p),
         square=np.zeros(p),
@@ -254,6 +262,7 @@ def fit_recurrent(
         betas=model.betas,
         not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
         idle=idle,
+        penalised=model.penalty is not None,
     )
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
@@ -268,8 +277,13 @@ def fit_recurrent(
         if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
         context.tick(epoch / epochs)
-        if epoch < epochs:
+        if epoch < epochs and model.penalty is None:
             run(next(orders), epoch * len(parts), w, *training)
+        elif epoch < epochs and model.penalty is not None:
+            for done, batch in enumerate(next(orders), start=epoch * len(parts)):
+                descent.slope.fill(0.0)
+                model.penalty(w, descent.slope)
+                run(np.array([batch]), done, w, *training)
     kept = best.tolist()
     if model.decimals is None:
         return kept

@@ -179,6 +179,8 @@ def recurrent_pass(
                     bias_square = math.sqrt(1.0 - beta_square**steps)
             gradient = total(sums[k])
             gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
+            if descent.penalised:
+                gradient += descent.slope[k] * descent.share[b]
             gradient *= descent.free[k]
             mean = beta_mean * means[k] + (1.0 - beta_mean) * gradient
             square = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient

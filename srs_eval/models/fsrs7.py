@@ -4,8 +4,8 @@ Formulas, defaults and training: srs-benchmark at commit
 bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, script.py and
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
-Scheduling penalties are off, as they are there by default; training begins at the defaults
-and keeps the parameters of the last epoch.
+Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
+schedules (`--sched_penalties`, off by default as there): fitting/scheduled.py.
 
 A state is (s, q, d): long-term stability and short-term stability q in days, difficulty
 1-10. Intervals are fractions of a day. Parameters are w[0] ... w[33] as there:
@@ -37,6 +37,7 @@ from srs_eval.fitting.elementwise import (
     where,
 )
 from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.scheduled import ScheduledSteps
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
 from srs_eval.protocol import Trials
@@ -137,6 +138,20 @@ def recall(t: Value, state: State, w: Any) -> Value:
 
 def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
     return recalls_adjoint(t, state, w, r_bar, 0.0, w_bar)
+
+
+def recall_slopes(t: Value, state: State, w: Any) -> tuple[Value, Value, Value]:
+    """R(t) before it is squeezed, its derivative by t, and that of R1(t)."""
+    s, q, d = state
+    r1 = short_recall(t, q, w)
+    decay = clamp(raw_decay1(q, w), 0.01, 0.95)
+    factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
+    slope1 = -decay * r1 * factor / (q + factor * t)
+    stretched = (exp(-log(w[26]) / w[24]) - 1.0) * exp((d - 5.0) * (w[32] - 0.3)) * (1.0 / s)
+    r2 = power(1.0 + stretched * t, -w[24])
+    slope2 = -w[24] * r2 * stretched / (1.0 + stretched * t)
+    weight = weight_of_short(state, w)
+    return r2 + weight * (r1 - r2), slope2 + weight * (slope1 - slope2), slope1
 
 
 def init_d(rating: Value, w: Any) -> Value:
@@ -318,6 +333,25 @@ def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w
     return s_bar + s_of_r, q_bar + q_of_r, d_bar + d_of_q + d_of_d + d_of_r
 
 
+def success_interval_bar(state: State, t: Value, rating: Value, w: Any, bar: State) -> Value:
+    """Gradient with respect to t, which `success_adjoint` leaves out."""
+    s, q, d = state
+    r, r1 = recalls(t, state, w)
+    new_s = after_success(s, d, r, rating, long_term(w))
+    new_s_bar = clamp_bar(new_s, w[34], S_MAX, bar[0])
+    of_s = after_success_adjoint(s, d, r, rating, long_term(w), new_s_bar)
+    new_q = after_success(q, d, r1, rating, short_term(w))
+    new_q_bar = clamp_bar(new_q, w[34], S_MAX, bar[1])
+    of_q = after_success_adjoint(q, d, r1, rating, short_term(w), new_q_bar)
+    _, slope, slope1 = recall_slopes(t, state, w)
+    return of_s[2] * SQUEEZE * slope + of_q[2] * slope1
+
+
+def interval_bar(t: Value, state: State, w: Any, bar: Value, w_bar: Any) -> State:
+    """Gradient with respect to the state, `bar` being that of R(t) before it is squeezed."""
+    return recalls_adjoint(t, state, w, bar / SQUEEZE, 0.0, w_bar)
+
+
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
@@ -384,7 +418,18 @@ DEVIATION = (
 PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
-def recurrent(secs: bool) -> RecurrentModel:
+SCHEDULED = ScheduledSteps(
+    name="FSRS_7",
+    first=Step(first, first_adjoint),
+    success=Step(success, success_adjoint),
+    success_interval_bar=success_interval_bar,
+    recall_slopes=recall_slopes,
+    interval_bar=interval_bar,
+    values=len(DEFAULT) + 1,
+)
+
+
+def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
     return RecurrentModel(
         name="FSRS_7",
         states=3,
@@ -403,10 +448,13 @@ def recurrent(secs: bool) -> RecurrentModel:
         epochs=9,
         keep="last",
         decimals=6 if secs else 4,
+        penalty=SCHEDULED.penalty if penalised else None,
     )
 
 
-TRAINABLE = Trainable(lambda trials, context: recurrent(trials.protocol.secs))
+TRAINABLE = Trainable(
+    lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
+)
 predict = TRAINABLE.predict
 
 
@@ -436,10 +484,13 @@ MODELS = (
         configurations=(
             "FSRS-7-short-secs-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
+            "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
+            "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user",
+            "FSRS-7-short-secs-equalize_test_with_non_secs-deck-fallback_user",
         ),
         standard="FSRS-7-short-secs-recency",
         always_short=True,
-        flags=ANY_FLAG,
+        flags=ANY_FLAG | {"sched_penalties"},
         parameters_with={"two_buttons": 28},
         hyperparameters=recurrent(secs=False).hyperparameters,
         seconds_per_10k=0.045,

@@ -1,0 +1,73 @@
+"""Penalties on the schedules that parameters lead to: `--sched_penalties`.
+
+A card that is always answered Good at its due time, ten times over, should not see an interval
+of a day or more grow too much at 90 % desired retention, nor intervals of less than a day
+shorter than ten minutes at 99 %. To the loss is added, for each review,
+
+    0.5 (largest growth of an interval >= 1 day)^2
+      + 0.0015 max(1 / x - 144, 0)        x: mean of the intervals < 1 day, in days
+
+with intervals by seven steps of Newton's method in log t, kept between a second and 36,500 days,
+and an eighth whose denominator counts as a constant: so the gradient is the implicit
+function's. srs-benchmark at commit bd9110f791e5b37282c55a9aa8db35f68f0c4aa2,
+models/fsrs_v7.py and models/fsrs_v7_interval_penalty.py; fsrs-rs src/training_v7.rs. Both have
+it for FSRS-7 only; for FSRS-6 it is nothing there (fsrs-rs src/training_v6.rs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from srs_eval.fitting.recurrent import Step
+from srs_eval.reviews import FloatArray
+
+
+@dataclass(frozen=True)
+class ScheduledSteps:
+    """What the penalties need of a model; steps as in `recurrent`, on numbers."""
+
+    name: str  # an identifier, unique among models
+    first: Step
+    success: Step
+    success_interval_bar: Callable[..., Any]
+    """(state, t, rating, w, bar) -> the gradient by t that the adjoint of success leaves out."""
+    recall_slopes: Callable[..., Any]
+    """(t, state, w) -> R(t), dR/dt and a third value."""
+    interval_bar: Callable[..., Any]
+    """(t, state, w, r_bar, w_bar) -> bar of the state, of the R(t) of `recall_slopes`."""
+    values: int  # parameters and constants
+
+    def penalty(self, w: FloatArray, gradient: FloatArray) -> float:
+        """The penalty on w (values,); adds its gradient by the parameters to `gradient` (p,)."""
+        w_bar = np.zeros(self.values)
+        found = float(_kernel(self)(w, w_bar, np.empty((10, 7))))
+        if not np.isfinite(found):
+            return 0.0
+        gradient += np.where(np.isfinite(w_bar), w_bar, 0.0)[: len(gradient)]
+        return found
+
+
+@cache
+def _kernel(steps: ScheduledSteps) -> Any:
+    from srs_eval.fitting.compile import specialised
+    from srs_eval.fitting.scheduled_kernel import penalty_pass
+
+    return specialised(
+        penalty_pass,
+        steps.name,
+        {
+            "first": steps.first.forward,
+            "first_adjoint": steps.first.adjoint,
+            "success": steps.success.forward,
+            "success_adjoint": steps.success.adjoint,
+            "success_interval_bar": steps.success_interval_bar,
+            "recall_slopes": steps.recall_slopes,
+            "interval_bar": steps.interval_bar,
+        },
+        {"VALUES": steps.values},
+    )
