@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 from _peers import histories, run_peer
+from compiling import record_compilation
 
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.dataset import open_dataset
@@ -354,7 +355,7 @@ def cold_child(collection: str, jobs: str, models: str) -> None:
     log = load_log(Path(collection))
     compiled: list[tuple[str, float]] = []
     if jobs == "0":
-        _record_compilation(compiled)
+        record_compilation(compiled)
     finished = []
     for event in evaluate(log, models, jobs=int(jobs), use_cache=False):
         if isinstance(event, Started):
@@ -362,28 +363,6 @@ def cold_child(collection: str, jobs: str, models: str) -> None:
         if isinstance(event, Finished):
             finished.append(time.time() - started)
     print(json.dumps({"first": finished[0], "all": finished[-1], "kernels": compiled}))
-
-
-def _record_compilation(compiled: list[tuple[str, float]]) -> None:
-    """Append every outermost compilation by numba: name without its hash, processor seconds."""
-    from numba.core import event
-
-    class Recorder(event.Listener):
-        def __init__(self) -> None:
-            self.open: list[float] = []
-
-        def on_start(self, started: Any) -> None:
-            self.open.append(time.process_time())
-
-        def on_end(self, ended: Any) -> None:
-            began = self.open.pop()
-            if not self.open:
-                name = ended.data["dispatcher"].py_func.__name__
-                head, _, tail = name.rpartition("_")
-                name = head if len(tail) == 16 else name
-                compiled.append((name, time.process_time() - began))
-
-    event.register("numba:compile", Recorder())
 
 
 # Tables

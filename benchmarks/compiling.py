@@ -1,0 +1,187 @@
+"""What it costs to compile the kernels from nothing, before a change and after it.
+
+    python benchmarks/compiling.py [--before CHECKOUT] [--golden DIR] [--models NAMES]
+                                   [--repeat 2] [--kernels]
+
+Twice: for all configurations that both checkouts have, but those on PyTorch, and for FSRS-6 alone.
+Each time a fresh process with one thread and an empty cache folder evaluates 3,000 rows of
+learner 106 of the golden data set (a simulated one without `--golden`), by the code of CHECKOUT
+and by that of this checkout in turn. Figures are seconds of processor time, the least of
+`--repeat` runs: of compiling, and of the whole process with its imports and the evaluation.
+`--kernels` lists them one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve()
+LEARNER, ROWS = 106, 3_000
+GOALS = {"all": 0.59, "FSRS-6": 0.50}  # of before
+TORCH = ("LSTM", "LSTM-fixed", "Transformer")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if options.child is not None:
+        compile_all(options.child, options.golden)
+        return
+    checkouts = [HERE.parents[1]]
+    if options.before is not None:
+        checkouts.insert(0, options.before.resolve())
+    common = set.intersection(*(set(without_torch(each, options.models)) for each in checkouts))
+    names = [name for name in without_torch(checkouts[-1], options.models) if name in common]
+    print("| compiled | before s | after s | ratio | goal | whole process s | | ratio |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    runs = {options.models: names} | {name: [name] for name in names if name == "FSRS-6"}
+    for title, chosen in runs.items():
+        found: list[list[Any]] = [[] for _ in checkouts]
+        for _ in range(options.repeat):
+            for checkout, answers in zip(checkouts, found, strict=True):
+                answers.append(asked(checkout, ",".join(chosen), options.golden))
+        row(title, found)
+        if options.kernels:
+            for checkout, answers in zip(checkouts, found, strict=True):
+                list_kernels(checkout, answers)
+    print(f"\nLoad {os.getloadavg()[0]:.1f}.")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    shared = HERE.parents[2] / "shared" / "golden"
+    parser = argparse.ArgumentParser(description="compiling everything, before and after")
+    parser.add_argument("--before", type=Path, default=None, help="a checkout of the older code")
+    parser.add_argument("--golden", type=Path, default=shared if shared.is_dir() else None)
+    parser.add_argument("--models", default="all", help="as for `srs-eval run`")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--kernels", action="store_true", help="list each kernel's seconds")
+    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def row(title: str, found: list[list[Any]]) -> None:
+    before, after = found[0], found[-1]
+    cells = [title]
+    for measure in ("compiling", "process"):
+        old, new = (min(answer[measure] for answer in side) for side in (before, after))
+        cells += [f"{old:.2f}", f"{new:.2f}", f"{new / old:.2f}"]
+        if measure == "compiling":
+            cells.append(f"{GOALS[title]:.2f}" if title in GOALS else "")
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def list_kernels(checkout: Path, answers: list[Any]) -> None:
+    seconds: dict[str, list[float]] = {}
+    for answer in answers:
+        for name, used in answer["kernels"]:
+            seconds.setdefault(name, []).append(used)
+    print(f"\n{checkout.name}: {len(seconds)} kernels\n\n| kernel | s |\n| --- | --- |")
+    for name, used in sorted(seconds.items(), key=lambda each: -min(each[1])):
+        print(f"| {name} | {min(used):.2f} |")
+    print(flush=True)
+
+
+# In other processes
+
+
+def without_torch(checkout: Path, models: str) -> list[str]:
+    """Names of that checkout's configurations, but for those on PyTorch."""
+    code = (
+        "from srs_eval.configurations import resolve\n"
+        f"chosen = [each for each in resolve({models!r}) if each.model.name not in {TORCH!r}]\n"
+        "print(*(each.name for each in chosen))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        cwd=checkout,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout.split()
+
+
+def asked(checkout: Path, names: str, golden: Path | None) -> Any:
+    """What `compile_all` finds with the code of a checkout."""
+    command = [sys.executable, str(HERE), "--child", names]
+    if golden is not None:
+        command += ["--golden", str(golden.resolve())]
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": str(checkout)}
+        environment["SRS_EVAL_CACHE_DIR"] = cache
+        environment.pop("NUMBA_CACHE_DIR", None)
+        done = subprocess.run(
+            command, env=environment, cwd=checkout, check=True, stdout=subprocess.PIPE, text=True
+        )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compile_all(names: str, golden: Path | None) -> None:
+    from srs_eval.configurations import resolve
+    from srs_eval.engine import Session
+
+    kernels: list[tuple[str, float]] = []
+    record_compilation(kernels)
+    session = Session(first_rows(learner(golden), ROWS))
+    for each in resolve(names):
+        session.run(each)
+    used = {"compiling": sum(seconds for _, seconds in kernels), "process": time.process_time()}
+    print(json.dumps({**used, "kernels": kernels}))
+
+
+def learner(golden: Path | None) -> Any:
+    from srs_eval.dataset import open_dataset
+
+    if golden is not None:
+        return open_dataset(golden / "dataset").load(LEARNER)
+    from srs_eval.simulation import simulate_learner, write_dataset
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_dataset({LEARNER: simulate_learner(LEARNER, 2 * ROWS)}, Path(folder))
+        return open_dataset(Path(folder)).load(LEARNER)
+
+
+def first_rows(log: Any, n: int) -> Any:
+    """The log cut after n rows."""
+    from dataclasses import fields, replace
+
+    rows = log.rows
+    columns = {each.name: getattr(rows, each.name) for each in fields(rows)}
+    cut = {name: None if values is None else values[:n] for name, values in columns.items()}
+    return replace(log, rows=type(rows)(**cut))
+
+
+def record_compilation(compiled: list[tuple[str, float]]) -> None:
+    """Append every outermost compilation by numba: name without its hash, processor seconds."""
+    from numba.core import event
+
+    class Recorder(event.Listener):
+        def __init__(self) -> None:
+            self.open: list[float] = []
+
+        def on_start(self, started: Any) -> None:
+            self.open.append(time.process_time())
+
+        def on_end(self, ended: Any) -> None:
+            began = self.open.pop()
+            if not self.open:
+                name = ended.data["dispatcher"].py_func.__name__
+                head, _, tail = name.rpartition("_")
+                name = head if len(tail) == 16 else name
+                compiled.append((name, time.process_time() - began))
+
+    event.register("numba:compile", Recorder())
+
+
+if __name__ == "__main__":
+    main()
