@@ -17,7 +17,6 @@ import hypothesis
 import numpy as np
 import pytest
 
-from srs_eval.fitting.compile import source_hash
 from srs_eval.simulation import Learner, simulate_learner, write_collection, write_dataset
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
@@ -28,10 +27,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 
-# Compiled kernels are kept between runs, by the sources they come from, and shared by workers;
+# Compiled kernels are kept between runs, by what they come from, and shared by workers;
 # cached results are not, so that no test passes on an older version's figures. Nothing touches a
 # person's own cache. Subprocesses inherit all of it.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba" / source_hash()))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
 _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "CONFIG", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())

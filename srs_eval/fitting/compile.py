@@ -4,30 +4,30 @@ Functions stay plain Python in their files; `compiled` turns one into a numba
 dispatcher, `compiled_step` a step into instructions on vectors (`tracing`), `specialised`
 a template that calls a model's steps. numba is imported at the first call of any of them.
 
-The cache is a folder per content of the kernel sources (and numba's and Python's
-version) under the user's cache folder. numba notices a change only in the file of
-the outermost function, so the content's hash is also part of every function's name.
+Kernels lie in a folder for numba's and Python's version under the user's cache folder,
+each under the digest of all that it is compiled from (`kernel_source`), which is also part of
+its name. So an update of srs-eval compiles anew what it changed, and nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dis
 import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from srs_eval.fitting import records
+from srs_eval.fitting.kernel_source import kernel_digest, names_used
 from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
-_UNUSED_SECONDS = 30 * 86_400  # a cache folder untouched for so long goes
+_UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes
+_NOT_KEPT = "not_kept"  # stands for a kernel's digest where there is none
 
 
 def kernels_there(name: str) -> bool:
@@ -50,13 +50,18 @@ def mark_kernels(name: str) -> None:
 
 
 def _mark(name: str) -> Path:
-    return _kernel_folder() / f"{_models_hash()}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    named = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return _kernel_folder() / f"{_models_hash()}-{named}.mark"
 
 
 @cache
 def _models_hash() -> str:
     package = Path(__file__).parents[1]
-    return _hash(sorted([*package.glob("fitting/*.py"), *package.glob("models/*.py")]))
+    digest = hashlib.sha256()
+    for path in sorted([*package.glob("fitting/*.py"), *package.glob("models/*.py")]):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _kernel_folder() -> Path:
@@ -65,53 +70,43 @@ def _kernel_folder() -> Path:
     from importlib.metadata import version
 
     python = f"py{sys.version_info[0]}{sys.version_info[1]}"
-    return cache_dir() / "kernels" / f"{source_hash()}-numba{version('numba')}-{python}"
+    return cache_dir() / "kernels" / f"numba{version('numba')}-{python}"
 
 
 @cache
-def source_hash() -> str:
-    """Hash of the sources that every compiled function may depend on."""
-    return _hash(sorted(Path(__file__).parent.glob("*.py")))
-
-
-def _hash(paths: Iterable[Path], more: str = "") -> str:
-    digest = hashlib.sha256(more.encode())
-    for path in paths:
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@cache
-def _numba() -> tuple[Any, bool]:
-    """numba, and whether its disk cache can be used."""
+def _numba() -> tuple[Any, Path | None]:
+    """numba, and the folder for kernels if it can be used."""
     import importlib
 
     numba = importlib.import_module("numba")
-
-    if numba.config.CACHE_DIR:  # NUMBA_CACHE_DIR
-        return numba, True
     folder = _kernel_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         if not os.access(folder, os.W_OK):
-            return numba, False
+            return numba, None
+        if not os.environ.get("NUMBA_CACHE_DIR"):
+            _remove_unused(folder)
     except OSError:
-        return numba, False
-    _remove_unused(folder.parent)
-    numba.config.CACHE_DIR = str(folder)
-    return numba, True
+        return numba, None
+    return numba, folder
 
 
-def _remove_unused(parent: Path) -> None:
+def _remove_unused(folder: Path) -> None:
+    """Kernels of older versions, and the folders of other versions of numba and Python."""
     import shutil
 
-    now = time.time()
-    for folder in parent.iterdir():
+    long_ago = time.time() - _UNUSED_SECONDS
+    for path in [*folder.parent.iterdir(), *folder.glob("*.nbi"), *folder.glob("*.mark")]:
         try:
-            if now - folder.stat().st_mtime > _UNUSED_SECONDS:
-                shutil.rmtree(folder)
+            if path.stat().st_mtime > long_ago:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+                continue
+            for data in folder.glob(f"{path.stem}.*.nbc"):  # an index names its kernels
+                data.unlink()
+            path.unlink()
         except OSError:
             pass  # another process was first
 
@@ -120,9 +115,23 @@ def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> Functi
     made = FunctionType(
         function.__code__, {**function.__globals__, **names}, name, function.__defaults__
     )
-    made.__qualname__ = f"{name}_{source_hash()}"
+    made.__qualname__ = name
     made.__module__ = function.__module__
     return made
+
+
+def _dispatcher(
+    function: FunctionType, name: str, names: Mapping[str, Any], digest: str | None
+) -> Any:
+    """What numba makes of the function; None for a digest: it is not kept on disk."""
+    numba, folder = _numba()
+    made = _copy(function, f"{name}_{digest or _NOT_KEPT}", names)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(made)
+    if digest is not None and folder is not None:
+        from srs_eval.fitting.kernel_cache import KernelCache
+
+        dispatcher._cache = KernelCache(made, folder, digest)
+    return dispatcher
 
 
 @cache
@@ -131,9 +140,8 @@ def compiled(function: FunctionType) -> Any:
 
     Python functions of the same kind that it calls are compiled along with it.
     """
-    numba, disk = _numba()
-    made = _copy(function, function.__name__, _inner_names(function))
-    return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))
+    names = _inner_names(function)
+    return _dispatcher(function, function.__name__, names, kernel_digest(function))
 
 
 @cache
@@ -176,67 +184,29 @@ def specialised(
 
     `taped` are steps with their adjoints, which share a tape (`tracing.taped`); the adjoint of
     `success` is called `success_adjoint`. `kernels` are what this function returned for other
-    templates, which this one calls. Every `name` must be unique: it is the name in the disk
-    cache.
+    templates, which this one calls.
     """
     from srs_eval.fitting import tracing
 
-    numba, disk = _numba()
     assert isinstance(template, FunctionType)
-    files: set[Path] = {Path(template.__code__.co_filename)}
-    names: dict[str, Any] = {**_inner_names(template), **constants, **(kernels or {})}
+    taped, kernels = taped or {}, kernels or {}
+    names: dict[str, Any] = {**_inner_names(template), **constants, **kernels}
     for key, step in steps.items():
         assert isinstance(step, FunctionType)
-        _add_files(step, files)
         names[key] = compiled_step(step)
-    for key, pair in (taped or {}).items():
-        for step in pair:
-            assert isinstance(step, FunctionType)
-            _add_files(step, files)
+    for key, pair in taped.items():
         names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
-    called = "".join(sorted(kernel.__name__ for kernel in (kernels or {}).values()))
-    unique = f"{template.__name__}_{name}_{_hash(sorted(files), called)}"
-    made = _copy(template, unique, names)
-    return _forgiving(numba.njit(cache=disk, no_cfunc_wrapper=True, **_OPTIONS)(made))
-
-
-def _forgiving(dispatcher: Any) -> Any:
-    """The dispatcher, for which a damaged cache or a full disk only means compiling.
-
-    numba writes its files without a sync, so a crash of the machine can leave them empty, and
-    lets every error of reading and writing them through.
-    """
-    kept = dispatcher._cache
-    load, save = kept.load_overload, kept.save_overload
-
-    def load_or_nothing(*arguments: Any) -> Any:
-        try:
-            return load(*arguments)
-        except Exception:
-            with contextlib.suppress(Exception):
-                kept.flush()
-            return None
-
-    def save_or_not(*arguments: Any) -> None:
-        with contextlib.suppress(Exception):
-            save(*arguments)
-
-    kept.load_overload, kept.save_overload = load_or_nothing, save_or_not
-    return dispatcher
-
-
-def _add_files(function: FunctionType, files: set[Path]) -> None:
-    files.add(Path(function.__code__.co_filename))
-    for value in _called(function).values():
-        _add_files(value, files)
+    adjoints = {f"{key}_adjoint": pair for key, pair in taped.items()}
+    called = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}
+    digest = kernel_digest(template, {**constants, **steps, **taped, **adjoints, **called})
+    if any(each.endswith(_NOT_KEPT) for each in called.values()):  # else a name holds its digest
+        digest = None
+    return _dispatcher(template, f"{template.__name__}_{name}", names, digest)
 
 
 def _called(function: FunctionType) -> dict[str, FunctionType]:
     """The Python functions that a function uses by their global names."""
-    names = {
-        instruction.argval
-        for instruction in dis.get_instructions(function)
-        if instruction.opname == "LOAD_GLOBAL"
-    }
-    found = ((name, function.__globals__.get(name)) for name in sorted(names))
+    found = (
+        (name, function.__globals__.get(name)) for name in sorted(names_used(function.__code__))
+    )
     return {name: value for name, value in found if isinstance(value, FunctionType)}
