@@ -134,16 +134,14 @@ def test_an_update_compiles_what_it_changed_and_nothing_else(tmp_path: Path) -> 
 
     for path, old, new in (
         (model, "p * x * LN2", "2.0 * p * x * LN2"),  # what the kernel calls
-        (model, "LN2 = math.log(2)", "LN2 = 0.7"),  # what that refers to
         (template, "surprise > 100.0, 100.0", "surprise > 0.01, 0.01"),  # the kernel itself
-        (package / "fitting/elementwise.py", "LANES = 8", "LANES = 8 * 1"),  # how it is made
     ):
         edit(path, old, new)
         compiled, changed = run(second)
         assert compiled
-        assert (changed == figures) == ("LANES" in old)
-        assert run(second) == (False, changed)
+        assert changed != figures
         figures = changed
+    assert run(second) == (False, figures)
     assert run(first)[0] is False  # the other version's kernel is still there
 
 

@@ -143,6 +143,8 @@ class _Found:
         made_by = getattr(value, "_defn", None)  # an intrinsic of numba's
         if isinstance(made_by, FunctionType) and made_by.__module__ == f"{__package__}.simd":
             return f"intrinsic {made_by.__qualname__}"
+        if isinstance(getattr(value, "py_func", None), FunctionType):  # numba's `njit` of one
+            return f"compiled {self.described((value.py_func, value.targetoptions))}"
         raise _Unknown
 
 
