@@ -315,12 +315,12 @@ def test_every_kernel_is_kept() -> None:
 
     from srs_eval.fitting import linear, recurrent
     from srs_eval.models import act_r, fsrs6_one_step, hlr, sbd
-    from srs_eval.workload import simulator
+    from srs_eval.workload import memories, simulator
 
     made = [act_r._kernel(), fsrs6_one_step._kernel(), sbd._kernel()]
     made += [linear._kernel("HLR", hlr.recall_and_slope, 3)]
-    made += [recurrent._kernel_of(model) for model in simulator.MODELS.values()]
-    made += [simulator._kernel(name, None) for name in simulator.MODELS]
+    made += [recurrent._kernel_of(model) for model in memories.SCHEDULERS.values()]
+    made += [simulator._kernel("FSRS-6", name) for name in (*memories.SCHEDULERS, "GRU-P")]
     names = [kernel.py_func.__name__ for kernel in made]
     assert [name for name in names if name.endswith("not_kept")] == []
 

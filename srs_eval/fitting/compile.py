@@ -11,6 +11,7 @@ its name. So an update of srs-eval compiles anew what it changed, and nothing el
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import os
 import sys
@@ -22,7 +23,7 @@ from types import FunctionType
 from typing import Any
 
 from srs_eval.fitting import records
-from srs_eval.fitting.kernel_source import kernel_digest, names_used
+from srs_eval.fitting.kernel_source import kernel_digest
 from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -206,7 +207,10 @@ def specialised(
 
 def _called(function: FunctionType) -> dict[str, FunctionType]:
     """The Python functions that a function uses by their global names."""
-    found = (
-        (name, function.__globals__.get(name)) for name in sorted(names_used(function.__code__))
-    )
+    names = {
+        instruction.argval
+        for instruction in dis.get_instructions(function)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
+    found = ((name, function.__globals__.get(name)) for name in sorted(names))
     return {name: value for name, value in found if isinstance(value, FunctionType)}

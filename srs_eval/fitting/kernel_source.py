@@ -67,7 +67,7 @@ def _makers() -> str:
     return digest.hexdigest()
 
 
-def names_used(code: CodeType) -> set[str]:
+def _names(code: CodeType) -> set[str]:
     """The names in a function's code, and in that of functions within it: those of globals,
     and of attributes, which look alike.
     """
@@ -112,7 +112,7 @@ class _Found:
         self.add("defaults", (function.__defaults__, function.__kwdefaults__))
         for cell in function.__closure__ or ():
             self.add("cell", cell.cell_contents)
-        for name in sorted(names_used(function.__code__) - set(given or ())):
+        for name in sorted(_names(function.__code__) - set(given or ())):
             if name in function.__globals__:
                 self.add(name, function.__globals__[name])
 
