@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting import lstm_layer
 from srs_eval.fitting import networks as neural
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.permutation import permutations
@@ -353,13 +356,39 @@ def sequence_recall(weights: lstm.Weights, trials: Trials, row: int) -> float:
     x = lstm._inputs(trials, weights.mean, weights.deviation)[start:end]
     n = int(end - start)
     with torch.no_grad():
-        p = network(
-            torch.from_numpy(x),
-            torch.ones(n, dtype=torch.int64),
-            torch.tensor([n - 1]),
-            torch.tensor([float(trials.elapsed_days[row])]),
+        group = lstm.Group(
+            x=torch.from_numpy(x),
+            previous=torch.arange(n - 1),
+            still=[1] * n,
+            item=torch.tensor([n - 1]),
+            delta_t=torch.tensor([float(trials.elapsed_days[row])]),
+            position=np.zeros(1, np.int64),
         )
+        p = network(group)
     return float(p[0])
+
+
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=8), seed=st.integers(0, 99))
+@settings(max_examples=30)
+def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
+    """Its output and all gradients, for histories of any lengths."""
+    still = np.array([sum(length > step for length in lengths) for step in range(max(lengths))])
+    torch.manual_seed(seed)
+    theirs = torch.nn.LSTM(3, 4, dtype=torch.float64)
+    x = torch.randn(int(still.sum()), 3, dtype=torch.float64, requires_grad=True)
+    bar = torch.randn(len(x), 4, dtype=torch.float64)
+    inputs = (x, *theirs.parameters())
+    packed = torch.nn.utils.rnn.PackedSequence(x, torch.from_numpy(still))
+    expected = theirs(packed)[0].data
+    previous = torch.from_numpy(lstm_layer.previous_rows(still))
+    found = lstm_layer.layer()(x, previous, still.tolist(), *theirs.parameters())
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+    for ours, torchs in zip(
+        torch.autograd.grad((found * bar).sum(), inputs),
+        torch.autograd.grad((expected * bar).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, torchs, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("at_once", [1, 60, 10**6])

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.lstm_layer import layer, previous_rows
 from srs_eval.fitting.networks import (
     Fit,
     Network,
@@ -128,6 +129,8 @@ def network_class() -> type:
     from torch.nn.functional import silu
     from torch.nn.utils.rnn import PackedSequence
 
+    cells = layer()
+
     class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -152,29 +155,28 @@ def network_class() -> type:
             self.stability = nn.Linear(HIDDEN, CURVES)
             self.exponent = nn.Linear(HIDDEN, CURVES)
 
-        def forward(self, x: Tensor, still: Tensor, item: Tensor, delta_t: Tensor) -> Tensor:
-            """Recall of the items (n,).
+        def forward(self, group: Group) -> Tensor:
+            """Recall of the group's items (n,)."""
 
-            x (rows, 6): reviews of several cards, all first ones, then all second ones and so
-            on, longest card first; still (longest,): how many cards get so far; item (n,): the
-            row of each item's last review; delta_t (n,): days since.
-            """
-
-            def recurrent(layer: nn.LSTM, values: Tensor) -> Tensor:
-                output: Tensor = layer(PackedSequence(values, still))[0].data
+            def recurrent(lstm: nn.LSTM, values: Tensor) -> Tensor:
+                output: Tensor
+                if values.is_cuda:  # where a step costs more than what is in it
+                    output = lstm(PackedSequence(values, torch.tensor(group.still)))[0].data
+                else:
+                    output = cells(values, group.previous, group.still, *lstm.parameters())
                 return output
 
-            h = silu(self.in_2(self.in_norm(silu(self.in_1(x)))))
+            h = silu(self.in_2(self.in_norm(silu(self.in_1(group.x)))))
             h = h + recurrent(self.lstm_1, self.lstm_1_norm(h))
             h = h + recurrent(self.lstm_2, self.lstm_2_norm(h))
-            h = h[item]
+            h = h[group.item]
             mixed = silu(self.mix_1(self.mix_1_norm(h)))
             h = h + silu(self.mix_2(self.mix_2_norm(mixed)))
             h = silu(self.out(self.out_norm(h)))
             share = torch.softmax(self.share(h), dim=-1)
             s = torch.exp(torch.clamp(self.stability(h), -25, 25))
             d = torch.exp(torch.clamp(self.exponent(h), -25, 25))
-            curves = (1 + delta_t[:, None] / (1e-7 + s)) ** -d
+            curves = (1 + group.delta_t[:, None] / (1e-7 + s)) ** -d
             return (1 - 1e-7) * torch.sum(share * curves, dim=-1)
 
     return Network
@@ -218,12 +220,16 @@ def _start(fixed: bool, context: Context) -> Weights:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Some cards on their way through the network; see `forward`."""
+    """Some cards on their way through the network.
 
-    x: Any  # torch tensors
-    still: Any
-    item: Any
-    delta_t: Any
+    Rows are all first reviews of the cards, then all second ones and so on, longest card first.
+    """
+
+    x: Any  # torch tensors: (rows, 6)
+    previous: Any  # of each row from the second reviews on, the row of the card's review before
+    still: list[int]  # (longest,) how many cards get so far
+    item: Any  # (n,) the row of each item's last review
+    delta_t: Any  # (n,) days since
     position: IntArray  # (n,) of the items in what was asked for
 
 
@@ -277,7 +283,8 @@ def groups(
         item = before[length[position] - 1] + rank[card[position]] - first_card
         yield Group(
             x=torch.from_numpy(x[place]).to(device),
-            still=torch.from_numpy(still),
+            previous=torch.from_numpy(previous_rows(still)).to(device),
+            still=still.tolist(),
             item=torch.from_numpy(item).to(device),
             delta_t=torch.from_numpy(_days(trials, rows[position])).to(device),
             position=position,
@@ -346,7 +353,7 @@ def tune(
             for made, scale in batches:
                 optimizer.zero_grad()
                 for group, y, weight in made:
-                    p = network(group.x, group.still, group.item, group.delta_t)
+                    p = network(group)
                     loss = binary_cross_entropy(p, y, weight=weight, reduction="sum")
                     (scale * loss).backward()
                     done += 1
@@ -372,7 +379,7 @@ def recall(weights: Weights, trials: Trials, rows: IntArray, context: Context) -
     with one_thread(), torch.no_grad():
         network = _network(weights, device).eval()
         for group in groups(trials, rows, x, device, REVIEWS_AT_ONCE):
-            p = network(group.x, group.still, group.item, group.delta_t)
+            p = network(group)
             result[group.position] = p.cpu().numpy()
     return result
 

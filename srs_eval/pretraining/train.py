@@ -386,7 +386,7 @@ def _lstm(
             for settings_ in optimizer.param_groups:
                 settings_["lr"] = recipe.rate * rate
             optimizer.zero_grad()
-            p = network(group.x, group.still, group.item, group.delta_t)
+            p = network(group)
             binary_cross_entropy(p, y).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
@@ -525,7 +525,7 @@ def _task_gradient(
     x = lstm._inputs(trials, weights.mean, weights.deviation)
     for group in lstm.groups(trials, rows, x, device, lstm.REVIEWS_AT_ONCE):
         y = torch.from_numpy(trials.y[rows[group.position]].astype(np.float32)).to(device)
-        p = network(group.x, group.still, group.item, group.delta_t)
+        p = network(group)
         (binary_cross_entropy(p, y, reduction="sum") / len(rows)).backward()
     return {name: each.grad.cpu() for name, each in network.named_parameters()}
 
