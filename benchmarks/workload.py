@@ -41,7 +41,7 @@ from srs_eval.simulation.memory import fuzzed
 from srs_eval.workload.draws import draws
 from srs_eval.workload.memories import SCHEDULERS, Memory
 from srs_eval.workload.simulator import Costs, Deck, Settings, simulate
-from srs_eval.workload.today import Histories, Today, memory_states
+from srs_eval.workload.today import Histories, Today, memory_state
 
 ONE_LINE_MS, WHOLE_S = 15, 10  # goals
 NONE = np.empty(0, np.int64)
@@ -269,7 +269,7 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         new=learner.deck.new,
         historical_retention=0.9,
     )
-    return memory_states(today, memories)
+    return np.stack([memory_state(today, memory) for memory in memories])
 
 
 def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:

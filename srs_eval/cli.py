@@ -427,6 +427,15 @@ def workload(
             rich_help_panel=RUN_PANEL,
         ),
     ] = "history",
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="What your answers are drawn from, too: the model that predicts them best, or "
+            "one of FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P.",
+            metavar="best|NAME",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "best",
     json: JsonOption = None,
 ) -> int:
     """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
@@ -448,6 +457,7 @@ def workload(
         budget=budget,
         states="stored" if chosen == "stored" else "history",
         after=after,
+        memory=memory,
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None

@@ -15,7 +15,7 @@ from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import IntArray
 from srs_eval.workload.draws import drawn_reviews, draws, fitted
-from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.memories import SCHEDULERS, Memory, parameters_of
 from srs_eval.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 
 FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
@@ -237,6 +237,9 @@ def test_senseless_memories_are_refused() -> None:
         Memory("HLR", (1.0,))
     with pytest.raises(InputError, match="memory_state"):
         simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS7)
+    network = Memory("GRU", (0.1,) * parameters_of("GRU"))
+    with pytest.raises(InputError, match="GRU cannot schedule: only FSRS-5, FSRS-6, FSRS-7 can"):
+        simulate(network, deck_of(3), HABITS, Settings(), 1)
 
 
 @pytest.fixture(scope="module")

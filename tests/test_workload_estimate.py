@@ -27,7 +27,7 @@ from srs_eval.workload.estimate import (
     RETENTIONS,
     REVIEWS,
 )
-from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.memories import MODELS, SCHEDULERS, Memory
 from srs_eval.workload.preview import preview, worded
 from srs_eval.workload.today import todays_cards
 from tests.anki_files import make_collection, plain_history
@@ -201,12 +201,48 @@ def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> 
     assert "after 30 days without a review" in " ".join(answers(later)[0].sentences)
 
 
-def test_models_that_may_be_right_are_told_apart(stages: list[Workload]) -> None:
-    wrong = {each.name: each.figures for each in stages[-1].wrong}
-    assert "FSRS-7, optimized" in wrong
-    for figures in wrong.values():
-        assert figures.shape == (len(stages[-1].retentions), len(FIGURES))
+def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Workload]) -> None:
+    last = stages[-1]
+    losses = [each.log_loss.estimate for each in last.judged]
+    assert sorted(each.model for each in last.judged) == sorted(MODELS)
+    assert losses == sorted(losses)
+    assert len({each.log_loss.reviews for each in last.judged}) == 1  # the same reviews
+    best = next(each for each in last.judged if each.model != "FSRS-6")
+    assert best.difference is not None
+    (fsrs6,) = (each for each in last.judged if each.model == "FSRS-6")
+    expected = best.log_loss.estimate - fsrs6.log_loss.estimate
+    assert best.difference.estimate == pytest.approx(expected)
+    assert [each.model for each in last.wrong] == ["FSRS-6", best.model]
+    for each in last.wrong:
+        figures = each.figures
+        assert figures.shape == (len(last.retentions), len(FIGURES))
+        assert (np.diff(figures[:, RECALLED]) > 0).all()
         assert ((figures[:, RECALLED] > 0.5) & (figures[:, RECALLED] < 1)).all()
+    (answer,) = answers(last)
+    (said,) = (each for each in answer.sentences if "models that can be simulated" in each)
+    assert f"{losses[0]:.4f}" in said
+    assert best.model in said
+    (table,) = (each for each in answer.tables if "under your schedule" in each.title)
+    assert table.columns[2:] == ("FSRS-6, optimized", f"{best.model}, optimized")
+    for row, k in zip(table.rows, range(len(last.retentions)), strict=True):
+        assert row[1:] == tuple(
+            f"{100 * each[k, RECALLED]:.0f} %"
+            for each in (last.in_force, *(wrong.figures for wrong in last.wrong))
+        )
+
+
+def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
+    question = replace(QUICK, retentions=(0.9,), draws=1, memory="gru-p")
+    last = list(workload(log, question=question))[-1]
+    assert {each.model for each in last.judged} == {"FSRS-6", "GRU-P"}
+    assert last.wrong[-1].name == "GRU-P, optimized"
+    among = {each.model: each.log_loss.estimate for each in stages[-1].judged}
+    assert {each.model: each.log_loss.estimate for each in last.judged}.items() <= among.items()
+    said = [each for each in answers(last)[0].sentences if "GRU-P has a log loss" in each]
+    assert len(said) == 1
+    assert document(last)["question"]["memory"] == "GRU-P"
+    with pytest.raises(InputError, match="FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P"):
+        workload(log, question=replace(QUICK, memory="LSTM"))
 
 
 def test_parameters_of_ones_own_stand_in_for_those_in_force(
@@ -346,6 +382,7 @@ def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None
         (["--retention", "9"], "cannot be asked for"),
         (["--params", "1, 2, 3"], "17, 19 or 21"),
         (["--states", "guess"], "--states"),
+        (["--memory", "LSTM"], "--memory LSTM"),
         (["--preset", "nowhere"], "no preset"),
     ],
 )

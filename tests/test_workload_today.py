@@ -15,8 +15,12 @@ import numpy as np
 import pytest
 
 from srs_eval import load
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.engine import Session
 from srs_eval.errors import InputError
 from srs_eval.own_parameters import as_anki_runs
+from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import (
     Cards,
     DayGrid,
@@ -24,6 +28,7 @@ from srs_eval.reviews import (
     Entries,
     FloatArray,
     ImportReceipt,
+    IntArray,
     Preset,
     ReviewLog,
     Schedule,
@@ -31,9 +36,11 @@ from srs_eval.reviews import (
 from srs_eval.selection import only_preset
 from srs_eval.workload import simulator
 from srs_eval.workload.habits import costs_of
-from srs_eval.workload.memories import SCHEDULERS, Memory
+from srs_eval.workload.memories import MODELS, NETWORKS, SCHEDULERS, Memory, parameters_of
+from srs_eval.workload.rivals import CONFIGURATIONS, fitted_memory
 from srs_eval.workload.simulator import Costs, Settings, simulate
-from srs_eval.workload.today import Today, deck_of, memory_states, todays_cards
+from srs_eval.workload.simulator import Deck as SimulatedDeck
+from srs_eval.workload.today import Histories, Today, deck_of, memory_state, todays_cards
 from tests.anki_files import DAY_MS, START_MS, make_collection, plain_history
 from tests.conftest import shared_or_skip
 
@@ -176,27 +183,81 @@ def test_states_by_history_are_the_models_own() -> None:
     assert stored.last_day[0] == -10
 
 
-@pytest.mark.parametrize("model", SCHEDULERS)
-def test_several_memories_at_once_are_each_as_if_alone(model: str) -> None:
-    random = np.random.default_rng(3)
-    entries = sorted(
-        (int(second), int(card), int(rating), 1, 5000)
-        for second, card, rating in zip(
-            random.integers(60 * DAY_S, 100 * DAY_S, 300),
-            random.integers(1, 30, 300),
-            random.integers(1, 5, 300),
-            strict=True,
-        )
+# Memories follow histories
+
+
+def today_of(trials: Trials, index: IntArray) -> Today:
+    """A card for each trial, with the history before it, last seen as long ago as the trial has."""
+    length = trials.sequence_length[index]
+    order = np.argsort(-length, kind="stable")
+    rounds = np.arange(length.max())
+    row = np.concatenate(
+        [(trials.history_start[index] + k)[order][length[order] > k] for k in rounds]
     )
-    starts = [(59 * DAY_S, card, 3, 0, 5000) for card in range(1, 31)]
-    today = todays_cards(log_of([*starts, *entries], schedule_of(queue=[2] * 30)), 1)
-    default = np.array(SCHEDULERS[model].default)
-    memories = [Memory(model, tuple(default * factor)) for factor in (0.98, 1.0, 1.02)]
-    together = memory_states(today, memories)
-    for memory, state in zip(memories, together, strict=True):
-        assert np.array_equal(state, memory_states(today, [memory])[0])
-    assert np.isfinite(together).all()
-    assert (together[0] != together[2]).any()
+    begins = np.concatenate(([0], np.cumsum([(length > k).sum() for k in rounds])))
+    n = len(index)
+    nothing = np.zeros(n, np.int64)
+    delta_t = trials.history_delta_t[row].astype(np.float64)
+    return Today(
+        card_id=np.arange(n),
+        due_day=nothing + 9,
+        interval=nothing + 10,
+        ease=np.full(n, 2.5),
+        lapses=nothing,
+        stored=np.full((2, n), np.nan),
+        waits=nothing > 0,
+        histories=Histories(
+            card=order,
+            first=begins,
+            rating=trials.history_rating[row].astype(np.float64),
+            days=delta_t,
+            fraction=delta_t,
+            last_day=nothing - 1,
+        ),
+        new=0,
+        historical_retention=0.9,
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_memory_is_the_model_that_is_evaluated(model: str, simulated_collection: Path) -> None:
+    """Followed through a card's history, it recalls the card as the engine predicts it."""
+    session = Session(load(simulated_collection))
+    configuration = resolve(CONFIGURATIONS[model], Protocol(rows="anki"))[0]
+    trials = session.trials(configuration.protocol)
+    memory = fitted_memory(session, model, Context())
+    index = np.sort(np.random.default_rng(1).choice(len(trials), 60, replace=False))
+    assert len(np.unique(trials.sequence_length[index])) > 5
+    assert (trials.history_elapsed_days == 0).sum() > len(np.unique(trials.card_id))
+    assert configuration.model.predict is not None
+    expected = configuration.model.predict(trials, list(memory.parameters), index, Context())
+    state = memory_state(today_of(trials, index), memory)
+    never_due = Settings(days=1, known_every=1)
+    for k, place in enumerate(index.tolist()):
+        deck = SimulatedDeck(
+            state=np.ones((2, 1)),
+            last_day=np.array([-trials.delta_t[place]]),
+            due_day=np.full(1, 9),
+            lapses=np.zeros(1, np.int64),
+            memory_state=state[:, k : k + 1],
+        )
+        known = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known[0]
+        assert known == pytest.approx(expected[k], abs=2e-6), place
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_card_without_a_history_has_been_answered_good_once(model: str) -> None:
+    today = todays_cards(log_of([(90 * DAY_S, 1, 3, 0, 5000)], schedule_of(interval=[3, 3])), 1)
+    parameters = np.random.default_rng(1).normal(0.0, 0.3, parameters_of(model))
+    memory = Memory(model, tuple(parameters))
+    if model in SCHEDULERS:
+        memory = Memory(model, SCHEDULERS[model].default)
+    state = memory_state(today, memory)
+    assert np.isfinite(state).all()
+    if model in NETWORKS:
+        assert np.array_equal(state[:, 0], state[:, 1])
+    else:
+        assert not np.array_equal(state[:, 0], state[:, 1])  # what ease and interval say
 
 
 # From files

@@ -9,7 +9,7 @@ import numpy as np
 
 from srs_eval import __version__
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, listed, signed
+from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span
 from srs_eval.reviews import FloatArray
 from srs_eval.workload.estimate import (
     ENDS,
@@ -25,6 +25,7 @@ from srs_eval.workload.estimate import (
     REVIEWS,
     Workload,
 )
+from srs_eval.workload.rivals import REFERENCE
 
 QUESTION = "workload"
 OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
@@ -44,6 +45,7 @@ def answers(found: Workload) -> list[Answer]:
         *_limit(found),
         *_budget(found),
         *_backlog(found),
+        *_ranked(found),
         *_wrong(found),
         *_certainty(found),
     ]
@@ -51,7 +53,7 @@ def answers(found: Workload) -> list[Answer]:
     if found.paces:
         tables.append(_paces(found))
     if found.wrong:
-        tables.append(_models(found))
+        tables += [_models(found), _wishes(found)]
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
@@ -206,6 +208,28 @@ def _limit(found: Workload) -> list[str]:
     ]
 
 
+def _ranked(found: Workload) -> list[str]:
+    """Which model predicts the preset's reviews, and by how much better than the schedule's."""
+    rivals = [each for each in found.judged if each.difference is not None]
+    if not rivals:
+        return []
+    best, rival = found.judged[0], rivals[0]
+    assert rival.difference is not None
+    reviews = counted(best.log_loss.reviews, "held-out review")
+    difference = f"{signed(rival.difference.estimate)} {span(rival.difference)}"
+    if len(found.judged) == 2:
+        return [
+            f"On {reviews} of this preset, {rival.model} has a log loss of "
+            f"{rival.log_loss.estimate:.4f}, {difference} against {REFERENCE}'s: {rival.verdict}."
+        ]
+    of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
+    predicts = f"{of_all} predicts this preset's reviews best"
+    loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
+    if best is rival:
+        return [f"{predicts}: {loss}, {difference} against {REFERENCE}'s: {rival.verdict}."]
+    return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
+
+
 def _wrong(found: Workload) -> list[str]:
     here = found.at(found.desired)
     made = []
@@ -222,8 +246,8 @@ def _wrong(found: Workload) -> list[str]:
         return []
     own = 100 * found.in_force[here, RECALLED]
     return [
-        f"Scheduled by the {found.line}, you are expected to pass {own:.0f} % of reviews. If your "
-        f"memory is another model's, it is: {listed(made)}."
+        f"Does {found.desired:.2f} come true? The {found.line} expect {own:.0f} % of reviews to be "
+        f"passed. If your memory is another model's, it is: {listed(made)}."
     ]
 
 
@@ -320,7 +344,7 @@ def _models(found: Workload) -> Table:
                 f"{at[REVIEWS]:.0f}",
                 f"{at[MINUTES]:.1f}",
                 f"{at[KNOWN]:,.0f}",
-                "-" if np.isnan(at[RECALLED]) else f"{100 * at[RECALLED]:.0f} %",
+                _percent(at[RECALLED]),
             )
         )
     return Table(
@@ -328,6 +352,26 @@ def _models(found: Workload) -> Table:
         ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
         tuple(rows),
     )
+
+
+def _wishes(found: Workload) -> Table:
+    """What becomes of each desired retention under the schedule of the parameters in force."""
+    columns = [found.in_force, *(wrong.figures for wrong in found.wrong)]
+    return Table(
+        f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
+        ("desired", f"the {found.line}", *(wrong.name for wrong in found.wrong)),
+        tuple(
+            (
+                f"{found.retentions[k]:.2f}",
+                *(_percent(figures[k, RECALLED]) for figures in columns),
+            )
+            for k in shown(found).tolist()
+        ),
+    )
+
+
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _months(found: Workload) -> Table:
@@ -386,6 +430,18 @@ def document(found: Workload) -> dict[str, Any]:
             {"month": month, "reviews": count, "recalled": share}
             for month, count, share in found.months
         ],
+        "memories": [
+            {
+                "model": each.model,
+                "log_loss": each.log_loss.estimate,
+                "reviews": each.log_loss.reviews,
+                "difference": None if each.difference is None else each.difference.estimate,
+                "low": None if each.difference is None else _known(each.difference.low),
+                "high": None if each.difference is None else _known(each.difference.high),
+                "verdict": each.verdict,
+            }
+            for each in found.judged
+        ],
         "backlog": None
         if found.backlog is None
         else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
@@ -405,6 +461,10 @@ def document(found: Workload) -> dict[str, Any]:
         "intervals": [record for preview in found.previews for record in preview.records],
         "answers": [answer.document() for answer in answers(found)],
     }
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _named(figures: np.ndarray) -> dict[str, float | None]:

@@ -20,21 +20,18 @@ import numpy as np
 from srs_eval.comparison import BLOCK_DAYS
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
-from srs_eval.models import fsrs5, fsrs6, fsrs7
+from srs_eval.models import fsrs6
 from srs_eval.protocol import Trials
 from srs_eval.reviews import IntArray
 from srs_eval.workload.memories import Memory
 
-FITS = {"FSRS-5": fsrs5.fit, "FSRS-6": fsrs6.fit, "FSRS-7": fsrs7.fit}
 ATTEMPTS = 20  # to draw days that can be fitted to
 
 
-def fitted(
-    trials: Trials, index: IntArray, model: str = "FSRS-6", context: Context | None = None
-) -> Memory:
-    """The model fitted to the trials at the positions `index`. Raises NotEnoughData."""
-    parameters = FITS[model](trials, index, np.ones(len(index)), context or Context())
-    return Memory(model, tuple(parameters))
+def fitted(trials: Trials, index: IntArray, context: Context | None = None) -> Memory:
+    """FSRS-6 fitted to the trials at the positions `index`. Raises NotEnoughData."""
+    parameters = fsrs6.fit(trials, index, np.ones(len(index)), context or Context())
+    return Memory("FSRS-6", tuple(parameters))
 
 
 def draws(

@@ -18,16 +18,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 import numpy as np
 
 from srs_eval.context import Context
+from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
-from srs_eval.protocol import Protocol
 from srs_eval.reviews import LEARNING, FloatArray, Preset, ReviewLog
 from srs_eval.selection import only_preset
 from srs_eval.workers import cores
@@ -35,13 +34,14 @@ from srs_eval.workload.draws import draws, fitted
 from srs_eval.workload.habits import costs_of
 from srs_eval.workload.memories import Memory
 from srs_eval.workload.preview import Preview, preview
+from srs_eval.workload.rivals import BEST, REFERENCE, Judged, checked, fitted_memory, ranked
 from srs_eval.workload.simulator import Costs, Deck, Order, Settings, Simulated, simulate
 from srs_eval.workload.today import (
     SUSPENDED,
     States,
     Today,
-    decks_of,
-    memory_states,
+    deck_of,
+    memory_state,
     todays_cards,
 )
 
@@ -49,7 +49,6 @@ RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 DRAWS = 50
 SEEDS = 3  # courses of events from the same parameters
 AGAIN = 12  # courses of events for what is asked at one retention only
-TOGETHER = 8  # draws whose decks are made at once
 ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
 MONTH = 30  # days of the backlog
 PACE_DAYS = 90  # over which one's own pace of new cards is taken
@@ -88,14 +87,19 @@ class Question:
     states: States = "history"
     draws: int = DRAWS
     after: int = 0  # days without a review, from the last one in the log to the first simulated
+    memory: str = BEST  # that answers are drawn from, too: of memories.MODELS, or the best one
 
 
 @dataclass(frozen=True, eq=False)
 class Wrong:
     """The schedule of the parameters in force, with answers drawn from another model."""
 
-    name: str  # of the model that remembers
+    model: str  # that remembers, of memories.MODELS
     figures: FloatArray  # (retentions, FIGURES)
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}, optimized"
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +122,8 @@ class Workload:
     draws: FloatArray  # (draws so far, r, FIGURES)
     seeds: FloatArray  # (courses of events, r, FIGURES), all from the parameters fitted to all
     months: tuple[tuple[str, int, float], ...]  # the last ones: name, reviews, share recalled
+    judged: tuple[Judged, ...] = ()
+    """How well models that can be simulated predict the preset's reviews, the best one first."""
     wrong: tuple[Wrong, ...] = ()
     backlog: tuple[float, float] | None = None
     """Reviews and minutes in the first month that are due to overdue cards."""
@@ -255,11 +261,7 @@ class _Asked:
         return self.settings.new_a_day * self.settings.days
 
     def deck(self, memory: Memory) -> Deck:
-        return self.decks([memory])[0]
-
-    def decks(self, memories: Sequence[Memory]) -> list[Deck]:
-        found = decks_of(self.today, memories, self.question.states)
-        return [replace(deck, new=self.new) for deck in found]
+        return replace(deck_of(self.today, memory, self.question.states), new=self.new)
 
     def figures(self, run: Simulated) -> FloatArray:
         days, minutes = self.settings.days, run.seconds / 60
@@ -297,7 +299,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
     try:
         context = asked.learner.context
         deck = asked.deck(asked.scheduler)
-        best = fitted(asked.learner.trials, asked.index, context=context)
+        best = fitted(asked.learner.trials, asked.index, context)
         deck_of_best = asked.deck(best)
         first = [curve(asked.scheduler, deck, 0), curve(best, deck_of_best, 0)]
         nothing = np.empty((0, len(asked.retentions), len(FIGURES)))
@@ -326,9 +328,9 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         drawn = draws(
             asked.learner.trials, asked.index, asked.question.draws, seed=1, context=context
         )
-        for seed, (memory, deck_of_draw) in enumerate(_with_decks(asked, drawn), start=1):
-            kept.append((memory, deck_of_draw))
-            waiting.append(curve(memory, deck_of_draw, seed))
+        for seed, memory in enumerate(drawn, start=1):
+            kept.append((memory, asked.deck(memory)))
+            waiting.append(curve(*kept[-1], seed))
             context.tick(0.8 * len(done) / asked.question.draws)
             while len(waiting) > 3:  # as many as keep the threads busy
                 done.append(gathered(waiting.pop(0)))
@@ -342,12 +344,14 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         again = np.array([gathered(each) for each in waiting])
         found = replace(found, seeds=np.concatenate((found.seeds, again)))
         yield found
-        wrong = []
-        for name, memory in _others(asked, best):
-            state = memory_states(asked.today, [memory])[0]
+        session = Session(replace(only_preset(asked.learner.log, str(asked.group)), user=None))
+        found = replace(found, judged=_judged(session, asked.question.memory, context))
+        yield found
+        for memory in _others(asked, best, session, found.judged):
+            state = memory_state(asked.today, memory)
             runs = curve(asked.scheduler, replace(deck, memory_state=state), 0, memory)
-            wrong.append(Wrong(name, gathered(runs)))
-            found = replace(found, wrong=tuple(wrong))
+            tried = Wrong(memory.model, gathered(runs))
+            found = replace(found, wrong=(*found.wrong, tried))
             yield found
         found = replace(
             found,
@@ -361,25 +365,24 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         pool.shutdown(cancel_futures=True)
 
 
-def _with_decks(asked: _Asked, drawn: Iterator[Memory]) -> Iterator[tuple[Memory, Deck]]:
-    """Draws with the deck as each sees it; the first at once, then several together."""
-    size = 1
-    while several := list(islice(drawn, size)):
-        yield from zip(several, asked.decks(several), strict=True)
-        size = TOGETHER
-
-
-def _others(asked: _Asked, best: Memory) -> Iterator[tuple[str, Memory]]:
-    """Models that may remember better than the parameters in force, fitted to all reviews."""
-    if not np.allclose(best.parameters, asked.scheduler.parameters):
-        yield "FSRS-6, optimized", best
-    protocol = Protocol(rows="anki", short=True, secs=True, partitions="preset")
+def _judged(session: Session, memory: str, context: Context) -> tuple[Judged, ...]:
     try:
-        trials = asked.learner.session.trials(protocol)
-        index = np.flatnonzero(trials.partition == asked.group)
-        yield "FSRS-7, optimized", fitted(trials, index, "FSRS-7", asked.learner.context)
+        return tuple(ranked(session, context, memory))
     except NotEnoughData:
-        return
+        return ()
+
+
+def _others(
+    asked: _Asked, best: Memory, session: Session, judged: Sequence[Judged]
+) -> Iterator[Memory]:
+    """Memories that the schedule is tried on: FSRS-6 fitted to all reviews, and the one asked
+    for, or that of the others which predicts best."""
+    if not np.allclose(best.parameters, asked.scheduler.parameters):
+        yield best
+    for each in judged:
+        if each.model != REFERENCE:
+            yield fitted_memory(session, each.model, asked.learner.context)
+            return
 
 
 def _backlog(asked: _Asked, memory: Memory, deck: Deck) -> tuple[float, float] | None:
@@ -510,6 +513,7 @@ def _checked(question: Question) -> Question:
                 f"A desired retention of {retention:g} cannot be asked for: give numbers from "
                 "0.5 to 0.995, such as 0.8,0.85,0.9."
             )
+    question = replace(question, memory=checked(question.memory))
     if not question.retentions:
         raise InputError("--retention is empty: give numbers such as 0.8,0.85,0.9.")
     if not 1 <= question.days <= 3650:

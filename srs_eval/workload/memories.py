@@ -48,7 +48,7 @@ class Memory:
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = _parameters_of(self.model)
+        needed = parameters_of(self.model)
         if len(self.parameters) != needed:
             raise InputError(
                 f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
@@ -85,7 +85,8 @@ def states_of(model: str) -> int:
     return network.hidden + int(network.following_interval)
 
 
-def _parameters_of(model: str) -> int:
+def parameters_of(model: str) -> int:
+    """How many parameters a memory has."""
     if model in SCHEDULERS:
         return len(SCHEDULERS[model].default)
     return sum(int(np.prod(shape)) for shape in NETWORKS[model].shapes.values())

@@ -15,7 +15,6 @@ that is in its steps or buried was reviewed, and is due, today.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,16 +105,7 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
 
 def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
     """The deck that the simulation starts from."""
-    return decks_of(today, [scheduler], states)[0]
-
-
-def decks_of(today: Today, schedulers: Sequence[Memory], states: States) -> list[Deck]:
-    """The same for several parameters of one model, in less time than one by one."""
-    found = memory_states(today, schedulers, states)
-    return [_deck(today, state, states) for state in found]
-
-
-def _deck(today: Today, state: FloatArray, states: States) -> Deck:
+    state = memory_state(today, scheduler, states)
     if states == "stored":
         last = np.minimum(today.due_day - today.interval, 0)
         return Deck(
@@ -136,22 +126,17 @@ def _deck(today: Today, state: FloatArray, states: States) -> Deck:
     )
 
 
-def memory_states(
-    today: Today, memories: Sequence[Memory], states: States = "history"
-) -> FloatArray:
-    """What each of some memories of one model makes of the cards (memories, states, n).
+def memory_state(today: Today, memory: Memory, states: States = "history") -> FloatArray:
+    """What a memory makes of the cards (states, n).
 
     A network keeps no states with the cards, nor can one be guessed: it follows what history
     there is, and takes a card without one as answered Good at first and not seen since.
     """
-    made = np.empty((len(memories), memories[0].states, len(today)))
-    stored = states == "stored" and memories[0].model in SCHEDULERS
+    stored = states == "stored" and memory.model in SCHEDULERS
     wanted = np.isnan(today.stored[0]) if stored else np.ones(len(today), np.bool_)
     taken = np.flatnonzero(wanted[today.histories.card])
-    card = today.histories.card[taken]
-    for memory, state in zip(memories, made, strict=True):
-        state[:] = _without_history(today, memory)
-        state[:, card] = _after_histories(today.histories, memory)[:, taken]
+    made = _without_history(today, memory)
+    made[:, today.histories.card[taken]] = _after_histories(today.histories, memory)[:, taken]
     return made
 
 
@@ -159,7 +144,7 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
     """Stored states, or else what ease and interval say (states, n)."""
     if memory.model not in SCHEDULERS:
         one = _after_histories(_answered_good(), memory)
-        return np.broadcast_to(one, (len(one), len(today)))
+        return np.repeat(one, len(today), axis=1)
     w = memory.parameters
     interval = np.maximum(today.interval, 0.001)
     if memory.model == "FSRS-7":
