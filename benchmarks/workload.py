@@ -1,6 +1,6 @@
 """How fast the simulation of the workload is, beside fsrs-rs.
 
-    python benchmarks/workload.py [--quick] [--band [--learners 100] [--jobs 2]]
+    python benchmarks/workload.py [--quick] [--band [--learners 100] [--jobs 2] [--results FILE]]
 
 Prints Markdown; one thread where nothing else is said, warm, the least processor time of several
 runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
@@ -16,19 +16,23 @@ with parameters drawn from the published population; each has studied 20 new car
 400 days, answering with the shares of many learners, scheduled at 0.90 by the defaults. Their
 reviews give 50 draws of parameters, each of which is followed through every card's history and
 played forward for a year. How often does the 90 % band of reviews a day hold what the true
-parameters, known exactly, cost on average? A goal is 80 to 97 of 100.
+parameters, known exactly, cost on average? A goal is 80 to 97 of 100. With --results each learner's
+figures are kept in a file, from which a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -293,18 +297,31 @@ def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
     return len(trials), float(truth), float(low), float(high)
 
 
-def _told(answers: Iterable[tuple[int, float, float, float]]) -> Iterator[tuple[float, ...]]:
-    for answer in answers:
-        count, truth, low, high = answer
-        line = f"{count} reviews: truth {truth:.2f}, band {low:.2f} to {high:.2f}"
-        print(line, file=sys.stderr, flush=True)
-        yield answer
+def kept(results: Path | None) -> dict[int, tuple[float, ...]]:
+    """Figures by learner of a run that was stopped; a line that was cut off does not count."""
+    found = {}
+    if results is not None and results.exists():
+        for line in results.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                record = json.loads(line)
+                found[int(record["learner"])] = tuple(record["figures"])
+    return found
 
 
-def band(learners: int, jobs: int) -> None:
+def band(learners: int, jobs: int, results: Path | None) -> None:
+    done = {number: row for number, row in kept(results).items() if number < learners}
+    missing = [number for number in range(learners) if number not in done]
     with ProcessPoolExecutor(jobs) as pool:
-        asked = pool.map(holds, [(1, number) for number in range(learners)])
-        found = np.array([each for each in _told(asked)])
+        asked = pool.map(holds, [(1, number) for number in missing])
+        for number, figures in zip(missing, asked, strict=True):
+            done[number] = figures
+            count, truth, low, high = figures
+            line = f"{count} reviews: truth {truth:.2f}, band {low:.2f} to {high:.2f}"
+            print(line, file=sys.stderr, flush=True)
+            if results is not None:
+                with results.open("a") as file:
+                    file.write(json.dumps({"learner": number, "figures": figures}) + "\n")
+    found = np.array([done[number] for number in range(learners)])
     count, truth, low, high = found.T
     inside = (low <= truth) & (truth <= high)
     print(
@@ -324,10 +341,13 @@ def main() -> None:
     parser.add_argument("--band", action="store_true", help="whether the band holds the truth")
     parser.add_argument("--learners", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--results", type=Path, help="keep learners' figures here, and go on from it"
+    )
     options = parser.parse_args()
     quick = options.quick
     if options.band:
-        band(8 if quick else options.learners, options.jobs)
+        band(8 if quick else options.learners, options.jobs, options.results)
         return
     print(f"Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.\n")
     one_line(3 if quick else 15)

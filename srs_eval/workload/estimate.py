@@ -473,6 +473,7 @@ def _settings(preset: Preset, question: Question, new: int) -> Settings:
         learning_steps=len(preset.learning_steps),
         relearning_steps=len(preset.relearning_steps),
         order=_ORDERS.get(preset.review_order, "difficulty, easiest first"),
+        known_every=question.days,  # only the end is told
     )
 
 

@@ -21,7 +21,12 @@ from srs_eval.fitting.records import Int32Array
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.workload.loops import Work
 
-unpacked: Any = simd.unpacked  # numba's, without a signature that a type checker could follow
+# numba's intrinsics have no signatures that a type checker could follow.
+broadcast: Any = simd.broadcast
+load: Any = simd.load
+store: Any = simd.store
+unpacked: Any = simd.unpacked
+where: Any = simd.where
 
 begin: Any = None  # the memory's loops
 review: Any = None
@@ -88,8 +93,11 @@ class Queue(NamedTuple):
     due: Int32Array  # (horizon,) how many cards are due, for the balance
     horizon: int
     crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (none: inf) ...
-    of_interval: FloatArray  # (horizon,) ... times that of the interval
-    weights: FloatArray  # (horizon,) room for those of a fuzz range
+    of_interval: FloatArray  # (horizon + LANES,) ... times that of the interval
+    crowd: FloatArray  # (horizon + LANES,) crowding[due] of each day
+    weights: FloatArray  # (horizon + 2 LANES,) room for those of a fuzz range
+    low: Int32Array  # (horizon,) the fuzz range of an interval
+    high: Int32Array
 
 
 class Day(NamedTuple):
@@ -135,49 +143,63 @@ def drawn(random: Any, shares: Any, start: int, count: int) -> int:
     """A place below `count`, by shares added up from `shares[start]` on."""
     u = uniform(random) * shares[start + count - 1]
     place = 0
-    while place < count - 1 and u >= shares[start + place]:
-        place += 1
+    for other in range(start, start + count - 1):
+        place += u >= shares[other]  # without a branch that nobody could foresee
     return place
 
 
 @njit(nogil=True, error_model="numpy")
-def balanced_interval(
-    random: Any, interval: float, longest: float, day: int, days: int, queue: Any
-) -> float:
-    """An interval of Anki's fuzz range, rather on a day with few cards due.
-
-    A day without cards has weight 1, one with n cards n^-2.15 interval^-3
-    (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
-    """
-    if interval < 2.5:
-        return interval
+def fuzz_range(days: int, longest: int) -> tuple[int, int]:
+    """The shortest and the longest interval that Anki draws from instead of so many days."""
+    if days < 3:
+        return days, days
+    interval = float(days)
     spread = (
         1.0
         + 0.15 * (min(interval, 7.0) - 2.5)
         + 0.1 * max(min(interval, 20.0) - 7.0, 0.0)
         + 0.05 * max(interval - 20.0, 0.0)
     )
-    low = int(min(max(math.floor(interval - spread + 0.5), 1.0), longest))
-    high = int(min(max(math.floor(interval + spread + 0.5), 1.0), longest))
+    low = int(min(max(math.floor(interval - spread + 0.5), 1), longest))
+    high = int(min(max(math.floor(interval + spread + 0.5), 1), longest))
     if high == low and 2 < high < longest:
         high = low + 1
+    return low, high
+
+
+@njit(nogil=True, error_model="numpy", inline="always")
+def balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
+    """An interval of a fuzz range, rather on a day with few cards due.
+
+    A day without cards has weight 1, one with n cards n^-2.15 interval^-3
+    (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
+    """
     seen = min(high + 1, queue.horizon - day)  # beyond, nothing is known to be due
     u = uniform(random)
+    chosen = low
     if day + low >= days:  # it is not played, so any day will do
-        return low + math.floor(u * (high - low + 1))
-    due, weights = queue.due, queue.weights
-    crowding, of_interval = queue.crowding, queue.of_interval
-    added = 0.0
-    for length in range(low, seen):
-        added += min(crowding[due[day + length]] * of_interval[length], 1.0)
-        weights[length - low] = added
-    u *= added + (high + 1 - seen)
-    if u >= added:
-        return min(float(seen) + math.floor(u - added), float(high))
-    at = 0
-    while u >= weights[at]:
-        at += 1
-    return float(low + at)
+        chosen = low + int(u * (high - low + 1))
+    else:
+        weights, count = queue.weights, seen - low
+        for j in range(0, count, LANES):
+            weight = load(queue.crowd, day + low + j) * load(queue.of_interval, low + j)
+            store(weights, j, where(weight < 1.0, weight, 1.0))
+        store(weights, count, broadcast(0.0))
+        even, odd = 0.0, 0.0
+        for j in range(0, count, 4):  # as sums that need not wait for each other
+            even += weights[j] + weights[j + 2]
+            odd += weights[j + 1] + weights[j + 3]
+        added = even + odd
+        u *= added + (high + 1 - seen)
+        if u >= added:
+            chosen = min(seen + int(u - added), high)
+        else:
+            at = 0
+            while at < count - 1 and u >= weights[at]:
+                u -= weights[at]
+                at += 1
+            chosen = low + at
+    return chosen
 
 
 @njit(nogil=True, error_model="numpy")
@@ -221,6 +243,7 @@ def play(
     work = Work(today.work_state, today.work_card, today.work_t)
     last, lapses = cards.last, cards.lapses
     head, following, due = queue.head, queue.following, queue.due
+    crowd, crowding = queue.crowd, queue.crowding
     card, t, ratings = today.card, today.t, today.rating
     recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
     row, consecutive, needed = today.row, today.consecutive, today.needed
@@ -244,6 +267,11 @@ def play(
         due[at] += more
         left -= more
         at += 1
+    lows, highs = queue.low, queue.high
+    longest = int(question.maximum_interval)
+    for at in range(queue.horizon):
+        crowd[at] = crowding[due[at]]
+        lows[at], highs[at] = fuzz_range(at, longest)
 
     factor = scheduler_factor(scheduler_parameters, question.retention, work)
     for day in range(days):
@@ -285,6 +313,7 @@ def play(
                 due[day] -= 1
                 if day + 1 < queue.horizon:
                     due[day + 1] += 1
+                    crowd[day + 1] = crowding[due[day + 1]]
                 if day + 1 < days:
                     following[k] = head[day + 1]
                     head[day + 1] = k
@@ -374,16 +403,18 @@ def play(
         )  # fmt: skip
         for i in range(n):
             k = card[i]
-            interval = math.floor(t[i] + 0.5)
-            interval = min(max(interval, 1.0), question.maximum_interval)
-            if question.balanced:
-                interval = balanced_interval(
-                    random, interval, question.maximum_interval, day, days, queue
-                )
-            last[k], cards.due[k] = day, day + interval
-            if cards.due[k] < queue.horizon:
-                at = int(cards.due[k])
+            interval = int(min(max(t[i] + 0.5, 1.0), float(longest)))
+            if question.balanced and interval > 2:
+                if interval < queue.horizon:
+                    low, high = lows[interval], highs[interval]
+                else:
+                    low, high = fuzz_range(interval, longest)
+                interval = balanced_interval(random, low, high, day, days, queue)
+            at = day + interval
+            last[k], cards.due[k] = day, at
+            if at < queue.horizon:
                 due[at] += 1
+                crowd[at] = crowding[due[at]]
                 if at < days and lapses[k] < most_lapses:
                     following[k] = head[at]
                     head[at] = k

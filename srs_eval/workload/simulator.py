@@ -14,7 +14,7 @@ The scheduler decides on the intervals, the memory on what is recalled. They are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -191,16 +191,17 @@ def simulate(
         due=_with_room(deck.due_day, room),
         lapses=_with_room(deck.lapses, room, np.int32),
     )
-    with np.errstate(divide="ignore"):
-        crowding = np.arange(room + 1.0) ** -2.15
     queue = kernel.Queue(
         head=np.full(days, -1, np.int32),
         following=np.empty(room, np.int32),
         due=np.zeros(horizon, np.int32),
         horizon=horizon,
-        crowding=crowding,
-        of_interval=np.maximum(np.arange(float(horizon)), 1.0) ** -3.0,
-        weights=np.empty(horizon),
+        crowding=_crowding(room + 1),
+        of_interval=_of_interval(horizon + LANES),
+        crowd=np.zeros(horizon + LANES),
+        weights=np.empty(horizon + 2 * LANES),
+        low=np.empty(horizon, np.int32),
+        high=np.empty(horizon, np.int32),
     )
     day = kernel.Day(
         card=np.empty(room + LANES, np.int32),
@@ -258,6 +259,19 @@ def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
     made = np.ones((*np.shape(values)[:-1], room), dtype)
     made[..., : np.shape(values)[-1]] = values
     return made
+
+
+@lru_cache(8)
+def _crowding(count: int) -> FloatArray:
+    """The weight of a day on which 0, 1 ... cards are due already; see `kernel`."""
+    with np.errstate(divide="ignore"):
+        return np.arange(float(count)) ** -2.15
+
+
+@lru_cache(8)
+def _of_interval(count: int) -> FloatArray:
+    """The weight of an interval of 0, 1 ... days."""
+    return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
 def _step_days(settings: Settings, memory: Memory) -> float:
