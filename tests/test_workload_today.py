@@ -41,6 +41,7 @@ from srs_eval.workload.rivals import CONFIGURATIONS, fitted_memory
 from srs_eval.workload.simulator import Costs, Settings, simulate
 from srs_eval.workload.simulator import Deck as SimulatedDeck
 from srs_eval.workload.today import Histories, Today, deck_of, memory_state, todays_cards
+from tests import anki_simulator
 from tests.anki_files import DAY_MS, START_MS, make_collection, plain_history
 from tests.conftest import shared_or_skip
 
@@ -427,6 +428,57 @@ def test_a_preset_costs_what_anki_says(name: str, figure: str, new: int) -> None
     off = [math.log(np.divide(*found[figure, new, retention])) for retention in RETENTIONS]
     assert abs(float(np.mean(off))) < (0.03 if new else 0.07)
     assert max(map(abs, off)) < 0.15
+
+
+def asked_of_anki(name: str, retention: float) -> Settings:
+    request = oracle()[name]["request"]
+    return Settings(
+        desired_retention=retention,
+        days=request["days_to_simulate"],
+        new_a_day=request["new_limit"],
+        reviews_a_day=request["review_limit"],
+        new_ignore_review_limit=request["new_cards_ignore_review_limit"],
+        learning_steps=request["learning_step_count"],
+        relearning_steps=request["relearning_step_count"],
+    )
+
+
+@pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
+@pytest.mark.parametrize("retention", [0.7, 0.8])
+def test_ankis_course_of_events_is_ours_with_its_stream_of_chance(
+    name: str, retention: float
+) -> None:
+    """By the rules of docs/workload.md, and its seed, Anki's answer comes out to the review."""
+    _, memory, costs, today = fixture_preset(name)
+    deck = deck_of(today, memory, "stored")
+    theirs = oracle()[name]["workload_deck_size_0"]
+    settings = asked_of_anki(name, retention)
+    reviews, seconds, known = anki_simulator.played(memory, deck, today.interval, costs, settings)
+    key = str(round(100 * retention))
+    assert reviews == theirs["review_count"][key]
+    assert seconds == pytest.approx(theirs["cost"][key], rel=1e-5)
+    assert known == pytest.approx(theirs["memorized"][key], rel=1e-3)
+
+
+def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
+    """What the kernel gives on average is what Anki would give with other seeds than its one."""
+    name = "Older params"
+    _, memory, costs, today = fixture_preset(name)
+    deck = deck_of(today, memory, "stored")
+    settings = asked_of_anki(name, 0.7)
+    theirs = np.array(
+        [
+            anki_simulator.played(memory, deck, today.interval, costs, settings, seed)
+            for seed in range(12)
+        ]
+    )
+    late = np.minimum(deck.due_day, 0)  # recalled by Anki as if on the day when they were due
+    punctual = replace(deck, last_day=deck.last_day - late, due_day=deck.due_day - late)
+    runs = [simulate(memory, punctual, costs, settings, seed) for seed in range(200)]
+    ours = np.array([(run.answers, run.seconds.sum(), run.known[-1]) for run in runs])
+    error = np.sqrt(theirs.var(0, ddof=1) / len(theirs) + ours.var(0, ddof=1) / len(ours))
+    assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error)
+    assert np.all(error < 0.03 * ours.mean(0))
 
 
 ANKI_OF_TWENTY = {

@@ -24,7 +24,7 @@ _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 def shuffles(n: int, seed: int) -> Iterator[IntArray]:
     """0 ... n - 1, shuffled anew each time by one generator."""
-    words = _words(_key(seed))
+    words = random_words(seed)
     while True:
         order = list(range(n))
         word, left = 0, 1  # the first index is 0 without any word
@@ -37,6 +37,11 @@ def shuffles(n: int, seed: int) -> Iterator[IntArray]:
             word //= k + 1
             order[k], order[other] = order[other], order[k]
         yield np.array(order, np.int64)
+
+
+def random_words(seed: int) -> Iterator[int]:
+    """What StdRng gives from a seed, 32 bits at a time."""
+    return _words(_key(seed))
 
 
 def _several(m: int) -> tuple[int, int]:
