@@ -30,7 +30,7 @@ from srs_eval.cli_output import (
     write,
     write_document,
 )
-from srs_eval.cli_research import batch, report, results
+from srs_eval.cli_research import batch, dataset, report, results
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -293,6 +293,7 @@ app.command()(report)
 
 
 app.command()(results)
+app.command()(dataset)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from srs_eval.cli_output import FINE, SOME_FAILED, check_outputs, write_document
+from srs_eval.cli_output import FINE, SOME_FAILED, check_outputs, write, write_document
 from srs_eval.errors import InputError
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -337,3 +337,136 @@ def _tell_differences(configurations: Sequence[Configuration], commit_or_year: s
         whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
         remedy = f" ({each.remedy} for that)" if each.remedy else ""
         print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
+
+
+def dataset(
+    action: Annotated[
+        str, typer.Argument(help="info, verify or download.", metavar="info|verify|download")
+    ],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
+            "folder.",
+            metavar="DIR",
+        ),
+    ],
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="With verify and download: ids and ranges, all if left out.",
+            metavar="1-1000,1005",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    repo: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="With download: its name on the Hugging Face hub.",
+            metavar="OWNER/NAME",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Download a data set of many users, tell what a folder holds, or check every file of it."""
+    one_of("The action of dataset", action, ("info", "verify", "download"))
+    if repo is not None and action != "download":
+        raise InputError(f"dataset {action} reads what is there: --from is for dataset download.")
+    if json is not None and action != "info":
+        raise InputError(f"dataset {action} has no figures to write: --json is for dataset info.")
+    if action == "download":
+        return _download(folder, repo, users)
+    if action == "verify":
+        return _verify(folder, users)
+    if users is not None:
+        raise InputError("dataset info tells of all users: --users is for verify and download.")
+    from srs_eval.dataset import open_dataset
+    from srs_eval.dataset_check import describe
+    from srs_eval.export import dataset_document, to_json
+    from srs_eval.tables import dataset_lines
+
+    found = describe(open_dataset(folder))
+    if json is not None:
+        write(json, to_json(dataset_document(found)))
+    if json != "-":
+        print("\n".join(dataset_lines(found)))
+    return FINE
+
+
+def _download(folder: str, repo: str | None, users: str | None) -> int:
+    from srs_eval.console import console_for, say
+    from srs_eval.dataset import datasets_folder
+    from srs_eval.dataset_hub import KNOWN, OWNER, Fetched, Listed, download, page_of
+    from srs_eval.plural import counted
+
+    target = Path(folder).expanduser()
+    if folder in KNOWN and not target.exists():
+        target = datasets_folder() / folder
+    if repo is None:
+        repo = f"{OWNER}/{target.name if target.name in KNOWN else KNOWN[0]}"
+    say(
+        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
+        "lets you use the data and forbids to pass them on."
+    )
+    fetched = 0
+    with (
+        console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
+        closing(download(repo, target, users)) as events,
+    ):
+        for event in events:
+            match event:
+                case Listed():
+                    listed = event
+                    files = counted(event.files, "file")
+                    say(
+                        f"{counted(len(event.users), 'user')}, {files}, {event.bytes / 1e6:,.1f} MB"
+                    )
+                case Fetched():
+                    fetched += not event.was_there
+                    status.update(
+                        f"{event.files:,} of {listed.files:,} files, {event.bytes / 1e6:,.1f} of "
+                        f"{listed.bytes / 1e6:,.1f} MB"
+                    )
+    there = listed.files - fetched
+    say(
+        f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "
+        "every hash is the hub's."
+    )
+    return FINE
+
+
+def _verify(folder: str, users: str | None) -> int:
+    from srs_eval.batch import absent_users, select_users
+    from srs_eval.console import console_for, harmless, say_absent_users
+    from srs_eval.dataset import open_dataset
+    from srs_eval.dataset_check import check
+    from srs_eval.plural import counted
+
+    opened = open_dataset(folder)
+    chosen = select_users(opened.users, users)
+    if users is not None:
+        say_absent_users(absent_users(opened.users, users))
+    damaged: list[int] = []
+    hashes = 0
+    with (
+        console_for(sys.stderr).status("Reading ...") as status,
+        closing(check(opened, chosen)) as checked,
+    ):
+        for done, user in enumerate(checked, start=1):
+            hashes += user.hashes
+            for finding in user.findings:
+                print(harmless(f"{finding.path}: {finding.what}"))
+            if user.findings:
+                damaged.append(user.user)
+            status.update(f"{done:,} of {len(chosen):,} users read")
+    known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
+    if not damaged:
+        print(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
+        return FINE
+    named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
+    raise InputError(
+        f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
+        f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
+    )

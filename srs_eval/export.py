@@ -14,6 +14,7 @@ from typing import Any
 from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT, Interval
 from srs_eval.configurations import Configuration, Names, listed_names, resolve, spelled
+from srs_eval.dataset_check import Description
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
 from srs_eval.models import Model, all_models
@@ -185,6 +186,24 @@ def _difference(interval: Interval | None) -> dict[str, float | None] | None:
     return {
         "difference": _rounded(interval.estimate),
         "half_width": _rounded(interval.half_width),
+    }
+
+
+def dataset_document(found: Description) -> dict[str, Any]:
+    """What `srs-eval dataset info` found."""
+    return {
+        "layout": JSON_LAYOUT,
+        "srs_eval": __version__,
+        "folder": str(found.folder),
+        "data_set": found.layout,
+        "users": len(found.users),
+        "reviews": {
+            str(user): int(count) if count >= 0 else None
+            for user, count in zip(found.users, found.reviews, strict=True)
+        },
+        "bytes": dict(found.table_bytes),
+        "without": {table: list(users) for table, users in found.without.items()},
+        "gaps": [list(gap) for gap in found.gaps],
     }
 
 

@@ -6,7 +6,11 @@ from importlib.util import find_spec
 
 from srs_eval.errors import NotInstalled
 
-EXTRAS = {"torch": ("PyTorch", "networks"), "distributed": ("Dask", "cluster")}
+EXTRAS = {
+    "torch": ("PyTorch", "networks"),
+    "distributed": ("Dask", "cluster"),
+    "huggingface_hub": ("huggingface_hub", "download"),
+}
 """Module -> (its name for people, the extra that brings it)."""
 
 

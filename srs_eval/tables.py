@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from srs_eval import words
+from srs_eval.dataset_check import Description
 from srs_eval.plural import counted
 from srs_eval.ranking import Group, MeanGroup
 from srs_eval.report.document import Document, Figure, Picture, Section, written
@@ -161,6 +162,37 @@ def _figures(figures: FiguresTable, width: int) -> list[RenderableType]:
         left_out = len(figures.columns) - shown
         parts.append(Text(f"{counted(left_out, 'column')} more in --html, --md and --csv", "dim"))
     return parts
+
+
+def dataset_lines(found: Description) -> list[str]:
+    """A data set in a few lines of plain text."""
+    layout = "anki-revlogs-10k" if found.layout == "parquet" else "FSRS-Anki-20k"
+    lines = [
+        f"{found.folder}: {found.layout} in the layout of {layout}",
+        f"users     {len(found.users):,}, {found.users[0]} to {found.users[-1]}",
+    ]
+    known = sorted(found.known_reviews.tolist())
+    if known:
+        lines.append(
+            f"reviews   {sum(known):,}; a user {known[0]:,} to {known[-1]:,}, half have "
+            f"{known[len(known) // 2]:,} or more"
+        )
+    sizes = [f"{name} {size / 1e6:,.1f} MB" for name, size in found.table_bytes.items() if size]
+    lines.append(f"on disk   {', '.join(sizes)}")
+    lacking = []
+    if unread := len(found.users) - len(known):
+        lacking.append(
+            f"{counted(unread, 'user')} whose file cannot be read (`srs-eval dataset verify`)"
+        )
+    for table, users in found.without.items():
+        if users:
+            whose = "all users" if len(users) == len(found.users) else counted(len(users), "user")
+            lacking.append(f"{table} of {whose}")
+    if found.gaps:
+        spans = [str(a) if a == b else f"{a}-{b}" for a, b in found.gaps[:5]]
+        more = " and more" if len(found.gaps) > len(spans) else ""
+        lacking.append(f"the ids {', '.join(spans)}{more}")
+    return [*lines, f"missing   {'; '.join(lacking) or 'nothing'}"]
 
 
 def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
