@@ -28,7 +28,7 @@ from srs_eval.dataset import TABLES, Dataset, rows_in
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
-from srs_eval.raw import raw_parquet
+from srs_eval.results import Result
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkersCannotStart, cores, send
 
@@ -69,6 +69,8 @@ class Ended:
 
 
 BatchEvent = Planned | UnitDone | Ended
+Keeper = Callable[[Session, Configuration, int, Result], bytes]
+"""Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
 
 
 def run_batch(
@@ -79,7 +81,7 @@ def run_batch(
     users: Sequence[int] | None = None,
     jobs: int | None = None,
     engine: str = "local",
-    raw: bool = False,
+    keep: Mapping[str, Keeper] | None = None,
     fresh: bool = False,
     merge: Sequence[Path] = (),
     context: Context | None = None,
@@ -93,11 +95,12 @@ def run_batch(
     iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
-    (`srs_eval.cluster`). With `raw`, every prediction is kept, too (`srs_eval.raw`), also of
-    units that were done without. `names` is the spelling that the files have
-    (`configurations.spelled`). Raises InputError for an unusable set-up.
+    (`srs_eval.cluster`). `keep` makes files of units besides their figures, by kind
+    (`srs_eval.store.KEPT`, `srs_eval.raw`), also of units that were done without. `names` is the
+    spelling that the files have (`configurations.spelled`). Raises InputError for an unusable
+    set-up.
     """
-    context = context or Context()
+    context, makers = context or Context(), keep or {}
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = survey(dataset)
@@ -108,13 +111,15 @@ def run_batch(
                 store.take_over(other)
             before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
             missing: dict[int, list[str]] = {user: [] for user in wanted}
-            done_without_raw: set[tuple[str, int]] = set()
+            done_with_less: set[tuple[str, int]] = set()
             for configuration in configurations:
                 statuses = store.statuses(configuration.name)
                 for user in wanted:
                     status = statuses.get(user)
-                    if status == "done" and raw and not store.has_raw(configuration.name, user):
-                        done_without_raw.add((configuration.name, user))
+                    if status == "done" and not all(
+                        store.keeps(kind, configuration.name, user) for kind in makers
+                    ):
+                        done_with_less.add((configuration.name, user))
                         status = None
                     if status is not None:
                         before[status] += 1
@@ -146,9 +151,9 @@ def run_batch(
                 damaged=store.damaged,
             )
 
-            def keep(unit: Unit) -> None:
-                """Store a unit, unless it is a vain try for the predictions of one that is done."""
-                if unit.status == "done" or (unit.configuration, unit.user) not in done_without_raw:
+            def note(unit: Unit) -> None:
+                """Store a unit, unless it is a vain try for more files of one that is done."""
+                if unit.status == "done" or (unit.configuration, unit.user) not in done_with_less:
                     store.append(unit)
 
             start = time.monotonic()
@@ -157,10 +162,10 @@ def run_batch(
             finished_work = 0.0
             publishing = _Regularly(store.publish, publish_seconds)
             if place is not None:
-                user_tasks = _UserTasks(place, happenings, dataset, configurations, context, raw)
+                user_tasks = _UserTasks(place, happenings, dataset, configurations, context, makers)
                 try:
                     for unit in user_tasks.units(tasks):
-                        keep(unit)
+                        note(unit)
                         counts[unit.status] += 1
                         left[unit.user] -= 1
                         finished_work += expected(unit.user, (unit.configuration,))
@@ -174,7 +179,7 @@ def run_batch(
                 finally:
                     stack.close()
                     for unit in user_tasks.left_over():
-                        keep(unit)
+                        note(unit)
             yield Ended(seconds=time.monotonic() - start, **counts)
         finally:
             store.publish(everything=True)
@@ -373,9 +378,9 @@ class _UserTasks:
         dataset: Dataset,
         configurations: Sequence[Configuration],
         context: Context,
-        raw: bool = False,
+        keep: Mapping[str, Keeper] | None = None,
     ) -> None:
-        self.raw = raw
+        self.keep = keep or {}
         self.place = place
         self.happenings = happenings
         self.folder = dataset.folder
@@ -441,7 +446,7 @@ class _UserTasks:
             task.user,
             chosen,
             self.context,
-            self.raw,
+            self.keep,
         )
         self.tasks[future] = task
 
@@ -464,9 +469,9 @@ def evaluate_user(
     user: int,
     configurations: Sequence[Configuration],
     context: Context,
-    raw: bool = False,
+    keep: Mapping[str, Keeper],
 ) -> list[Unit]:
-    """All units of one user, in this order, with predictions if `raw`; a task of any executor.
+    """All units of one user, in this order, with what `keep` makes; a task of any executor.
 
     On its way it sends the name of each configuration that it begins with, and each unit.
     """
@@ -480,7 +485,7 @@ def evaluate_user(
     units = []
     for configuration in configurations:
         send(configuration.name)
-        unit = _evaluate_unit(session, configuration, user, replace(context, user=user), raw)
+        unit = _evaluate_unit(session, configuration, user, replace(context, user=user), keep)
         send(unit)
         units.append(unit)
     return units
@@ -497,7 +502,11 @@ def _dataset(folder: Path) -> Dataset:
 
 
 def _evaluate_unit(
-    session: Session, configuration: Configuration, user: int, context: Context, raw: bool
+    session: Session,
+    configuration: Configuration,
+    user: int,
+    context: Context,
+    keep: Mapping[str, Keeper],
 ) -> Unit:
     _forget_peak()
     start = time.perf_counter()
@@ -511,7 +520,9 @@ def _evaluate_unit(
                 seconds=time.perf_counter() - start,
                 peak_mb=_peak_mb(),
                 notes=tuple(result.notes),
-                raw=raw_parquet(session, configuration, user, result) if raw else None,
+                kept={
+                    kind: make(session, configuration, user, result) for kind, make in keep.items()
+                },
             )
         case Skipped(reason=reason):
             return Unit(configuration.name, user, "skipped", reason=reason)

@@ -91,6 +91,22 @@ def batch(
             "--raw", help="Keep every prediction, as parquet.", rich_help_panel=OUTPUT_PANEL
         ),
     ] = False,
+    file: Annotated[
+        bool,
+        typer.Option(
+            "--file",
+            help="Keep every prediction with its history, as text.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    plot: Annotated[
+        bool,
+        typer.Option(
+            "--plot",
+            help="Keep a picture of calibration for each user and configuration.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
@@ -116,6 +132,7 @@ def batch(
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import (
         Ended,
+        Keeper,
         Planned,
         UnitDone,
         absent_users,
@@ -127,6 +144,8 @@ def batch(
     from srs_eval.console import BatchProgress, console_for, say, say_absent_users
     from srs_eval.dataset import open_dataset
     from srs_eval.ranking import mean_ranking, with_floors
+    from srs_eval.raw import raw_parquet, raw_table
+    from srs_eval.report.pictures import calibration_png
     from srs_eval.store import read_results
     from srs_eval.tables import batch_table
 
@@ -154,6 +173,8 @@ def batch(
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
     if len(configurations) > 1:
         configurations = with_floors(configurations)  # what is compared stands on the average
+    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
+    asked_for = {"raw": raw, "file": file, "plot": plot}
     plan: Planned | None = None
     finished = failed = 0
     reasons: Counter[tuple[str, str]] = Counter()
@@ -168,7 +189,7 @@ def batch(
                     users=chosen,
                     jobs=jobs,
                     engine=engine,
-                    raw=raw,
+                    keep={kind: make for kind, make in makers.items() if asked_for[kind]},
                     fresh=fresh,
                     merge=merge or (),
                     context=context,

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,12 @@ from srs_eval.result_lines import read_lines
 
 Status = Literal["done", "failed", "skipped"]
 FOLDERS = ("result", "timing", "failed", "skipped")
-RAW = "raw"
+KEPT = {
+    "raw": "raw/{configuration}/user_id={user}.parquet",
+    "file": "evaluation/{configuration}/{user}.tsv",
+    "plot": "evaluation/{configuration}/calibration-retention-{user}.png",
+}
+"""Where the files lie that a batch keeps of a unit when it is asked to, by kind."""
 JOURNAL = ".journal"
 SETUP = "setup.json"
 
@@ -42,7 +47,7 @@ class Unit:
     seconds: float = 0.0
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
-    raw: bytes | None = None  # its predictions as a parquet file, if they were asked for
+    kept: Mapping[str, bytes] = field(default_factory=dict)  # by kind, what was asked for
 
 
 def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
@@ -122,8 +127,8 @@ class ResultStore:
     def append(self, unit: Unit) -> None:
         """Add a unit. It survives the end of this process as soon as this returns."""
         record: dict[str, Any] = {"user": unit.user, "status": unit.status}
-        if unit.raw is not None:
-            write_atomically(self._raw(unit.configuration, unit.user), unit.raw)
+        for kind, content in unit.kept.items():
+            write_atomically(kept_file(self.folder, kind, unit.configuration, unit.user), content)
         if unit.status == "done":
             record |= {
                 "line": unit.line,
@@ -138,14 +143,14 @@ class ResultStore:
                 record["detail"] = unit.detail
         self._write(unit.configuration, record)
 
-    def has_raw(self, configuration: str, user: int) -> bool:
-        """Whether the predictions of a unit are there."""
-        return self._raw(configuration, user).is_file()
+    def keeps(self, kind: str, configuration: str, user: int) -> bool:
+        """Whether a file of KEPT is there of a unit."""
+        return kept_file(self.folder, kind, configuration, user).is_file()
 
     def take_over(self, other: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
 
-        A unit that is done in both counts as missing where only the other has its predictions.
+        A unit that is done in both counts as missing where the other has more files of KEPT.
         Returns the number of units. Raises InputError where the set-ups differ.
         """
         setup = read_setup(other)
@@ -163,16 +168,21 @@ class ResultStore:
             records, damaged = _read_journal(_journal(other, configuration))
             self.damaged += damaged
             for user in sorted(records):
-                raw = _raw(other, configuration, user)
+                more = [
+                    kind
+                    for kind in KEPT
+                    if kept_file(other, kind, configuration, user).is_file()
+                    and not self.keeps(kind, configuration, user)
+                ]
                 before, status = mine.get(user), records[user]["status"]
-                has_more = raw.is_file() and not self.has_raw(configuration, user)
                 if (
                     before is None
                     or (before == "failed" and status != "failed")
-                    or (before == status == "done" and has_more)
+                    or (before == status == "done" and more)
                 ):
-                    if raw.is_file():
-                        write_atomically(self._raw(configuration, user), raw.read_bytes())
+                    for kind in more:
+                        content = kept_file(other, kind, configuration, user).read_bytes()
+                        write_atomically(kept_file(self.folder, kind, configuration, user), content)
                     self._write(configuration, records[user])
                     added += 1
         return added
@@ -188,9 +198,6 @@ class ResultStore:
         self._dirty.clear()
 
     # --- inside ---
-
-    def _raw(self, configuration: str, user: int) -> Path:
-        return _raw(self.folder, configuration, user)
 
     def _records(self, configuration: str) -> dict[int, dict[str, Any]]:
         records, damaged = _read_journal(_journal(self.folder, configuration))
@@ -220,8 +227,12 @@ class ResultStore:
             for names in NAMES:
                 self._unlink(configuration, names)
             _journal(self.folder, configuration).unlink(missing_ok=True)
-            for path in (self.folder / RAW / configuration).glob("user_id=*.parquet"):
-                path.unlink()
+            for pattern in KEPT.values():
+                home, _, name = pattern.format(configuration=configuration, user="*").rpartition(
+                    "/"
+                )
+                for path in (self.folder / home).glob(name):
+                    path.unlink()
         (self.folder / SETUP).unlink(missing_ok=True)
 
     def _unlink(self, configuration: str, names: Names) -> None:
@@ -324,8 +335,9 @@ def _journal(folder: Path, configuration: str) -> Path:
     return folder / JOURNAL / f"{configuration}.jsonl"
 
 
-def _raw(folder: Path, configuration: str, user: int) -> Path:
-    return folder / RAW / configuration / f"user_id={user}.parquet"
+def kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
+    """Where a file of KEPT lies."""
+    return folder / KEPT[kind].format(configuration=configuration, user=user)
 
 
 def _files(records: Mapping[int, Mapping[str, Any]]) -> dict[str, list[str]]:

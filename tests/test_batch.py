@@ -359,6 +359,40 @@ def test_raw_predictions(dataset: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "two" / "raw").rglob("*.parquet"))
 
 
+def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:
+    """The rows of `--raw` as upstream's `--file` has them, and a picture of each unit."""
+    models, users = "AVG,SM2-short", ("--users", "1-3,20")
+    assert run(dataset, tmp_path, *users, "--raw", models=models).returncode == 0
+    done = run(dataset, tmp_path, *users, "--file", "--plot", models=models)
+    assert "6 units to evaluate" in done.stderr
+    done = run(dataset, tmp_path, *users, "--file", "--plot", "--raw", models=models)
+    assert "0 units" in done.stderr
+    for name in models.split(","):
+        for user in (1, 2, 3):
+            table = pandas.read_csv(tmp_path / "evaluation" / name / f"{user}.tsv", sep="\t")
+            rows = pandas.read_parquet(tmp_path / "raw" / name / f"user_id={user}.parquet")
+            for column in ("review_th", "card_id", "fold", "y"):
+                assert (table[column] == rows[column]).all()
+            assert table["p"].tolist() == rows["p"].tolist()
+            reviews = pandas.read_parquet(dataset / "revlogs" / f"user_id={user}")
+            mine = reviews.iloc[table["review_th"] - 1]
+            for column in ("card_id", "rating", "elapsed_days"):
+                assert mine[column].tolist() == table[column].tolist()
+            assert ((table["rating"] > 1) == table["y"]).all()
+            first = table["r_history"].astype(str).str[0].astype(int)
+            assert (first == table["first_rating"]).all()
+            for _, row in table.iterrows():
+                ratings = str(row["r_history"]).split(",")
+                earlier = reviews.iloc[: row["review_th"] - 1]
+                known = earlier.loc[earlier["card_id"] == row["card_id"], "rating"].astype(str)
+                assert len(ratings) == len(str(row["t_history"]).split(","))
+                assert set(ratings) <= set(known)
+            plot = tmp_path / "evaluation" / name / f"calibration-retention-{user}.png"
+            assert plot.read_bytes().startswith(b"\x89PNG")
+    run(dataset, tmp_path, *users, "--fresh", models=models)
+    assert not [path for path in (tmp_path / "evaluation").rglob("*") if path.is_file()]
+
+
 def test_a_vain_try_for_predictions_loses_no_result(dataset: Path, tmp_path: Path) -> None:
     users = ("--users", "1-4", "--jobs", "1")
     assert run(dataset, tmp_path, *users, models="RAISING").returncode == 0

@@ -273,12 +273,12 @@ def test_merging_takes_over_what_is_missing(tmp_path: Path) -> None:
 
 def test_merging_takes_over_predictions_that_only_the_other_has(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    for folder, raw in ((here, None), (there, b"predictions")):
+    for folder, kept in ((here, {}), (there, {"raw": b"predictions"})):
         with ResultStore(folder, SETUP) as store:
-            store.append(dataclasses.replace(unit(1), raw=raw))
+            store.append(dataclasses.replace(unit(1), kept=kept))
     with ResultStore(here, SETUP) as store:
         assert store.take_over(there) == 1
-        assert store.has_raw("AVG", 1)
+        assert store.keeps("raw", "AVG", 1)
         assert store.take_over(there) == 0
     with ResultStore(there, SETUP) as store:
         (here / "raw" / "AVG" / "user_id=1.parquet").unlink()

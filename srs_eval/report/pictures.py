@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from srs_eval.configurations import Configuration
+    from srs_eval.engine import Session
     from srs_eval.metrics import CalibrationGraph
+    from srs_eval.results import Result
 
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 PNG_SCALE = 2.5
@@ -304,6 +307,17 @@ def calibration(
         return figure
 
     return draw
+
+
+def calibration_png(
+    session: Session, configuration: Configuration, user: int, result: Result
+) -> bytes:
+    """One configuration on one user, for `srs-eval batch --plot`."""
+    from srs_eval.metrics import calibration_graph
+
+    name = f"{configuration.name}, user {user}"
+    drawn = calibration([(name, calibration_graph(result.y, result.p))])
+    return png(Picture(name, name, name, drawn, None))
 
 
 def spreads(
