@@ -223,6 +223,7 @@ def batch(
         told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
         for (_, reason), count in told[:3]:
             say(f"{wanted}: {count:,} x {reason}")
+    _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     console = console_for(sys.stdout)
@@ -335,6 +336,7 @@ def results(
             raise InputError("results merge: name the folder that becomes of them with --out.")
         taken = results_check.merge(folders, out)
         say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        _say_environments(out)
         return FINE
     left = 0
     for folder in folders:
@@ -358,6 +360,15 @@ def _tell_differences(configurations: Sequence[Configuration], commit_or_year: s
         whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
         remedy = f" ({each.remedy} for that)" if each.remedy else ""
         print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
+
+
+def _say_environments(out: Path) -> None:
+    """In what the parts of a folder's results differ that figures might depend on."""
+    from srs_eval.console import say
+    from srs_eval.store import different_environments, read_setup
+
+    if different := different_environments(read_setup(out) or {}):
+        say(f"These results were not all made alike: {'; '.join(different)}.")
 
 
 def dataset(

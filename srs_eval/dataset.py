@@ -231,7 +231,12 @@ def _read_part(part: Path, names: tuple[str, ...]) -> list[IntArray]:
                 raise InputError(f"{name} has too many rows to be one user's reviews.")
             table = file.read(columns=list(names), use_threads=False)
             return [_integers(table.column(column)) for column in names]
-        except (pyarrow.ArrowException, ValueError, OSError, MemoryError) as error:
+        except MemoryError as error:
+            raise InputError(
+                f"{name} needs more memory than is free, or is damaged; fewer --jobs leave more "
+                "for each."
+            ) from error
+        except (pyarrow.ArrowException, ValueError, OSError) as error:
             raise _damaged(part, error) from error
 
 

@@ -16,11 +16,20 @@ from srs_eval.errors import InputError
 
 
 def append_record(handle: int, record: Mapping[str, Any]) -> None:
-    """Add a line. It survives the end of this process as soon as this returns."""
+    """Add a line. It survives the end of this process as soon as this returns.
+
+    Raises OSError, as on a full disk; the journal is as before then.
+    """
     text = json.dumps(record, ensure_ascii=True, allow_nan=False).encode()
-    view = memoryview(b"%08x %s\n" % (zlib.crc32(text), text))
-    while view:
-        view = view[os.write(handle, view) :]
+    line = b"%08x %s\n" % (zlib.crc32(text), text)
+    done = 0
+    try:
+        while done < len(line):
+            done += os.write(handle, line[done:])
+    except OSError:
+        if done:  # what is written later must not be glued to half a line
+            os.ftruncate(handle, os.lseek(handle, 0, os.SEEK_END) - done)
+        raise
 
 
 def read_records(path: Path) -> Iterator[tuple[dict[str, Any] | None, bytes]]:

@@ -21,6 +21,7 @@ from srs_eval.store import (
     ResultStore,
     Unit,
     damaged_lines,
+    environments,
     file_name,
     has_journal,
     named_by,
@@ -258,8 +259,13 @@ def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
                     "",
                 )
             )
-    here, there = environment(), setup.get("environment", {})
-    changed = [name for name in ("srs_eval", "code") if there.get(name, here[name]) != here[name]]
+    here = environment()
+    changed = [
+        name
+        for there in environments(setup)
+        for name in ("srs_eval", "code")
+        if there.get(name, here[name]) != here[name]
+    ]
     if changed:
         found.append(
             Finding(

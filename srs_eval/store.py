@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -89,19 +90,16 @@ class ResultStore:
         self.damaged = 0  # journal lines that were not whole
         self._handles: dict[str, int] = {}
         self._dirty: set[str] = set()
+        self._lock: Callable[[], None] | None = None
         try:
-            (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f'Results cannot be written to "{folder}" ({error.strerror}): choose another --out.'
-            ) from None
-        self._lock: Callable[[], None] | None = hold(
-            folder / JOURNAL, f'Another batch is writing to "{folder}": wait for it.'
-        )
-        try:
-            if fresh:
-                self._clear(setup["configurations"])
-            self._agree(setup)
+            with self._refusals_told():
+                (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
+                self._lock = hold(
+                    folder / JOURNAL, f'Another batch is writing to "{folder}": wait for it.'
+                )
+                if fresh:
+                    self._clear(setup["configurations"])
+                self._agree(setup)
         except BaseException:
             self.close()
             raise
@@ -125,10 +123,12 @@ class ResultStore:
         return {user: record["status"] for user, record in self._records(configuration).items()}
 
     def append(self, unit: Unit) -> None:
-        """Add a unit. It survives the end of this process as soon as this returns."""
+        """Add a unit. It survives the end of this process as soon as this returns.
+
+        Raises InputError where it cannot be written, as on a full disk; what was added before
+        stays whole, and so does what is added later.
+        """
         record: dict[str, Any] = {"user": unit.user, "status": unit.status}
-        for kind, content in unit.kept.items():
-            write_atomically(kept_file(self.folder, kind, unit.configuration, unit.user), content)
         if unit.status == "done":
             record |= {
                 "line": unit.line,
@@ -141,7 +141,7 @@ class ResultStore:
             record["reason"] = unit.reason
             if unit.detail:
                 record["detail"] = unit.detail
-        self._write(unit.configuration, record)
+        self._add(unit.configuration, record, unit.kept)
 
     def keeps(self, kind: str, configuration: str, user: int) -> bool:
         """Whether a file of KEPT is there of a unit."""
@@ -161,7 +161,8 @@ class ResultStore:
         difference = disagreement(here, setup)
         if difference:
             raise InputError(f'"{other}" cannot be merged: {difference}.')
-        self._save_setup(_with_configurations(here, setup["configurations"]))
+        with self._refusals_told():
+            self._save_setup(_joined(here, setup))
         added = 0
         for configuration in _configurations_in(other):
             mine = self.statuses(configuration)
@@ -180,10 +181,11 @@ class ResultStore:
                     or (before == "failed" and status != "failed")
                     or (before == status == "done" and more)
                 ):
-                    for kind in more:
-                        content = kept_file(other, kind, configuration, user).read_bytes()
-                        write_atomically(kept_file(self.folder, kind, configuration, user), content)
-                    self._write(configuration, records[user])
+                    kept = {
+                        kind: kept_file(other, kind, configuration, user).read_bytes()
+                        for kind in more
+                    }
+                    self._add(configuration, records[user], kept)
                     added += 1
         return added
 
@@ -193,8 +195,9 @@ class ResultStore:
 
     def publish(self, *, everything: bool = False) -> None:
         """Renew the readable files of configurations with new units (or of all)."""
-        for configuration in self.configurations() if everything else sorted(self._dirty):
-            self._publish(configuration)
+        with self._refusals_told():
+            for configuration in self.configurations() if everything else sorted(self._dirty):
+                self._publish(configuration)
         self._dirty.clear()
 
     # --- inside ---
@@ -204,11 +207,33 @@ class ResultStore:
         self.damaged += damaged
         return records
 
+    def _add(
+        self, configuration: str, record: Mapping[str, Any], kept: Mapping[str, bytes]
+    ) -> None:
+        with self._refusals_told():
+            for kind, content in kept.items():
+                write_atomically(
+                    kept_file(self.folder, kind, configuration, record["user"]), content
+                )
+            self._write(configuration, record)
+
     def _write(self, configuration: str, record: Mapping[str, Any]) -> None:
         if configuration not in self._handles:
             self._handles[configuration] = open_journal(_journal(self.folder, configuration))
         append_record(self._handles[configuration], record)
         self._dirty.add(configuration)
+
+    @contextmanager
+    def _refusals_told(self) -> Iterator[None]:
+        """Turn the operating system's refusals to write into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f'Results cannot be written to "{self.folder}" ({error.strerror or error}): mend '
+                "that, or choose another --out; what was finished there is kept, and the same "
+                "command goes on from it."
+            ) from error
 
     def _publish(self, configuration: str) -> None:
         if configuration in self._handles:
@@ -228,10 +253,7 @@ class ResultStore:
                 self._unlink(configuration, names)
             _journal(self.folder, configuration).unlink(missing_ok=True)
             for pattern in KEPT.values():
-                home, _, name = pattern.format(configuration=configuration, user="*").rpartition(
-                    "/"
-                )
-                for path in (self.folder / home).glob(name):
+                for path in self.folder.glob(pattern.format(configuration=configuration, user="*")):
                     path.unlink()
         (self.folder / SETUP).unlink(missing_ok=True)
 
@@ -260,7 +282,7 @@ class ResultStore:
                 "run it as before, choose another --out, or start over with --fresh."
             )
         names = {"names": self.names} if "names" in setup else {}
-        self._save_setup({**_with_configurations(stored, setup["configurations"]), **names})
+        self._save_setup({**_joined(stored, setup), **names})
         before: Names = stored.get("names", "2025")
         if before != self.names:
             for configuration in self.configurations():
@@ -403,7 +425,10 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
             isinstance(setup["srs_eval"], str)
             and isinstance(setup["data"]["fingerprint"], str)
             and isinstance(setup["options"], dict)
-            and isinstance(setup.get("environment", {}), dict)
+            and all(
+                isinstance(each, dict)
+                for each in (setup.get("environment", {}), *setup.get("more_environments", ()))
+            )
             and setup.get("names", "2025") in NAMES
             and all(
                 isinstance(each["model"], str)
@@ -423,8 +448,29 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
     return setup
 
 
-def _with_configurations(setup: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    return {**setup, "configurations": {**more, **setup["configurations"]}}
+def environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Programs, libraries and machines that results were made with; as a rule one."""
+    first = setup.get("environment", {})
+    return [each for each in (first, *setup.get("more_environments", ())) if each]
+
+
+def different_environments(setup: Mapping[str, Any]) -> list[str]:
+    """In what the environments of a folder's results differ, a word or two each."""
+    found = environments(setup)
+    names = sorted({name for each in found for name in each})
+    values = {name: list(dict.fromkeys(each.get(name, "none") for each in found)) for name in names}
+    return [f"{name} {' and '.join(told)}" for name, told in values.items() if len(told) > 1]
+
+
+def _joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A set-up with the configurations and environments of another, too."""
+    known = environments(setup)
+    more = [each for each in environments(other) if each not in known]
+    joined = {**setup, "configurations": {**other["configurations"], **setup["configurations"]}}
+    if more:
+        joined["environment"], *rest = [*known, *more]
+        joined |= {"more_environments": rest} if rest else {}
+    return joined
 
 
 def _word(value: object) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +37,21 @@ def _stuck(trials: Trials, parameters: object, index: IntArray, context: Context
     return np.full(len(index), 0.6)
 
 
+def _hungry(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    if MISBEHAVES and context.user == 4:
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + (200 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+        try:
+            return np.ones(1 << 28)[index]
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+    return np.full(len(index), 0.4)
+
+
 def _slow(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
     time.sleep(0.1)
     return np.full(len(index), 0.5)
@@ -45,6 +61,7 @@ for _name, _predict in {
     "KILLED": _killed,
     "RAISING": _raising,
     "STUCK": _stuck,
+    "HUNGRY": _hungry,
     "SLOW": _slow,
 }.items():
     models.all_models()[_name] = Model(  # type: ignore[index]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -357,6 +358,92 @@ def test_raw_predictions(dataset: Path, tmp_path: Path) -> None:
     assert "raw" in {path.name for path in (tmp_path / "two").iterdir()}
     run(dataset, tmp_path / "two", *users, "--fresh", models=models)
     assert not list((tmp_path / "two" / "raw").rglob("*.parquet"))
+
+
+SMALL_DISK = r"""
+mount -t tmpfs -o size=$1 srs-eval "$2" || exit 99
+shift; out=$1; shift; after=$1; shift
+"$@"; first=$?
+mount -o remount,$after srs-eval "$out" || exit 99
+"$@"; second=$?
+cp -r "$out/." "$out.kept"
+exit $((16 * first + second))
+"""
+
+
+def on_small_disk(
+    dataset: Path, out: Path, size: str, after: str
+) -> subprocess.CompletedProcess[str]:
+    """A batch twice, into a disk of some bytes that is mounted anew between them."""
+    out.mkdir()
+    start = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", size, str(out), after]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(
+            [*start, *command(dataset, out)], capture_output=True, text=True, timeout=240
+        )
+        if done.returncode != 99 and "unshare" not in done.stderr:
+            return done
+    pytest.skip("nobody but root may mount a small disk here")
+
+
+@needs_proc
+def test_a_full_disk_costs_nothing_that_is_finished(
+    dataset: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = on_small_disk(dataset, out, size="48k", after="size=50m")
+    assert divmod(done.returncode, 16) == (2, 1), done.stderr  # 1: the poisoned user
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("cannot be written") == 1
+    assert "No space left on device" in done.stderr
+    planned = re.findall(r"(\d+) units to evaluate", done.stderr)
+    assert int(planned[1]) < int(planned[0])  # what was finished is not done again
+    assert results(tmp_path / "out.kept") == results(undisturbed)
+
+
+@needs_proc
+def test_a_read_only_folder_is_told(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = on_small_disk(dataset, out, size="50m", after="ro")
+    assert divmod(done.returncode, 16) == (1, 2), done.stderr
+    assert done.stderr.splitlines()[-1].count("cannot be written") == 1
+    assert "Read-only file system" in done.stderr
+    assert results(tmp_path / "out.kept") == results(undisturbed)
+
+
+def test_a_second_batch_into_a_folder_is_refused(dataset: Path, tmp_path: Path) -> None:
+    first = subprocess.Popen(
+        command(dataset, tmp_path, models="AVG,STUCK"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for_growth(first, tmp_path, units=1)
+        second = run(dataset, tmp_path, models="AVG,STUCK")
+        assert second.returncode == 2
+        assert second.stderr.count("\n") == 1
+        assert "Another batch is writing" in second.stderr
+        assert first.poll() is None
+    finally:
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 130
+    assert lines(tmp_path / "result" / "AVG.jsonl")
+
+
+@needs_proc
+def test_a_worker_without_memory_fails_one_unit(dataset: Path, tmp_path: Path) -> None:
+    users = ("--users", "1-6", "--jobs", "1")
+    done = run(dataset, tmp_path, *users, models="AVG,HUNGRY,90%", misbehave=True)
+    assert done.returncode == 1, done.stderr
+    failed = lines(tmp_path / "failed" / "HUNGRY.jsonl")
+    assert list(failed) == [4]
+    assert failed[4]["reason"] == "not enough memory"
+    assert "failed: 1 x not enough memory" in done.stderr
+    assert list(lines(tmp_path / "result" / "HUNGRY.jsonl")) == [1, 2, 3, 5, 6]
+    assert len(lines(tmp_path / "result" / "90%.jsonl")) == 6
+    again = run(dataset, tmp_path, *users, models="AVG,HUNGRY,90%")
+    assert again.returncode == 0, again.stderr
+    assert "1 unit to evaluate" in again.stderr
 
 
 def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:

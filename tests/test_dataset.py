@@ -288,3 +288,29 @@ def test_real_ids(tmp_path: Path) -> None:
     assert log.rows.card_id.tolist() == rows["card_id"]
     assert log.deck_of(np.array([now, now + 1])).tolist() == [now + 3, MISSING]
     assert log.preset_of(np.array([now + 3])).tolist() == [1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's memory use")
+def test_too_little_memory_is_told_as_that(tmp_path: Path) -> None:
+    """A user with many reviews, read with little more memory than the libraries take."""
+    rows = {name: np.zeros(2_000_000, np.int64) for name in (*COLUMNS, "elapsed_seconds")}
+    write(tmp_path, "revlogs", 1, **rows)
+    script = (
+        "import resource, sys\n"
+        "import pyarrow.parquet\n"
+        "from srs_eval.dataset import open_dataset\n"
+        "from srs_eval.errors import InputError\n"
+        "data = open_dataset(sys.argv[1])\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "limit = pages * resource.getpagesize() + (40 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "try:\n"
+        "    data.load(1)\n"
+        "except InputError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "needs more memory than is free" in done.stdout, done.stderr
+    assert len(open_dataset(tmp_path).load(1).rows or ()) == 2_000_000

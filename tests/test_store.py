@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +21,11 @@ from srs_eval.store import (
     ResultStore,
     Unit,
     damaged_lines,
+    different_environments,
     disagreement,
+    environments,
     read_results,
+    read_setup,
     write_atomically,
 )
 
@@ -211,6 +216,59 @@ def test_new_configurations_and_libraries_are_no_other_set_up(tmp_path: Path) ->
     stored = json.loads((tmp_path / "setup.json").read_text())
     assert set(stored["configurations"]) == {"AVG", "90%"}
     assert disagreement(stored, SETUP) == ""
+    assert environments(stored) == [{"python": "3"}, {"python": "4"}]
+    assert different_environments(stored) == ["python 3 and 4"]
+    ResultStore(tmp_path, more).close()
+    assert environments(read_setup(tmp_path) or {}) == environments(stored)
+
+
+def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
+    for name, python in (("a", "3"), ("b", "4"), ("c", "3"), ("d", "5")):
+        with ResultStore(tmp_path / name, {**SETUP, "environment": {"python": python}}) as store:
+            store.append(unit(ord(name)))
+    with ResultStore(tmp_path / "all", {**SETUP, "environment": {"python": "3"}}) as store:
+        for name in "abcd":
+            store.take_over(tmp_path / name)
+    setup = read_setup(tmp_path / "all") or {}
+    assert [each["python"] for each in environments(setup)] == ["3", "4", "5"]
+    assert different_environments(setup) == ["python 3 and 4 and 5"]
+    assert different_environments(SETUP) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_refused_write_is_told_and_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Half a line is written, then nothing: what is written later is not glued to it."""
+    written = os.write
+    room = [0]
+
+    def full(handle: int, content: bytes) -> int:
+        if room[0] <= 0:
+            raise OSError(number, os.strerror(number))
+        done = written(handle, bytes(content)[: room[0]])
+        room[0] -= done
+        return done
+
+    with ResultStore(tmp_path, SETUP) as store:
+        store.append(unit(1))
+        monkeypatch.setattr(os, "write", full)
+        for room[0] in (0, 1, 30, 100):
+            with pytest.raises(InputError, match=f"cannot be written.*{os.strerror(number)}"):
+                store.append(unit(2))
+        monkeypatch.setattr(os, "write", written)
+        store.append(unit(3))
+        assert store.statuses("AVG") == {1: "done", 3: "done"}
+        monkeypatch.setattr(os, "fsync", lambda handle: full(handle, b""))
+        with pytest.raises(InputError, match="cannot be written"):
+            store.publish()
+        monkeypatch.undo()
+        store.publish()
+    assert list(read_results(tmp_path, "AVG")) == [1, 3]
+    with ResultStore(tmp_path, SETUP) as store:
+        assert store.statuses("AVG") == {1: "done", 3: "done"}
+        assert store.damaged == 0
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_results_of_other_origin_are_not_overwritten(tmp_path: Path) -> None:
