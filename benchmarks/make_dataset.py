@@ -1,0 +1,176 @@
+"""A data set of any size in the layout of anki-revlogs-10k, for measuring; not for judging models.
+
+    python benchmarks/make_dataset.py --users N --out DIR [--seed 1] [--median 25000]
+                                      [--smallest 200] [--largest 500000]
+
+Sizes are as unequal as the published ones of srs-benchmark: logarithms with a standard deviation
+of 1.39 around the median (of 9,999 users, half have 12,500 judged reviews or more, about half of
+all their reviews; the largest 1.94 million), cut off at the smallest and the largest, one user of
+that size included. A few learners are simulated; each user has cards of one of them, drawn with
+repetition, begun on other days, with other intervals and some other answers, so that histories
+are not shared more than between the cards of one person. The same arguments give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from srs_eval.reviews import IntArray
+from srs_eval.rows import select_rows
+from srs_eval.simulation import simulate_learner
+
+SD_OF_LOG = 1.39
+MEDIAN, SMALLEST, LARGEST = 25_000, 200, 500_000
+LEARNERS, REVIEWS = 6, 20_000  # that are simulated
+OTHER_ANSWER = 0.04  # share of the answers that are changed
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """A simulated learner, rows by card."""
+
+    start: IntArray  # (cards,) place of a card's first row
+    length: IntArray  # (cards,)
+    deck: IntArray  # (cards,)
+    rating: IntArray  # (rows,)
+    state: IntArray
+    duration: IntArray
+    elapsed_days: IntArray
+    elapsed_seconds: IntArray
+    decks: dict[str, IntArray]
+    days: int
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="a data set for measuring")
+    parser.add_argument("--users", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--median", type=int, default=MEDIAN)
+    parser.add_argument("--smallest", type=int, default=SMALLEST)
+    parser.add_argument("--largest", type=int, default=LARGEST)
+    options = parser.parse_args(arguments)
+    sizes = sizes_of(options.users, options.seed, options.median, options.smallest, options.largest)
+    start = time.process_time()
+    pool = templates(options.seed)
+    simulated = time.process_time()
+    reviews = sum(
+        write_user(options.out, user, int(size), pool, options.seed)
+        for user, size in enumerate(sizes, start=1)
+    )
+    seconds = time.process_time() - simulated
+    print(
+        f"{options.users:,} users, {reviews:,} reviews: {reviews / seconds:,.0f} a second after "
+        f"{simulated - start:.1f} s for {LEARNERS} simulated learners"
+    )
+
+
+def sizes_of(users: int, seed: int, median: int, smallest: int, largest: int) -> IntArray:
+    """Reviews of each user: quantiles of the distribution, in an order of chance."""
+    normal = NormalDist(np.log(median), SD_OF_LOG)
+    shares = (np.arange(users) + 0.5) / users
+    sizes = np.exp([normal.inv_cdf(share) for share in shares]).round().astype(np.int64)
+    sizes = np.clip(sizes, smallest, largest)
+    sizes[-1] = largest
+    return np.random.default_rng(seed).permutation(sizes)
+
+
+def templates(seed: int) -> list[Template]:
+    return [template(1_000 * seed + number) for number in range(LEARNERS)]
+
+
+def template(seed: int) -> Template:
+    log = simulate_learner(seed, REVIEWS).log()
+    rows = select_rows(log, "benchmark").rows
+    order = np.argsort(rows.card_id, kind="stable")
+    card, start, length = np.unique(rows.card_id[order], return_index=True, return_counts=True)
+    decks = [deck for deck in log.decks.values() if not deck.filtered]
+    number = {deck.id: place for place, deck in enumerate(decks)}
+    home = dict(zip(log.cards.card_id.tolist(), log.cards.deck_id.tolist(), strict=True))
+    return Template(
+        start=start,
+        length=length,
+        deck=np.array([number.get(home.get(each, -1), 0) for each in card.tolist()]),
+        rating=rows.rating[order],
+        state=rows.state[order],
+        duration=rows.duration_ms[order],
+        elapsed_days=rows.elapsed_days[order],
+        elapsed_seconds=rows.elapsed_seconds[order],
+        decks={
+            "deck_id": np.arange(len(decks)),
+            "parent_id": np.array([number.get(deck.parent_id or -1, -1) for deck in decks]),
+            "preset_id": np.array([deck.preset_id or 0 for deck in decks]),
+        },
+        days=int(rows.day_offset[-1]) + 1,
+    )
+
+
+def write_user(folder: Path, user: int, size: int, pool: Sequence[Template], seed: int) -> int:
+    """Write a user's three tables; the number of reviews, exactly `size`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    random = np.random.default_rng((seed, user))
+    base = pool[int(random.integers(len(pool)))]
+    drawn = random.integers(len(base.start), size=size)  # more cards than needed
+    ends = np.cumsum(base.length[drawn])
+    cards = int(np.searchsorted(ends, size)) + 1
+    drawn, ends = drawn[:cards], np.minimum(ends[:cards], size)
+    length = np.diff(ends, prepend=0)
+    card = np.repeat(np.arange(cards), length)
+    row = np.arange(size) - np.repeat(ends - length, length)  # number within the card
+    place = np.repeat(base.start[drawn], length) + row
+
+    first = row == 0
+    elapsed = base.elapsed_days[place]
+    stretched = np.maximum(1, np.rint(elapsed * random.uniform(0.75, 1.33, size))).astype(np.int64)
+    elapsed = np.where(elapsed > 0, stretched, elapsed)
+    gone = np.cumsum(np.where(first, 0, elapsed))
+    # Who has more cards begins them over more days, at about the same number a day.
+    span = max(30, min(base.days * cards // len(base.start), 3_650))
+    begins = random.integers(span, size=cards)
+    day = begins[card] + gone - np.repeat(gone[ends - length], length)
+    second = base.elapsed_seconds[place]
+    within = np.clip(second, 0, None) % DAY_S
+    rating = base.rating[place]
+    other = random.random(size) < OTHER_ANSWER
+    rating = np.where(other, random.integers(1, 5, size), rating)
+
+    order = np.lexsort((row, card, day))
+    day = day[order] - day[order][0]
+    tables = {
+        "revlogs": {
+            "card_id": card[order],
+            "day_offset": day,
+            "rating": rating[order],
+            "state": base.state[place][order],
+            "duration": (base.duration[place] * random.uniform(0.7, 1.4, size))[order].astype(int),
+            "elapsed_days": elapsed[order],
+            "elapsed_seconds": np.where(
+                first, -1, np.where(elapsed > 0, elapsed * DAY_S + within, second)
+            )[order],
+        },
+        "cards": {
+            "card_id": np.arange(cards),
+            "note_id": np.arange(cards),
+            "deck_id": base.deck[drawn],
+        },
+        "decks": base.decks,
+    }
+    for name, columns in tables.items():
+        target = folder / name / f"user_id={user}"
+        target.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(pyarrow.table(columns), target / "data.parquet")
+    return size
+
+
+if __name__ == "__main__":
+    main()
