@@ -1,0 +1,252 @@
+"""How a batch grows: rate, memory, cores, the largest learner, and what many learners would cost.
+
+    python benchmarks/scale.py [--quick] [--users 2000] [--median 4000] [--parts 1234] [--jobs 2]
+                               [--largest 200000] [--data DIR]
+
+Data sets are made by make_dataset.py (in DIR, kept there; else in a temporary folder), batches
+are run by the command line. Prints Markdown.
+
+1. Making the data set: reviews a second of processor time.
+2. `--users` learners x 10 configurations: seconds of clock and of processor, judged reviews, the
+   highest memory of a worker and of the process that writes; then the same for 20 learners
+   with the same largest one: a worker's memory should be the same within 10 %.
+3. One worker and two on the same 100 learners: how many times as fast two are. On a machine
+   with other work this measures the other work.
+4. One learner with 1.94 million judged reviews, the most among the published ones, with all of
+   `fast`: memory, below 5 GB.
+5. From 2 and 4: core-hours, memory and disk for 9,999, a million and ten million learners.
+
+A warm-up on three learners loads the compiled kernels first; it is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import make_dataset
+import numpy as np
+
+from srs_eval.configurations import resolve
+
+CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
+PUBLISHED_USERS, PUBLISHED_JUDGED, LARGEST_JUDGED = 9_999, 349_923_850, 1_939_325
+FEW = 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a batch took."""
+
+    clock: float
+    processor: float  # of the command and its workers
+    worker_mb: float  # highest of any worker, also of one that is gone
+    parent_mb: float
+    judged: int  # reviews x configurations
+    units: int
+    sizes: np.ndarray  # (units,) judged reviews
+    seconds: np.ndarray  # (units,) as `timing/` has them
+    bytes: int  # of the folder
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+    with folder_for(options.data) as home:
+        users = options.users
+        many = made(home, "many", users, options.median, options.largest, "1" in options.parts)
+        few = made(home, "few", FEW, options.median, options.largest)
+        batch(few, home / "warm", CONFIGURATIONS, options.jobs, "--users", "1-3")
+        large = None
+        if "2" in options.parts:
+            large = part_two(many, few, home, options.jobs)
+        if "3" in options.parts:
+            part_three(many, home)
+        if "4" in options.parts:
+            part_four(home)
+        if large is not None:
+            estimate(large, options.jobs)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="how a batch grows")
+    parser.add_argument("--quick", action="store_true", help="400 learners, smaller ones")
+    parser.add_argument("--users", type=int, default=2_000)
+    parser.add_argument("--median", type=int, default=4_000)
+    parser.add_argument("--largest", type=int, default=200_000)
+    parser.add_argument("--parts", default="1234")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--data", type=Path)
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.users, options.median, options.largest = 400, 2_500, 100_000
+    return options
+
+
+@contextmanager
+def folder_for(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="srs-eval-scale-") as folder:
+        yield Path(folder)
+
+
+def made(home: Path, name: str, users: int, median: int, largest: int, tell: bool = False) -> Path:
+    """A data set of that shape, made unless it is there."""
+    target = home / f"{name}-{users}-{median}-{largest}"
+    if (target / "revlogs").is_dir():
+        return target
+    begun = time.process_time()
+    pool = make_dataset.templates(1)
+    simulated = time.process_time()
+    sizes = make_dataset.sizes_of(users, 1, median, make_dataset.SMALLEST, largest)
+    reviews = 0
+    for user, size in enumerate(sizes.tolist(), start=1):
+        reviews += make_dataset.write_user(target, user, size, pool, 1)
+    seconds = time.process_time() - simulated
+    if tell:
+        print(
+            f"Made {users:,} learners, {reviews:,} reviews: {reviews / seconds:,.0f} a second of "
+            f"processor time, after {simulated - begun:.0f} s for {len(pool)} simulated learners.\n"
+        )
+    return target
+
+
+def part_two(many: Path, few: Path, home: Path, jobs: int) -> Run:
+    small = batch(few, home / "few-out", CONFIGURATIONS, jobs)
+    large = batch(many, home / "many-out", CONFIGURATIONS, jobs)
+    count = len(resolve(CONFIGURATIONS))
+    print(
+        f"| learners x {count} configurations | clock | processor | judged reviews a second |"
+        " a worker | the writer |"
+    )
+    print("|---|--:|--:|--:|--:|--:|")
+    for run in (small, large):
+        print(
+            f"| {run.units // count:,} | {run.clock:.0f} s | {run.processor:.0f} s | "
+            f"{run.judged / run.clock:,.0f} | {run.worker_mb:,.0f} MB | {run.parent_mb:,.0f} MB |"
+        )
+    change = large.worker_mb / small.worker_mb - 1
+    print(
+        f"\nA worker's memory: {100 * change:+.1f} % with {large.units // small.units} times as "
+        "many learners.\n"
+    )
+    return large
+
+
+def part_three(many: Path, home: Path) -> None:
+    users = ("--users", "1-100")
+    one = batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
+    two = batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
+    print(
+        f"100 learners: {one.clock:.1f} s with one worker, {two.clock:.1f} s with two, "
+        f"{one.clock / two.clock:.2f} times as fast (processor time {one.processor:.0f} and "
+        f"{two.processor:.0f} s; load {os.getloadavg()[0]:.1f}).\n"
+    )
+
+
+def part_four(home: Path) -> None:
+    """Histories of this kind keep about half of their rows; a first learner tells how many."""
+    trial = made(home, "trial", 1, 50_000, 50_000)
+    share = batch(trial, home / "trial-out", "AVG", 1).judged / 50_000
+    rows = int(1.02 * LARGEST_JUDGED / share)
+    target = made(home, "largest", 1, rows, rows)
+    run = batch(target, home / "largest-out", "fast", 1)
+    judged = int(run.sizes.max())
+    print(
+        f"One learner with {rows:,} reviews, {judged:,} judged, {run.units} configurations: "
+        f"{run.clock:.0f} s of clock, {run.processor:.0f} s of processor, at most "
+        f"{run.worker_mb / 1000:.2f} GB.\n"
+    )
+    if judged < LARGEST_JUDGED:
+        print(f"(Fewer than the {LARGEST_JUDGED:,} of the largest published learner.)\n")
+
+
+def estimate(run: Run, jobs: int) -> None:
+    """Seconds of a unit are a + b x judged reviews, by least squares over what was run."""
+    count = len(resolve(CONFIGURATIONS))
+    learners = run.units // count
+    judged = PUBLISHED_JUDGED / PUBLISHED_USERS
+    design = np.stack([np.ones(len(run.sizes)), run.sizes], axis=1) / np.sqrt(run.sizes)[:, None]
+    a, b = np.linalg.lstsq(design, run.seconds / np.sqrt(run.sizes), rcond=None)[0]
+    overhead = run.processor / run.seconds.sum()  # start, preparation, writing
+    per_learner = count * (a + b * judged) * overhead
+    disk = run.bytes / learners
+    growth = run.parent_mb / learners
+    print(
+        f"A unit takes {1000 * a:.1f} ms + {1e6 * b:.2f} s a million judged reviews, and "
+        f"{100 * (overhead - 1):.0f} % on top; learners with {judged:,.0f} judged reviews on the "
+        f"average, as published, and {count} configurations:\n"
+    )
+    print("| learners | core-hours | hours on 2 cores | on 500 | results on disk |")
+    print("|--:|--:|--:|--:|--:|")
+    for number in (PUBLISHED_USERS, 1_000_000, 10_000_000):
+        hours = number * per_learner / 3600
+        print(
+            f"| {number:,} | {hours:,.1f} | {hours / 2:,.1f} | {hours / 500:,.2f} | "
+            f"{number * disk / 1e9:,.2f} GB |"
+        )
+    print(f"\nThe process that writes took {1000 * growth:,.0f} kB a learner at {learners:,}.")
+
+
+def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
+    """Run the command from nothing, and ask the system what it took."""
+    command = [sys.executable, "-m", "srs_eval", "batch", "--dataset", str(data), "--fresh"]
+    command += ["--out", str(out), "--models", models, "--jobs", str(jobs), *more]
+    begun = time.monotonic()
+    with open(os.devnull, "w") as nowhere:
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+        peak = _watch(process)
+        _, status, usage = os.wait4(process.pid, 0)
+    clock = time.monotonic() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+    timing = [
+        json.loads(line)
+        for path in sorted((out / "timing").glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    sizes = np.array([each["size"] for each in timing], float)
+    return Run(
+        clock=clock,
+        processor=usage.ru_utime + usage.ru_stime,
+        worker_mb=max(each["peak_mb"] for each in timing),
+        parent_mb=peak,
+        judged=int(sizes.sum()),
+        units=len(timing),
+        sizes=sizes,
+        seconds=np.array([each["seconds"] for each in timing]),
+        bytes=sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
+    )
+
+
+def _watch(process: subprocess.Popen[bytes]) -> float:
+    """The highest memory of a process in MB, until it ends (Linux; 0 elsewhere)."""
+    peak = 0.0
+    status = Path(f"/proc/{process.pid}/status")
+    while True:
+        try:
+            lines = status.read_text().splitlines()
+        except OSError:
+            return peak
+        found = [line for line in lines if line.startswith("VmHWM:")]
+        if not found:  # it has ended
+            return peak
+        peak = int(found[0].split()[1]) / 1024
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()
