@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "4" in options.parts:
             part_four(home)
         if large is not None:
-            estimate(large, options.jobs)
+            estimate(large)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -173,7 +173,7 @@ def part_four(home: Path) -> None:
         print(f"(Fewer than the {LARGEST_JUDGED:,} of the largest published learner.)\n")
 
 
-def estimate(run: Run, jobs: int) -> None:
+def estimate(run: Run) -> None:
     """Seconds of a unit are a + b x judged reviews, by least squares over what was run."""
     count = len(resolve(CONFIGURATIONS))
     learners = run.units // count

@@ -12,6 +12,7 @@ import pytest
 
 from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
+from srs_eval.dataset_check import impossible
 from srs_eval.engine import Session
 from srs_eval.metrics import log_loss
 from srs_eval.simulation import simulate_learner, write_dataset
@@ -59,7 +60,17 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scripts_can_be_imported() -> None:
-    scripts = ("speed", "large", "fidelity", "neural", "verdicts", "answers", "intervals", "_peers")
+    scripts = (
+        "speed",
+        "large",
+        "fidelity",
+        "neural",
+        "verdicts",
+        "answers",
+        "intervals",
+        "_peers",
+        "scale",
+    )
     for name in scripts:
         assert module(name)
 
@@ -161,3 +172,55 @@ def test_histories_of_several_learners_lie_side_by_side(
     assert "| AVG |" in table
     assert "| **all 2** |" in table
     assert "+0.0e+00, 0.000000" in table
+
+
+def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = module("make_dataset")
+    monkeypatch.setattr(make, "LEARNERS", 2)
+    monkeypatch.setattr(make, "REVIEWS", 1_000)
+    sizes = make.sizes_of(9_999, 1, 12_500, 200, 500_000)
+    assert sizes.min() == 200
+    assert sizes.max() == 500_000
+    assert np.median(sizes) == pytest.approx(12_500, rel=0.01)
+    tenth, ninetieth = np.percentile(sizes, [10, 90])
+    # As the published ones: 2,354 and 89,759 judged reviews of 12,500.
+    assert tenth / 12_500 == pytest.approx(2_354 / 12_500, rel=0.02)
+    assert ninetieth / 12_500 == pytest.approx(89_759 / 12_500, rel=0.02)
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        pool = make.templates(1)
+        assert make.write_user(folder, 7, 3_000, pool, 1) == 3_000
+        make.write_user(folder, 8, 200, pool, 1)
+    one, two = (open_dataset(tmp_path / name) for name in ("one", "two"))
+    for user in (7, 8):
+        assert one.load(user).fingerprint() == two.load(user).fingerprint()
+    rows = one.load(7).rows
+    assert rows is not None
+    assert len(rows) == 3_000
+    assert impossible(rows) == []
+    assert one.load(7).knows_decks
+    order = np.argsort(rows.card_id, kind="stable")
+    card, day = rows.card_id[order], rows.day_offset[order]
+    again = card[1:] == card[:-1]
+    np.testing.assert_array_equal(np.diff(day)[again], rows.elapsed_days[order][1:][again])
+    assert (rows.elapsed_days[order][1:][~again] == -1).all()
+
+
+def test_what_many_learners_would_cost_follows_from_what_was_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Units that take 10 ms and 2 s a million reviews: the table says so."""
+    scale = module("scale")
+    count = len(resolve(scale.CONFIGURATIONS))
+    sizes = np.repeat(np.array([1_000.0, 20_000.0, 300_000.0]), count)
+    seconds = 0.010 + 2e-6 * sizes
+    run = scale.Run(9.0, 1.1 * seconds.sum(), 500.0, 90.0, int(sizes.sum()), 3 * count, sizes,
+                    seconds, 3_000_000)  # fmt: skip
+    scale.estimate(run)
+    told = capsys.readouterr().out
+    assert "10.0 ms + 2.00 s a million" in told
+    assert "10 % on top" in told
+    hours = 9_999 * count * (0.010 + 2e-6 * 349_923_850 / 9_999) * 1.1 / 3600
+    assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in told
+    assert "| 10,000,000 |" in told
