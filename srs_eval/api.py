@@ -179,7 +179,7 @@ def evaluate(
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     configurations = resolve(models, protocol)
-    evaluated = with_floors(configurations)
+    evaluated = with_floors(configurations, leaves_out=log.leaves_out)
     outcome = Outcome(evaluated, reference=resolve(reference, protocol)[0].name)
     for event in engine_evaluate(
         log, evaluated, protocol, jobs=jobs, context=context, use_cache=use_cache

@@ -910,7 +910,7 @@ class SrsEvalApp(App[int]):
         asked = resolve(self.models, self.protocol)
         if self.log_ is not None:
             asked = with_own(asked, self.log_, self.protocol)
-        wanted = with_floors(asked)
+        wanted = with_floors(asked, leaves_out=self.log_ is not None and self.log_.leaves_out)
         known = {each.name for each in resolve("learner", self.protocol)}
         return sorted(wanted, key=lambda each: each.name not in known)
 

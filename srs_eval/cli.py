@@ -669,7 +669,7 @@ def _evaluate(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
-    evaluated = with_floors(configurations)
+    evaluated = with_floors(configurations, leaves_out=log.leaves_out)
     outcome = Outcome(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),

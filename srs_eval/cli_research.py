@@ -172,7 +172,8 @@ def batch(
     if not configurations:
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
     if len(configurations) > 1:
-        configurations = with_floors(configurations)  # what is compared stands on the average
+        # What is compared stands on the average.
+        configurations = with_floors(configurations, leaves_out=not opened.missing_tables)
     makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
     asked_for = {"raw": raw, "file": file, "plot": plot}
     plan: Planned | None = None

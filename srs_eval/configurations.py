@@ -43,6 +43,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "preset": ("partitions", "preset"),
     "deck": ("partitions", "deck"),
     "fallback_user": ("fallback_user", True),
+    "known_decks": ("known_decks_only", True),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
@@ -59,6 +60,7 @@ SUFFIX_WORDS: Mapping[str, str] = {
     "preset": "per preset",
     "deck": "per deck",
     "fallback_user": "else all together",
+    "known_decks": "known decks",
     "no_test_same_day": "later days",
     "no_train_same_day": "fitted on later days",
     "train_equals_test": "fitted on the test",
@@ -412,6 +414,8 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     fitted: Fit = flags.pop("fit")
     if model.always_short:
         flags["short"] = True
+    if model.known_decks_only:
+        flags["known_decks_only"] = True
     if fitted == "own":
         flags["partitions"] = "preset"
     later_days_only = model.later_days_only and flags["secs"] and flags["no_test_same_day"]
@@ -421,7 +425,6 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
         protocol=replace(
             protocol,
             **flags,
-            known_decks_only=model.known_decks_only,
             later_days_only=later_days_only,
         ),
         fit=fitted,

@@ -274,14 +274,24 @@ def with_own(
     return [*resolve(OWN, protocol), *configurations]
 
 
-def with_floors(configurations: Sequence[Configuration]) -> list[Configuration]:
-    """The configurations, and AVG before them for each set of reviews that lacks it."""
-    there = {rows_of(each) for each in configurations if each.is_floor}
+def with_floors(
+    configurations: Sequence[Configuration], *, leaves_out: bool
+) -> list[Configuration]:
+    """The configurations, and AVG before them for each set of reviews that lacks it.
+
+    `leaves_out`: deleted cards are left out for some models (`ReviewLog.leaves_out`). AVG joins
+    these, too.
+    """
+
+    def rows(configuration: Configuration) -> Protocol:
+        return configuration.protocol.judged_rows() if leaves_out else rows_of(configuration)
+
+    there = {rows(each) for each in configurations if each.is_floor}
     floors: list[Configuration] = []
-    for wanted in dict.fromkeys(map(rows_of, configurations)):
+    for wanted in dict.fromkeys(map(rows, configurations)):
         if wanted not in there:
             with suppress(InputError):  # AVG cannot take some flags
-                floors += [each for each in resolve(FLOOR, wanted) if rows_of(each) == wanted]
+                floors += [each for each in resolve(FLOOR, wanted) if rows(each) == wanted]
     return [*floors, *configurations]
 
 
@@ -294,6 +304,7 @@ def _groups(
     pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
 ) -> Iterator[Group]:
     """Schedulers, then models that learn while they are judged; the floor's line stands once."""
+    pairs = _without_repeated_floor(pairs, lambda pair: pair[0])
     floors = [pair for pair in pairs if pair[0].is_floor]
     floor = min((result for _, result in floors), key=_loss, default=None)
     compared = next((result for each, result in pairs if each.name == reference), None)
@@ -301,6 +312,15 @@ def _groups(
     rows = min((each.rows_in_words for each, _ in pairs), key=len)
     for learns, members in apart(pairs, lambda pair: pair[0]):
         yield _group(members, rows, learns, floor, compared, equivalence)
+
+
+def _without_repeated_floor(members: Sequence[T], of: Callable[[T], Configuration]) -> list[T]:
+    """Without the average that leaves deleted cards out, where the plain one is judged alike."""
+    repeats = [of(each).is_floor and of(each).protocol.known_decks_only for each in members]
+    floors = sum(of(each).is_floor for each in members)
+    if floors == sum(repeats):  # it is the only one
+        return list(members)
+    return [each for each, repeated in zip(members, repeats, strict=True) if not repeated]
 
 
 def apart(
@@ -501,7 +521,8 @@ def mean_ranking(
         if results.get(each.name)
     ]
     groups = []
-    for members, shared in judged_alike(sizes):
+    for alike, shared in judged_alike(sizes):
+        members = _without_repeated_floor(alike, lambda each: each)
         means = [_mean(each, results[each.name], shared) for each in members]
         floor = min(
             (mean.metrics["LogLoss"] for mean in means if mean.configuration.is_floor),

@@ -219,6 +219,12 @@ class ReviewLog:
         """Whether the source tells which decks cards are in, and which presets decks have."""
         return bool(len(self.cards.card_id) and self.decks)
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether models that rest on decks are not judged on deleted cards: in data sets, where
+        that is part of upstream's figures. In one's own collection all are judged alike."""
+        return self.user is not None and self.knows_decks
+
     def deck_of(self, card_id: IntArray) -> IntArray:
         """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
         if not len(self.cards.card_id):

@@ -258,13 +258,18 @@ def test_the_floor_stands_once_and_joins_learners_that_are_alone() -> None:
 
 
 def test_an_average_joins_each_set_of_reviews() -> None:
-    def floors(names: str, protocol: Protocol | None = None) -> list[str]:
-        return [each.name for each in with_floors(resolve(names, protocol)) if each.is_floor]
+    def floors(names: str, protocol: Protocol | None = None, leaves_out: bool = False) -> list[str]:
+        evaluated = with_floors(resolve(names, protocol), leaves_out=leaves_out)
+        return [each.name for each in evaluated if each.is_floor]
 
     assert floors("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
     assert floors("FSRS-6,AVG,FSRS-7") == ["AVG-short-secs", "AVG"]
     assert floors("FSRS-6", Protocol(n_splits=3)) == ["AVG"]
-    (average, _) = with_floors(resolve("FSRS-6", Protocol(n_splits=3)))
+    both = floors("FSRS-6,SM2,Ebisu-v2", leaves_out=True)
+    assert sorted(both) == ["AVG", "AVG-known_decks"]
+    assert floors("SM2", leaves_out=True) == ["AVG-known_decks"]
+    assert floors("SM2-short,AVG-known_decks", leaves_out=True) == ["AVG-known_decks"]
+    (average, _) = with_floors(resolve("FSRS-6", Protocol(n_splits=3)), leaves_out=False)
     assert average.protocol.n_splits == 3
 
 
@@ -321,9 +326,12 @@ def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -
     )
     common, without_deleted = found.groups
     assert {name for _, name in outline([common])[0]} == {"Memrise", "90%", "AVG"}
-    assert [each.configuration.name for each in without_deleted.lines] == ["SM2"]
+    assert {name for _, name in outline([without_deleted])[0]} == {"SM2", "AVG-known_decks"}
     assert without_deleted.reviews < common.reviews
-    assert without_deleted.lines[0].to_floor is None
+    (sm2,) = (line for line in without_deleted.lines if not line.is_floor)
+    assert sm2.to_floor is not None
+    assert without_deleted.floor is not None
+    assert np.array_equal(sm2.result.review_th, without_deleted.floor.result.review_th)
     assert "known" in without_deleted.title
     assert "known" not in common.title
     assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
@@ -460,7 +468,7 @@ def test_users_judged_on_other_reviews_are_not_compared() -> None:
 
 
 def test_one_user_has_the_same_groups_as_a_run() -> None:
-    names = "SM2,SM2-short,Memrise,AVG,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
+    names = "SM2,SM2-short,Memrise,AVG,AVG-known_decks,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
     dataset = open_dataset(str(shared_or_skip("golden", "dataset")))
     apart = []
     for user in (101, 111):
@@ -470,9 +478,26 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
         assert outline(list(found.groups)) == [
             [(each.place, each.configuration.name) for each in group.lines] for group in means
         ]
+        assert all(group.floor is not None for group in found.groups if not group.learns)
         if len({group.reviews for group in means}) > 1:
             apart.append(user)
     assert apart == [111]  # SM2 is judged on 445 of its 665 reviews
+
+
+def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> None:
+    log = open_dataset(str(shared_or_skip("golden", "dataset"))).load(111)
+    found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
+    (group,) = (each for each in found.groups if "known" in each.title)
+    names = {line.configuration.name for line in group.lines}
+    assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
+    assert group.reviews == 445
+    assert group.floor is not None
+    floor = group.floor.result
+    assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
+    trials = srs_eval.engine.Session(log).trials(group.floor.configuration.protocol)
+    expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
+    np.testing.assert_array_equal(floor.p, np.concatenate(expected))
+    assert all((line.against_floor is None) == line.is_floor for line in group.lines)
 
 
 @pytest.mark.parametrize(
