@@ -341,7 +341,7 @@ def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -
 async def test_every_view_shows_the_same_places(
     user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = "SM2,SM2-short,Memrise,90%,MOVING-AVG,FSRS-6-dry-run,AVG"
+    models = "SM2,SM2-short,Memrise,90%,MOVING-AVG,FSRS-6-dry-run,AVG,AVG-known_decks"
     run = ["run", str(dataset), "--user", str(user), "--models", models, "--jobs", "0"]
     assert main([*run, "--no-cache"]) == 0
     table = capsys.readouterr().out
