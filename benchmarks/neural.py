@@ -1,4 +1,4 @@
-"""GRU-P and LSTM against a torch loop written the reference's way, side by side.
+"""GRU-P, GRU-503 and LSTM against a torch loop written the reference's way, side by side.
 
     python benchmarks/neural.py [--data DIR --user N] [--weights DIR] [--models GRU-P,LSTM]
 
@@ -35,7 +35,12 @@ from srs_eval.models import Context
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-TARGETS = {"GRU-P": 4.0, "GRU-P-short": 4.0, "LSTM": 2.0}  # times as fast as the loop
+TARGETS = {
+    "GRU-P": 4.0,
+    "GRU-P-short": 4.0,
+    "GRU-503": 10.0,
+    "LSTM": 2.0,
+}  # times as fast as the loop
 MOST_MEMORY_MB = 1500
 
 
@@ -44,7 +49,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder in the layout of anki-revlogs-10k")
     parser.add_argument("--user", type=int, default=1)
     parser.add_argument("--weights", type=Path, help="folder of pretrained weights")
-    parser.add_argument("--models", default="GRU-P,GRU-P-short,LSTM")
+    parser.add_argument("--models", default="GRU-P,GRU-P-short,GRU-503,LSTM")
     parser.add_argument("--torch-threads", type=int, default=3)
     parser.add_argument("--side", choices=("srs-eval", "loop"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -108,7 +113,7 @@ def one_side(options: argparse.Namespace) -> dict[str, Any]:
         import torch
 
         torch.set_num_threads(options.torch_threads)
-        loop = gru_p_loop if model.name == "GRU-P" else lstm_loop
+        loop = {"GRU-P": gru_p_loop, "GRU-503": gru_503_loop}.get(model.name, lstm_loop)
 
         def fold(train: IntArray, test: IntArray) -> FloatArray:
             return loop(trials, train, test, context)
@@ -237,6 +242,81 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
         network,
         batches_of(trials, test, 8192, columns, trials.delta_t, np.ones(len(test)), shift=1),
     )
+
+
+def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+    import torch
+    from torch import nn
+
+    from srs_eval.models import gru_503
+
+    start = gru_503.pretrained(context)
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+
+            def norm() -> nn.LayerNorm:
+                return nn.LayerNorm(7, bias=False)
+
+            self.first = nn.Sequential(nn.Linear(5, 7), nn.SiLU(), norm())
+            self.gru = nn.GRU(7, 7)
+            self.last = nn.Sequential(norm(), nn.Linear(7, 7), nn.SiLU(), norm())
+            self.share, self.stability, self.exponent = (nn.Linear(7, 2) for _ in range(3))
+
+        def forward(self, x: Any, lengths: Any, days: Any) -> Any:
+            delay, grade = x.split(1, dim=-1)
+            delay = ((1e-5 + delay).log() - start.mean) / start.deviation
+            one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
+            h = self.first(torch.cat([delay, one_hot.float()], dim=-1))
+            h = self.last(self.gru(h)[0])
+            everywhere = (
+                torch.softmax(self.share(h), dim=-1),
+                torch.exp(self.stability(h).clamp(-25, 25)),
+                torch.exp(self.exponent(h).clamp(-25, 25)),
+            )
+            here = lengths - 1, torch.arange(len(lengths))
+            w, s, d = (values[here] for values in everywhere)
+            return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+
+    network = Network()
+    # The network defines its parameters in the order of ours.
+    values = torch.from_numpy(start.values.astype(np.float32))
+    nn.utils.vector_to_parameters(values, network.parameters())
+    columns = [trials.history_delta_t, trials.history_rating.astype(float)]
+    weights = gru_503.recency(len(train))
+    shuffle = np.random.RandomState(2025).permutation(len(train))
+    shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
+    days = trials.delta_t
+    batches = batches_of(trials, train[shuffle], 8192, columns, days, weights[shuffle])
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=1.0, betas=gru_503.BETAS, weight_decay=gru_503.DECAY.default
+    )
+    if start.adam_mean is not None and start.adam_square is not None:
+        place = 0
+        for parameter in network.parameters():
+            here = slice(place, place + parameter.numel())
+            place = here.stop
+            mean, square = (
+                torch.from_numpy(each[here].astype(np.float32)).reshape(parameter.shape)
+                for each in (start.adam_mean, start.adam_square)
+            )
+            step = torch.tensor(float(start.adam_steps))
+            optimizer.state[parameter] = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
+    loss_of = nn.BCELoss(reduction="none")
+    network.train()
+    for rate in gru_503.fine_tuning(context).rates.tolist():
+        optimizer.param_groups[0]["lr"] = rate
+        for sequences, lengths, delta_t, y, weight in batches:
+            optimizer.zero_grad()
+            loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
+            now = nn.utils.parameters_to_vector(network.parameters())
+            pull = gru_503.PULL.default * ((now - values) ** 2).sum()
+            (loss * len(y) ** gru_503.BATCH_EXPONENT + pull).backward()
+            nn.utils.clip_grad_norm_(network.parameters(), gru_503.LONGEST_GRADIENT)
+            optimizer.step()
+    ones = np.ones(len(test))
+    return predicted(network, batches_of(trials, test, 8192, columns, days, ones))
 
 
 def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:

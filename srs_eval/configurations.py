@@ -48,7 +48,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
 FALLBACK_DEFAULT = "fallback_default"
-MODELS_OF_2026 = {"GRU": "GRU-39"}
+MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
 """Models that are spelled otherwise in names of 2026."""
 # Suffix -> how a person says it, where that is not the suffix itself.
 SUFFIX_WORDS: Mapping[str, str] = {

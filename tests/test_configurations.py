@@ -206,6 +206,11 @@ def test_published_names_mean_what_their_files_hold(file: str, name: str) -> Non
         ("DASH[ACT-R]-short-secs", "DASH[ACT-R]-short-secs"),
         ("Anki-dry-run", "Anki-default"),
         ("GRU", "GRU-39"),
+        ("GRU-503-short-secs", "GRU-short-secs"),
+        (
+            "GRU-503-short-secs-equalize_test_with_non_secs",
+            "GRU-short-secs-equalize_test_with_non_secs",
+        ),
         ("GRU-P-short", "GRU-P-short"),
         (
             "LSTM-short-secs-equalize_test_with_non_secs",

@@ -27,7 +27,17 @@ from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.recurrent import SEED, fit_recurrent
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import trie_batches
-from srs_eval.models import Cancelled, Context, all_models, gru, gru_p, lstm, nn17, transformer
+from srs_eval.models import (
+    Cancelled,
+    Context,
+    all_models,
+    gru,
+    gru_503,
+    gru_p,
+    lstm,
+    nn17,
+    transformer,
+)
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import ReviewLog
 from srs_eval.simulation import simulate_learner, write_dataset
@@ -67,7 +77,10 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tensors = {
             key: rng.normal(0, 0.3, shape).astype(np.float32) for key, shape in shapes.items()
         }
-        if "input_std" in tensors:
+        if name == "GRU-503":
+            tensors["input_mean"] = np.array([-1.3], np.float32)
+            tensors["input_std"] = np.array([4.1], np.float32)
+        elif "input_std" in tensors:
             tensors["input_mean"] = np.array([-2.0, 8.8], np.float32)
             tensors["input_std"] = np.array([5.2, 1.1], np.float32)
         neural.write_weights(folder / f"{name}.safetensors", tensors, {"made_by": "test"})
@@ -77,6 +90,7 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write("NN-17", nn17.SHAPES)
     write("Transformer", transformer._shapes())
     write("LSTM", lstm.file_shapes())
+    write("GRU-503", gru_503.SHAPES)
     return folder
 
 
@@ -465,6 +479,165 @@ def test_lstm_schedule_and_recency() -> None:
 # Weight files
 
 
+# GRU-503
+
+
+class TorchMixture(torch.nn.Module):
+    """The network on padded sequences, as upstream runs it."""
+
+    def __init__(self, mean: float, deviation: float) -> None:
+        super().__init__()
+
+        def norm() -> torch.nn.LayerNorm:
+            return torch.nn.LayerNorm(7, bias=False)
+
+        self.mean, self.deviation = mean, deviation
+        self.enter, self.enter_norm = torch.nn.Linear(5, 7), norm()
+        self.gru = torch.nn.GRU(7, 7)
+        self.norm, self.mix, self.mix_norm = norm(), torch.nn.Linear(7, 7), norm()
+        self.share, self.stability, self.exponent = (torch.nn.Linear(7, 2) for _ in range(3))
+
+    def forward(self, days: Any, grade: Any, last: Any, delta_t: Any) -> Any:
+        waited = (torch.log(1e-5 + days) - self.mean) / self.deviation
+        one_hot = torch.nn.functional.one_hot(grade - 1, 4)
+        x = torch.cat([waited[..., None], one_hot], dim=-1)
+        x = self.enter_norm(torch.nn.functional.silu(self.enter(x)))
+        h = self.gru(x)[0][last, torch.arange(len(last))]
+        h = self.mix_norm(torch.nn.functional.silu(self.mix(self.norm(h))))
+        share = torch.softmax(self.share(h), dim=-1)
+        s, d = (
+            torch.exp(torch.clamp(layer(h), -25, 25)) for layer in (self.stability, self.exponent)
+        )
+        return (1 - 1e-7) * (share * (1 + delta_t[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+
+
+def padded(trials: Trials, rows: np.ndarray) -> tuple[Any, ...]:
+    longest = int(trials.sequence_length[rows].max())
+    days, grade = np.ones((longest, len(rows))), np.ones((longest, len(rows)), int)
+    for column, row in enumerate(rows):
+        history = slice(trials.history_start[row], trials.history_end[row])
+        length = trials.sequence_length[row]
+        days[:length, column] = trials.history_delta_t[history]
+        grade[:length, column] = trials.history_rating[history]
+    last = trials.sequence_length[rows] - 1
+    return tuple(map(torch.from_numpy, (days, grade, last, trials.delta_t[rows])))
+
+
+def torch_mixture(weights: gru_503.Weights) -> TorchMixture:
+    network = TorchMixture(weights.mean, weights.deviation).double()
+    values = torch.from_numpy(weights.values.copy())
+    torch.nn.utils.vector_to_parameters(values, network.parameters())
+    return network
+
+
+@pytest.mark.parametrize("left_by_pretraining", [False, True])
+def test_gru_503_equals_torch_before_and_after_training(
+    left_by_pretraining: bool, session: Session, weights_folder: Path
+) -> None:
+    """srs-benchmark's `finetune`, with the state of AdamW that comes with the weights or not."""
+    trials = session.trials(resolve("GRU-503")[0].protocol)
+    weights = gru_503.pretrained(Context(weights=weights_folder))
+    if left_by_pretraining:
+        random = np.random.default_rng(3)
+        weights = replace(
+            weights,
+            adam_mean=random.normal(0, 0.01, 503),
+            adam_square=random.uniform(0, 0.001, 503),
+            adam_steps=700,
+        )
+    network = torch_mixture(weights)
+    train, test = trials.folds[-1].train, trials.folds[-1].test
+    before = gru_503.recall(weights, trials, test)
+    with torch.no_grad():
+        np.testing.assert_allclose(before, network(*padded(trials, test)).numpy(), atol=1e-12)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=1.0, betas=gru_503.BETAS, weight_decay=0.2975369763258536
+    )
+    if weights.adam_mean is not None and weights.adam_square is not None:
+        place = 0
+        for parameter in network.parameters():
+            here = slice(place, place + parameter.numel())
+            optimizer.state[parameter] = {
+                "step": torch.tensor(700.0),
+                "exp_avg": torch.from_numpy(weights.adam_mean[here]).reshape(parameter.shape),
+                "exp_avg_sq": torch.from_numpy(weights.adam_square[here]).reshape(parameter.shape),
+            }
+            place = here.stop
+    weight_of = np.ones(len(trials))
+    weight_of[train] = 1 + 20.328475441783525 * np.linspace(0, 1, len(train)) ** 2.8843952981152463
+    weight_of[train] *= len(train) / weight_of[train].sum()
+    shuffled = train[np.random.RandomState(2025).permutation(len(train))]
+    rows = shuffled[trials.sequence_length[shuffled] <= 64]
+    batches = [rows[:250], rows[250:]]
+    meta = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+    exponent = 1.1846219825046307
+    for number in range(21):
+        low, high, end = (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
+        rate = low + (high - low) * number / 6
+        if number >= 6:
+            rate = high + (end - high) * (number - 6) / 15
+        optimizer.param_groups[0]["lr"] = rate * 16_000 ** (1 - exponent)
+        for batch in batches:
+            optimizer.zero_grad()
+            p = network(*padded(trials, batch))
+            y = torch.from_numpy(trials.y[batch])
+            each = torch.nn.functional.binary_cross_entropy(p, y, reduction="none")
+            loss = (each * torch.from_numpy(weight_of[batch])).mean() * len(batch) ** exponent
+            now = torch.nn.utils.parameters_to_vector(network.parameters())
+            (loss + 1.8715615952497154e-05 * ((now - meta) ** 2).sum()).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 167.86289911112)
+            optimizer.step()
+    fitted = gru_503.tune(
+        weights, trials, batches, weight_of, Context(), gru_503.fine_tuning(Context())
+    )
+    after = gru_503.recall(fitted, trials, test)
+    with torch.no_grad():
+        np.testing.assert_allclose(after, network(*padded(trials, test)).numpy(), atol=1e-9)
+    assert np.abs(after - before).max() > 0.01
+    assert gru_503.recency(len(train)) == pytest.approx(weight_of[train])
+    in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
+    one, two = (gru_503.tuned(weights, trials, train, each) for each in (Context(), in_halves))
+    assert not np.array_equal(one.values, two.values)
+
+
+def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
+    """Its file and the optimiser's beside it, under its own names."""
+    random = np.random.default_rng(5)
+    state = {
+        name: torch.from_numpy(random.normal(size=shape).astype(np.float32))
+        for name, shape in gru_503.SHAPES.items()
+    }
+    parameters = [torch.nn.Parameter(tensor.clone()) for tensor in state.values()]
+    optimizer = torch.optim.AdamW(parameters, betas=gru_503.BETAS)
+    for _ in range(3):
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter) * 0.25
+        optimizer.step()
+    buffers = {"input_mean": torch.tensor([-2.5]), "input_std": torch.tensor([3.5])}
+    file = tmp_path / "GRU-short-secs_pretrain.pth"
+    torch.save({**state, **buffers}, file)
+    context = Context(weights=tmp_path)
+    plain = gru_503.pretrained(context)
+    assert (plain.mean, plain.deviation, plain.adam_mean) == (-2.5, 3.5, None)
+    np.testing.assert_array_equal(plain.values[35:42], state["process.0.bias"].numpy())
+    optimiser = tmp_path / "GRU-short-secs_opt_pretrain.pth"
+    torch.save(optimizer.state_dict(), optimiser)
+    found = gru_503.pretrained(context)
+    assert found.adam_steps == 3
+    assert found.adam_mean is not None
+    assert found.adam_square is not None
+    expected = 0.25 * (1 - gru_503.BETAS[0] ** 3)
+    np.testing.assert_allclose(found.adam_mean, expected, rtol=1e-6)
+    assert found.adam_square.shape == (503,)
+    optimiser.write_bytes(b"nothing")
+    with pytest.raises(InputError, match="AdamW"):
+        gru_503.pretrained(context)
+    torch.save({"state": {}, "param_groups": []}, optimiser)
+    optimiser.touch()
+    with pytest.raises(InputError, match="AdamW"):
+        gru_503.pretrained(context)
+
+
 def test_weight_files_keep_everything(tmp_path: Path) -> None:
     from safetensors import safe_open
 
@@ -504,7 +677,9 @@ def test_weights_by_flags() -> None:
     assert neural.weight_names("GRU", Protocol()) == ("GRU",)
 
 
-@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "LSTM-fixed"])
+@pytest.mark.parametrize(
+    "name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "LSTM-fixed", "GRU-503"]
+)
 def test_missing_weights_are_named(
     name: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,6 +761,7 @@ def test_parameter_counts() -> None:
     counts = {
         **{network.name: network.shapes for network in SMALL_NETWORKS},
         "NN-17": nn17.SHAPES,
+        "GRU-503": gru_503.SHAPES,
         "Transformer": transformer._shapes(),
         "LSTM": {name: lstm.file_shapes()[name] for name in lstm.TENSORS},
     }
@@ -597,6 +773,7 @@ def test_parameter_counts() -> None:
 
 
 NEURAL = ["GRU", "RNN", "GRU-P", "GRU-P-short", "NN-17", "Transformer", "LSTM", "LSTM-489"]
+NEURAL.append("GRU-503")
 
 
 @pytest.mark.parametrize("name", NEURAL)
@@ -649,7 +826,7 @@ def test_own_random_streams_leave_torch_alone(session: Session, weights_folder: 
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM"])
+@pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "GRU-503"])
 def test_histories_all_too_long(name: str, session: Session, weights_folder: Path) -> None:
     configuration = resolve(name)[0]
     trials = session.trials(configuration.protocol)

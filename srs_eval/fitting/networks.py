@@ -18,6 +18,7 @@ network's own tensors, so that what it returns are the last ones. So it is here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -88,6 +89,56 @@ def find_weights(names: Iterable[str], context: Context) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def optimiser_state(
+    names: Iterable[str], shapes: Shapes, context: Context
+) -> tuple[FloatArray, FloatArray, int] | None:
+    """AdamW's running means of gradient and square (p,) and its steps, as pretraining left them.
+
+    Of the file that `find_weights` finds: the tensors adam_mean, adam_square and adam_steps
+    beside the weights, or srs-benchmark's NAME_opt_pretrain.pth. None where there are none.
+    Raises InputError if they are damaged or those of another network.
+    """
+    path = find_weights(names, context)
+    if path is None:
+        return None
+    size = sum(math.prod(shape) for shape in shapes.values())
+    if path.suffix == ".safetensors":
+        stat = path.stat()
+        found = _read(path, stat.st_mtime_ns, stat.st_size)
+        if "adam_steps" not in found:
+            return None
+        mean, square = found["adam_mean"], found["adam_square"]
+        steps = int(found["adam_steps"][0])
+    else:
+        path = path.with_name(path.name.replace("_pretrain.pth", "_opt_pretrain.pth"))
+        if not path.is_file():
+            return None
+        mean, square, steps = _read_adam(path, path.stat().st_mtime_ns)
+    if mean.shape != (size,) or square.shape != (size,) or not np.isfinite([mean, square]).all():
+        raise InputError(f"{path.name} does not hold the state of AdamW for this network.")
+    return mean.astype(np.float64), square.astype(np.float64), steps
+
+
+@cache
+def _read_adam(path: Path, changed_ns: int) -> tuple[Any, Any, int]:
+    """What torch's AdamW saves of parameters 0, 1, ..., each kind as one vector."""
+    require("torch", path.name)
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)["state"]
+        of_each = [state[number] for number in range(len(state))]
+        mean, square = (
+            np.concatenate([each[kind].numpy().ravel() for each in of_each])
+            for kind in ("exp_avg", "exp_avg_sq")
+        )
+        return mean, square, int(of_each[0]["step"])
+    except Exception as error:  # the libraries raise whatever they like
+        raise InputError(
+            f"{path.name} cannot be read as the state of AdamW ({type(error).__name__})."
+        ) from error
 
 
 def no_weights(model: str, names: Iterable[str], context: Context) -> InputError:

@@ -29,7 +29,7 @@ from srs_eval.errors import InputError
 from srs_eval.fitting import networks
 from srs_eval.fitting.networks import Network, Tensors
 from srs_eval.fitting.records import packed
-from srs_eval.models import gru, gru_p, lstm, nn17, transformer
+from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
 from srs_eval.pretraining import population
 from srs_eval.protocol import Protocol, Trials, prepare_trials
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog
@@ -349,6 +349,7 @@ META_RATE = 5e-4
 TASKS, TASKS_AT_ONCE = 4, 6  # per learner and round; per step
 LONGEST_TASK = 2_500  # reviews to tune on
 JUDGED_AFTER_TUNING = 8  # validation learners
+MIXTURE_TASKS, MIXTURE_META_RATE = 8, 2e-3  # the same of GRU-503
 
 
 def _lstm(
@@ -543,6 +544,198 @@ def tuned_loss(weights: lstm.Weights, learners: Sequence[Trials], context: Conte
     return float(np.mean(losses))
 
 
+# GRU-503
+
+TUNED = 0.1  # how much AdamW's state that is shipped follows that of the last task
+
+
+def _mixture(
+    recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
+) -> Course:
+    """Joint training; `meta_train_mixture` goes on from there."""
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.mixture import Descent, mixture_pass
+    from srs_eval.fitting.trie import history_trie, trie_batches
+
+    random = np.random.default_rng([settings.seed, start])
+    rows = _short_enough(train)
+    parts = card_batches(train, rows, BATCH, random)
+    batches = trie_batches(history_trie(train, same_day=False), train, parts)
+    waited = np.log(1e-5 + train.history_delta_t)
+    weights = gru_503.Weights(_random_mixture(random), float(waited.mean()), float(waited.std()))
+    w = weights.values
+    delay = gru_503._delay(batches, weights)
+    scales = np.array([1.0 / len(part) for part in parts])
+    scratch = gru_503._scratch(batches)
+    descent = Descent(
+        mean=np.zeros(len(w)),
+        square=np.zeros(len(w)),
+        start=np.zeros(len(w)),
+        pull=0.0,
+        longest=1.0,
+        beta_mean=0.9,
+        beta_square=0.999,
+        decay=0.01,
+        steps=0,
+    )
+    steps = len(parts) * (settings.epochs or recipe.epochs)
+    warm_up = min(200, 1 + steps // 4)
+    judged = _trained_on(validation)
+
+    def epoch(number: int) -> None:
+        visits = random.permutation(len(parts))
+        done = number * len(parts) + np.arange(len(parts))
+        rates = recipe.rate * (1 + np.cos(np.pi * done / steps)) / 2
+        rates *= np.minimum(1.0, (done + 1) / warm_up)
+        here = descent._replace(steps=number * len(parts))
+        compiled(mixture_pass)(visits, rates, w, batches, delay, scales, here, scratch)
+
+    def log_loss() -> float:
+        if not np.isfinite(w).all():
+            return math.inf
+        return _loss(validation.y[judged], gru_503.recall(weights, validation, judged))
+
+    def tensors() -> Tensors:
+        return mixture_file(replace(weights, values=w.copy()))
+
+    return Course(epoch, log_loss, tensors)
+
+
+def _short_enough(trials: Trials) -> IntArray:
+    """Reviews with a history that is not too long."""
+    return np.flatnonzero(trials.sequence_length <= trials.protocol.max_seq_len)
+
+
+def _random_mixture(random: np.random.Generator) -> FloatArray:
+    """Random parameters: within 1/sqrt(inputs), as torch begins; norms 1; the GRU orthogonal."""
+    values = []
+    inputs = 1
+    for name, shape in gru_503.SHAPES.items():
+        if "weight_ih" in name or "weight_hh" in name:
+            inputs = shape[1]
+            tensor, _ = np.linalg.qr(random.normal(size=shape))
+        elif name in ("process.2.weight", "process.4.weight", "process.7.weight"):
+            tensor = np.ones(shape)
+        else:
+            inputs = shape[1] if len(shape) == 2 else inputs
+            tensor = random.uniform(-1, 1, shape) / math.sqrt(inputs)
+        values.append(tensor.ravel())
+    return np.concatenate(values)
+
+
+def mixture_file(weights: gru_503.Weights) -> Tensors:
+    """The weights under the names that a file has, AdamW's state beside them if there is one."""
+    tensors = dict(_tensors(weights.values, gru_503.SHAPES))
+    tensors["input_mean"] = np.array([weights.mean], np.float32)
+    tensors["input_std"] = np.array([weights.deviation], np.float32)
+    if weights.adam_mean is not None and weights.adam_square is not None:
+        tensors["adam_mean"] = weights.adam_mean.astype(np.float32)
+        tensors["adam_square"] = weights.adam_square.astype(np.float32)
+        tensors["adam_steps"] = np.array([weights.adam_steps], np.float32)
+    return tensors
+
+
+def mixture_weights(tensors: Tensors) -> gru_503.Weights:
+    """The way back from `mixture_file`, without AdamW's state."""
+    values = networks.flat({name: tensors[name] for name in gru_503.SHAPES})
+    mean, deviation = float(tensors["input_mean"][0]), float(tensors["input_std"][0])
+    return gru_503.Weights(values, mean, deviation)
+
+
+def meta_train_mixture(
+    pretrained: Pretrained,
+    learners: Sequence[Trials],
+    validation: Sequence[Trials],
+    settings: Settings,
+    rounds: int,
+) -> Pretrained:
+    """GRU-503's weights as the best start for tuning; the better ones are kept.
+
+    As `meta_train`; the state in which tuning leaves AdamW is carried on from task to task.
+    """
+    random = np.random.default_rng([settings.seed, 98])
+    best = weights = mixture_weights(pretrained.tensors)
+    judged = validation[: 2 * JUDGED_AFTER_TUNING]
+    least = tuned_mixture_loss(weights, judged)
+    log.info("GRU-503 after tuning: log loss %.4f", least)
+    count = rounds * MIXTURE_TASKS * len(learners)
+    mean, square = np.zeros(len(weights.values)), np.zeros(len(weights.values))
+    done = 0
+    for number in range(rounds):
+        tasks = random.permutation(np.repeat(np.arange(len(learners)), MIXTURE_TASKS))
+        for first in range(0, len(tasks), TASKS_AT_ONCE):
+            here = tasks[first : first + TASKS_AT_ONCE].tolist()
+            gradients, tuned = [], weights
+            for k in here:
+                tuned, gradient = _mixture_task(weights, learners[k], random)
+                gradients.append(gradient)
+            gradient = np.mean(gradients, axis=0)
+            gradient /= max(1.0, float(np.linalg.norm(gradient)))
+            done += 1
+            rate = MIXTURE_META_RATE * (1 + math.cos(math.pi * done * TASKS_AT_ONCE / count)) / 2
+            mean = 0.9 * mean + 0.1 * gradient
+            square = 0.99 * square + 0.01 * np.square(gradient)
+            step = mean / (1 - 0.9**done) / (np.sqrt(square / (1 - 0.99**done)) + 1e-8)
+            weights = _after(weights, tuned, weights.values - rate * step)
+        loss = tuned_mixture_loss(weights, judged)
+        log.info(
+            "GRU-503 round %d/%d: log loss after tuning %.4f%s",
+            number + 1,
+            rounds,
+            loss,
+            " *" if loss < least else "",
+        )
+        if loss < least:
+            best, least = weights, loss
+    pooled = pool(validation)
+    rows = _trained_on(pooled)
+    untuned = _loss(pooled.y[rows], gru_503.recall(best, pooled, rows))
+    return replace(pretrained, tensors=mixture_file(best), log_loss=untuned, tuned_log_loss=least)
+
+
+def _after(weights: gru_503.Weights, tuned: gru_503.Weights, values: FloatArray) -> gru_503.Weights:
+    """New values, and AdamW's state moved a little towards that of a tuned network."""
+    assert tuned.adam_mean is not None
+    assert tuned.adam_square is not None
+    if weights.adam_mean is None or weights.adam_square is None:
+        return replace(tuned, values=values)
+    return replace(
+        tuned,
+        values=values,
+        adam_mean=weights.adam_mean + TUNED * (tuned.adam_mean - weights.adam_mean),
+        adam_square=weights.adam_square + TUNED * (tuned.adam_square - weights.adam_square),
+    )
+
+
+def _mixture_task(
+    weights: gru_503.Weights, trials: Trials, random: np.random.Generator
+) -> tuple[gru_503.Weights, FloatArray]:
+    """The weights tuned on a random beginning; gradient of the log loss on what follows it."""
+    most = max(5, min(LONGEST_TASK, len(trials) // 2))
+    cut = int(math.exp(random.uniform(math.log(5), math.log(most))))
+    begin = int(random.integers(0, len(trials) - 2 * cut + 1))
+    tuned = gru_503.tuned(weights, trials, np.arange(begin, begin + cut), Context())
+    rows = np.arange(begin + cut, min(len(trials), begin + cut + max(cut, 300)))
+    rows = rows[trials.elapsed_days[rows] > 0]
+    if not len(rows):
+        return tuned, np.zeros(len(weights.values))
+    return tuned, gru_503.gradient(tuned, trials, rows) / len(rows)
+
+
+def tuned_mixture_loss(weights: gru_503.Weights, learners: Sequence[Trials]) -> float:
+    """Mean log loss on what follows after tuning on little, some and most of each learner."""
+    losses = []
+    for trials in learners:
+        most = 2 * len(trials) // 3
+        for cut in (min(15, most), min(300, most), min(1_500, most), most):
+            tuned = gru_503.tuned(weights, trials, np.arange(cut), Context())
+            rows = np.arange(cut, min(len(trials), cut + 2_000))
+            rows = rows[trials.elapsed_days[rows] > 0]
+            if len(rows):
+                losses.append(_loss(trials.y[rows], gru_503.recall(tuned, trials, rows)))
+    return float(np.mean(losses))
+
+
 RECIPES: dict[str, Recipe] = {
     "GRU": Recipe(DAYS, _recurrent, gru.GRU, starts=6),
     "RNN": Recipe(DAYS, _recurrent, gru.RNN, starts=6),
@@ -554,6 +747,7 @@ RECIPES: dict[str, Recipe] = {
     "NN-17": Recipe(DAYS, _nn17, starts=6),
     "NN-17-secs": Recipe(SECS, _nn17, starts=3),
     "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),
+    "GRU-503": Recipe(EVERYTHING, _mixture, epochs=40, rate=0.01, starts=2),
     "LSTM": Recipe(EVERYTHING, _lstm, epochs=10, rate=0.004, files=("LSTM-fixed", "LSTM")),
 }
 """What can be pretrained, by the name of the weight file, the slowest last."""
@@ -628,6 +822,14 @@ def run(
                     settings,
                     rounds,
                 )
+            elif RECIPES[name].course is _mixture and rounds:
+                pretrained = meta_train_mixture(
+                    pretrained,
+                    each[: settings.learners],
+                    each[settings.learners :],
+                    settings,
+                    rounds,
+                )
             for file in RECIPES[name].files or (name,):
                 tensors = pretrained.tensors
                 if file == "LSTM":
@@ -674,7 +876,7 @@ def _made(
     )
     if settings.epochs:
         command += f" --epochs {settings.epochs}"
-    if name.startswith("LSTM") and name != "LSTM-489":
+    if pretrained.tuned_log_loss is not None:
         command += f" --rounds {rounds}"
     made = {
         "model": name,

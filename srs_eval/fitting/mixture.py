@@ -1,0 +1,381 @@
+"""A gated network whose outputs mix power curves, on a trie of histories: see models/gru_503.py.
+
+For each review: a linear layer, SiLU and a layer norm, then a GRU of seven units; for each
+prediction, from the state before it: a layer norm, a linear layer, SiLU and a layer norm, then
+for each of two curves a weight, a stability and an exponent. As in `cells`, 8 histories go
+through at once, and what histories share is computed once. Float64 throughout.
+
+Parameters lie as in srs-benchmark's state_dict; layer norms have no bias, and their epsilon is
+torch's. This module imports numba; import it inside functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from srs_eval.fitting import simd
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.trie import FIRST
+from srs_eval.reviews import FloatArray
+
+broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
+exp: Any = simd.exp
+load: Any = simd.load
+log: Any = simd.log
+rows_of: Any = simd.rows_of
+store: Any = simd.store
+total: Any = simd.total
+where: Any = simd.where
+
+HIDDEN, INPUTS, CURVES = 7, 5, 2
+GATES = 3 * HIDDEN
+# Where the parameters of each layer begin.
+IN, IN_BIAS, IN_NORM = 0, 35, 42
+IH, HH, IH_BIAS, HH_BIAS = 49, 196, 343, 364
+MID_NORM, MID, MID_BIAS, OUT_NORM = 385, 392, 441, 448
+SHARE, SHARE_BIAS, STABILITY, STABILITY_BIAS, EXPONENT, EXPONENT_BIAS = 455, 469, 471, 485, 487, 501
+PARAMETERS = 503
+# Rows of what a review leaves for the way back.
+ENTERED, IN_HAT, IN_INVERSE, RESET, UPDATE, NEW, OLD = 0, 7, 14, 15, 22, 29, 36
+KEPT = 43
+# Rows of the scratch of one vector of nodes or targets.
+BEFORE, BEFORE_BAR, X, X_BAR, HAT, HAT_OUT, MIDDLE, OUT = range(0, 56, 7)
+WORK = 56
+NORM_EPSILON = 1e-5
+CURVE_EPSILON = 1e-7
+
+
+class Descent(NamedTuple):
+    """AdamW's state (p,) and settings; gradients are clipped by their common length."""
+
+    mean: FloatArray
+    square: FloatArray
+    start: FloatArray  # what the penalty pulls to
+    pull: float  # times the squared distance
+    longest: float
+    beta_mean: float
+    beta_square: float
+    decay: float
+    steps: int  # before this run
+
+
+class Scratch(NamedTuple):
+    state: FloatArray  # (HIDDEN, nodes)
+    bar: FloatArray  # (HIDDEN, nodes)
+    kept: FloatArray  # (KEPT, nodes)
+    work: FloatArray  # (WORK, LANES)
+    w_bar: FloatArray  # (p, LANES)
+    recall: FloatArray  # (targets,) of the batches last visited
+
+
+def _sigmoid(x):
+    return 1.0 / (1.0 + exp(-x))
+
+
+def _tanh(x):
+    return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
+
+
+def _square_root(x):
+    return exp(0.5 * log(x))
+
+
+def _gather(array, parent, at, first, work, to):
+    for k in range(HIDDEN):
+        for lane in range(LANES):
+            work[to + k, lane] = 0.0 if first else array[k, parent[at + lane]]
+
+
+def _scatter_add(array, parent, at, work, of):
+    for k in range(HIDDEN):
+        for lane in range(LANES):
+            array[k, parent[at + lane]] += work[of + k, lane]
+
+
+def _normalise(rows, values, hat):
+    """rows[hat ...]: rows[values ...] without their mean, divided by their deviation."""
+    mean = rows[values]
+    for k in range(1, HIDDEN):
+        mean += rows[values + k]
+    mean = mean * (1.0 / HIDDEN)
+    variance = broadcast(0.0)
+    for k in range(HIDDEN):
+        centred = rows[values + k] - mean
+        variance += centred * centred
+        rows[hat + k] = centred
+    inverse = 1.0 / _square_root(variance * (1.0 / HIDDEN) + NORM_EPSILON)
+    for k in range(HIDDEN):
+        rows[hat + k] = rows[hat + k] * inverse
+    return inverse
+
+
+def _normalise_back(w, sums, norm, rows, hat, inverse, bars):
+    """rows[bars ...], gradients of the normed and weighted values, become those of the values."""
+    mean, along = broadcast(0.0), broadcast(0.0)
+    for k in range(HIDDEN):
+        bar, value = rows[bars + k], rows[hat + k]
+        sums[norm + k] = sums[norm + k] + bar * value
+        bar = w[norm + k] * bar
+        mean += bar
+        along += bar * value
+        rows[bars + k] = bar
+    mean, along = mean * (1.0 / HIDDEN), along * (1.0 / HIDDEN)
+    for k in range(HIDDEN):
+        rows[bars + k] = inverse * (rows[bars + k] - mean - rows[hat + k] * along)
+
+
+def _forward(w, delay, rating, at, state, kept, to, rows):
+    """The reviews of the 8 nodes at `at`, into columns `to` ... of state and kept."""
+    waited, grade = load(delay, at), load(rating, at)
+    for j in range(HIDDEN):
+        of_grade = where(
+            grade == 1.0,
+            w[IN + 5 * j + 1],
+            where(
+                grade == 2.0,
+                w[IN + 5 * j + 2],
+                where(grade == 3.0, w[IN + 5 * j + 3], broadcast(w[IN + 5 * j + 4])),
+            ),
+        )
+        entered = w[IN + 5 * j] * waited + of_grade + w[IN_BIAS + j]
+        store(kept[ENTERED + j], to, entered)
+        rows[MIDDLE + j] = entered * _sigmoid(entered)
+    store(kept[IN_INVERSE], to, _normalise(rows, MIDDLE, HAT))
+    for k in range(HIDDEN):
+        store(kept[IN_HAT + k], to, rows[HAT + k])
+        rows[X + k] = w[IN_NORM + k] * rows[HAT + k]
+    for j in range(HIDDEN):
+        r = broadcast(w[IH_BIAS + j] + w[HH_BIAS + j])
+        z = broadcast(w[IH_BIAS + HIDDEN + j] + w[HH_BIAS + HIDDEN + j])
+        new = broadcast(w[IH_BIAS + 2 * HIDDEN + j])
+        old = broadcast(w[HH_BIAS + 2 * HIDDEN + j])
+        for k in range(HIDDEN):
+            x, h = rows[X + k], rows[BEFORE + k]
+            r += w[IH + j * HIDDEN + k] * x + w[HH + j * HIDDEN + k] * h
+            z += w[IH + (HIDDEN + j) * HIDDEN + k] * x + w[HH + (HIDDEN + j) * HIDDEN + k] * h
+            new += w[IH + (2 * HIDDEN + j) * HIDDEN + k] * x
+            old += w[HH + (2 * HIDDEN + j) * HIDDEN + k] * h
+        r, z = _sigmoid(r), _sigmoid(z)
+        new = _tanh(new + r * old)
+        store(kept[RESET + j], to, r)
+        store(kept[UPDATE + j], to, z)
+        store(kept[NEW + j], to, new)
+        store(kept[OLD + j], to, old)
+        store(state[j], to, new + z * (rows[BEFORE + j] - new))
+
+
+def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
+    """Gradients of the 8 reviews: adds to `sums`, sets rows[BEFORE_BAR ...]."""
+    for k in range(HIDDEN):
+        rows[X + k] = w[IN_NORM + k] * load(kept[IN_HAT + k], to)
+        rows[HAT + k] = load(kept[IN_HAT + k], to)
+        rows[X_BAR + k] = broadcast(0.0)
+        rows[BEFORE_BAR + k] = broadcast(0.0)
+    for j in range(HIDDEN):
+        h_bar = load(bar[j], to)
+        r, z = load(kept[RESET + j], to), load(kept[UPDATE + j], to)
+        new, old = load(kept[NEW + j], to), load(kept[OLD + j], to)
+        new_bar = h_bar * (1.0 - z) * (1.0 - new * new)
+        old_bar = new_bar * r
+        r_bar = new_bar * old * r * (1.0 - r)
+        z_bar = h_bar * (rows[BEFORE + j] - new) * z * (1.0 - z)
+        rows[BEFORE_BAR + j] = rows[BEFORE_BAR + j] + h_bar * z
+        for k in range(HIDDEN):
+            x, h = rows[X + k], rows[BEFORE + k]
+            to_r, to_z = j * HIDDEN + k, (HIDDEN + j) * HIDDEN + k
+            to_new = (2 * HIDDEN + j) * HIDDEN + k
+            sums[IH + to_r] = sums[IH + to_r] + r_bar * x
+            sums[IH + to_z] = sums[IH + to_z] + z_bar * x
+            sums[IH + to_new] = sums[IH + to_new] + new_bar * x
+            sums[HH + to_r] = sums[HH + to_r] + r_bar * h
+            sums[HH + to_z] = sums[HH + to_z] + z_bar * h
+            sums[HH + to_new] = sums[HH + to_new] + old_bar * h
+            rows[X_BAR + k] = (rows[X_BAR + k] + w[IH + to_r] * r_bar + w[IH + to_z] * z_bar) + w[
+                IH + to_new
+            ] * new_bar
+            rows[BEFORE_BAR + k] = (
+                rows[BEFORE_BAR + k] + w[HH + to_r] * r_bar + w[HH + to_z] * z_bar
+            ) + w[HH + to_new] * old_bar
+        sums[IH_BIAS + j] = sums[IH_BIAS + j] + r_bar
+        sums[IH_BIAS + HIDDEN + j] = sums[IH_BIAS + HIDDEN + j] + z_bar
+        sums[IH_BIAS + 2 * HIDDEN + j] = sums[IH_BIAS + 2 * HIDDEN + j] + new_bar
+        sums[HH_BIAS + j] = sums[HH_BIAS + j] + r_bar
+        sums[HH_BIAS + HIDDEN + j] = sums[HH_BIAS + HIDDEN + j] + z_bar
+        sums[HH_BIAS + 2 * HIDDEN + j] = sums[HH_BIAS + 2 * HIDDEN + j] + old_bar
+    _normalise_back(w, sums, IN_NORM, rows, HAT, load(kept[IN_INVERSE], to), X_BAR)
+    waited, grade = load(delay, at), load(rating, at)
+    for j in range(HIDDEN):
+        entered = load(kept[ENTERED + j], to)
+        gate = _sigmoid(entered)
+        in_bar = rows[X_BAR + j] * gate * (1.0 + entered * (1.0 - gate))
+        row = IN + 5 * j
+        sums[row] = sums[row] + in_bar * waited
+        sums[row + 1] = sums[row + 1] + where(grade == 1.0, in_bar, 0.0)
+        sums[row + 2] = sums[row + 2] + where(grade == 2.0, in_bar, 0.0)
+        sums[row + 3] = sums[row + 3] + where(grade == 3.0, in_bar, 0.0)
+        sums[row + 4] = sums[row + 4] + where(grade == 4.0, in_bar, 0.0)
+        sums[IN_BIAS + j] = sums[IN_BIAS + j] + in_bar
+
+
+def _read_out(w, rows):
+    """rows[X ...], which the outputs read, from the state rows[BEFORE ...]; the norms' inverses."""
+    before = _normalise(rows, BEFORE, HAT)
+    for j in range(HIDDEN):
+        value = broadcast(w[MID_BIAS + j])
+        for k in range(HIDDEN):
+            value += w[MID + j * HIDDEN + k] * w[MID_NORM + k] * rows[HAT + k]
+        rows[MIDDLE + j] = value
+        rows[OUT + j] = value * _sigmoid(value)
+    after = _normalise(rows, OUT, HAT_OUT)
+    for k in range(HIDDEN):
+        rows[X + k] = w[OUT_NORM + k] * rows[HAT_OUT + k]
+    return before, after
+
+
+def _read_out_back(w, sums, rows, before, after):
+    """rows[X_BAR ...] are gradients of rows[X ...]; sets rows[BEFORE_BAR ...]."""
+    _normalise_back(w, sums, OUT_NORM, rows, HAT_OUT, after, X_BAR)
+    for k in range(HIDDEN):
+        rows[BEFORE_BAR + k] = broadcast(0.0)
+    for j in range(HIDDEN):
+        value = rows[MIDDLE + j]
+        gate = _sigmoid(value)
+        bar = rows[X_BAR + j] * gate * (1.0 + value * (1.0 - gate))
+        sums[MID_BIAS + j] = sums[MID_BIAS + j] + bar
+        for k in range(HIDDEN):
+            place = MID + j * HIDDEN + k
+            sums[place] = sums[place] + bar * (w[MID_NORM + k] * rows[HAT + k])
+            rows[BEFORE_BAR + k] = rows[BEFORE_BAR + k] + w[place] * bar
+    _normalise_back(w, sums, MID_NORM, rows, HAT, before, BEFORE_BAR)
+
+
+def _output(w, weight, bias, curve, rows):
+    value = broadcast(w[bias + curve])
+    for k in range(HIDDEN):
+        value += w[weight + curve * HIDDEN + k] * rows[X + k]
+    return value
+
+
+def _output_back(w, sums, weight, bias, curve, rows, bar):
+    sums[bias + curve] = sums[bias + curve] + bar
+    for k in range(HIDDEN):
+        place = weight + curve * HIDDEN + k
+        sums[place] = sums[place] + bar * rows[X + k]
+        rows[X_BAR + k] = rows[X_BAR + k] + w[place] * bar
+
+
+def _held(z):
+    return where(z < -25.0, -25.0, where(z > 25.0, 25.0, z))
+
+
+def _where_held(z, bar):
+    return where(z < -25.0, 0.0, where(z > 25.0, 0.0, bar))
+
+
+def _curve(t, s, d):
+    """Logarithm of 1 + t/s and its power -d; s with its epsilon."""
+    grown = log(1.0 + t / s)
+    return grown, exp(-d * grown)
+
+
+def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
+    """Visits the batches in `order`; returns the sum of their losses before each step.
+
+    rates (len(order),): the learning rate of each visit, 0 for one that only evaluates.
+    `scales` (b,) times a batch's summed loss is what is minimised. `delay`: of each node, the
+    interval as the network takes it. A step changes `w` and the state of `descent`.
+    """
+    state, bar, kept, work = scratch.state, scratch.bar, scratch.kept, scratch.work
+    rows, sums = rows_of(work), rows_of(scratch.w_bar)
+    loss = broadcast(0.0)
+    steps = descent.steps
+    for visit in range(len(order)):
+        b, rate = order[visit], rates[visit]
+        base = batches.first_node[b]
+        first_segment, end_segment = batches.first_segment[b], batches.first_segment[b + 1]
+        for segment in range(first_segment, end_segment):
+            first = batches.kind[segment] == FIRST
+            for i in range(batches.start[segment], batches.end[segment], LANES):
+                _gather(state, batches.parent, i, first, work, BEFORE)
+                _forward(w, delay, batches.rating, i, state, kept, i - base, rows)
+        if rate > 0.0:
+            bar[:, : batches.first_node[b + 1] - base] = 0.0
+            scratch.w_bar[:] = 0.0
+
+        for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
+            _gather(state, batches.target_node, i, False, work, BEFORE)
+            norm_before, norm_after = _read_out(w, rows)
+            t = load(batches.target_delta_t, i)
+            zs1 = _output(w, STABILITY, STABILITY_BIAS, 0, rows)
+            zs2 = _output(w, STABILITY, STABILITY_BIAS, 1, rows)
+            zd1 = _output(w, EXPONENT, EXPONENT_BIAS, 0, rows)
+            zd2 = _output(w, EXPONENT, EXPONENT_BIAS, 1, rows)
+            share = _sigmoid(
+                _output(w, SHARE, SHARE_BIAS, 0, rows) - _output(w, SHARE, SHARE_BIAS, 1, rows)
+            )
+            s1, s2 = exp(_held(zs1)) + CURVE_EPSILON, exp(_held(zs2)) + CURVE_EPSILON
+            d1, d2 = exp(_held(zd1)), exp(_held(zd2))
+            grown1, curve1 = _curve(t, s1, d1)
+            grown2, curve2 = _curve(t, s2, d2)
+            p = (1.0 - 1e-7) * (share * curve1 + (1.0 - share) * curve2)
+            passes, failures = load(batches.passes, i), load(batches.failures, i)
+            # torch holds each logarithm at -100 or above
+            log_p, log_f = log(p), log(1.0 - p)
+            log_p = where(log_p < -100.0, -100.0, log_p)
+            log_f = where(log_f < -100.0, -100.0, log_f)
+            loss -= passes * log_p + failures * log_f
+            store(scratch.recall, i, p)
+            if rate > 0.0:
+                # and its gradient divides by 1e-12 or more
+                both = p * (1.0 - p)
+                both = where(both < 1e-12, 1e-12, both)
+                p_bar = (scales[b] * (1.0 - 1e-7)) * (passes * (p - 1.0) + failures * p) / both
+                for k in range(HIDDEN):
+                    rows[X_BAR + k] = broadcast(0.0)
+                share_bar = p_bar * (curve1 - curve2) * share * (1.0 - share)
+                _output_back(w, sums, SHARE, SHARE_BIAS, 0, rows, share_bar)
+                _output_back(w, sums, SHARE, SHARE_BIAS, 1, rows, -share_bar)
+                of1, of2 = p_bar * share * curve1 * d1, p_bar * (1.0 - share) * curve2 * d2
+                s_bar = _where_held(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - CURVE_EPSILON))
+                _output_back(w, sums, STABILITY, STABILITY_BIAS, 0, rows, s_bar)
+                s_bar = _where_held(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - CURVE_EPSILON))
+                _output_back(w, sums, STABILITY, STABILITY_BIAS, 1, rows, s_bar)
+                d_bar = _where_held(zd1, -of1 * grown1)
+                _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 0, rows, d_bar)
+                d_bar = _where_held(zd2, -of2 * grown2)
+                _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 1, rows, d_bar)
+                _read_out_back(w, sums, rows, norm_before, norm_after)
+                _scatter_add(bar, batches.target_node, i, work, BEFORE_BAR)
+        if not rate > 0.0:
+            continue
+
+        for back in range(end_segment - first_segment):
+            segment = end_segment - 1 - back
+            first = batches.kind[segment] == FIRST
+            for i in range(batches.start[segment], batches.end[segment], LANES):
+                _gather(state, batches.parent, i, first, work, BEFORE)
+                _backward(w, sums, delay, batches.rating, i, kept, i - base, bar, rows)
+                if not first:
+                    _scatter_add(bar, batches.parent, i, work, BEFORE_BAR)
+
+        # AdamW (Loshchilov and Hutter 2017)
+        length = 0.0
+        for k in range(PARAMETERS):
+            pulled = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
+            scratch.w_bar[k, 0] = pulled
+            length += pulled * pulled
+        shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
+        steps += 1
+        bias_mean = 1.0 - descent.beta_mean**steps
+        bias_square = math.sqrt(1.0 - descent.beta_square**steps)
+        for k in range(PARAMETERS):
+            gradient = shrink * scratch.w_bar[k, 0]
+            mean = descent.beta_mean * descent.mean[k] + (1.0 - descent.beta_mean) * gradient
+            square = descent.beta_square * descent.square[k]
+            square += (1.0 - descent.beta_square) * gradient * gradient
+            descent.mean[k] = mean
+            descent.square[k] = square
+            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+            w[k] = w[k] * (1.0 - rate * descent.decay) - step
+    return total(loss)

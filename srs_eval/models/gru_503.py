@@ -1,0 +1,276 @@
+"""GRU-503: a gated network that mixes two power forgetting curves.
+
+For each review it sees the interval before it in fractions of a day, same-day reviews included,
+as ln(0.00001 + days), normalised, and four indicators of the grade. A linear layer, SiLU and a
+layer norm, seven GRU units, and again a layer norm, a linear layer, SiLU and a layer norm give
+for each of two curves a weight w, a stability s and an exponent d:
+
+    R(t) = (1 - 1e-7) sum of w (1 + t / (1e-7 + s))^-d        t in days
+
+Fitted from weights pretrained by Reptile (Nichol, Achiam and Schulman 2018) on other learners:
+21 passes of AdamW over all reviews, newer ones weighing up to 21 times as much, with a pull back
+to the pretrained weights. Where the state in which pretraining left AdamW comes with the weights,
+fitting goes on from it. `--recency` changes nothing here.
+
+srs-benchmark calls it GRU since 2026 (commit bd9110f791e5b37282c55a9aa8db35f68f0c4aa2): network
+in models/gru.py, training in reptile/reptile_trainer_gru.py `finetune`. Upstream runs every
+review's whole history as a sequence of its own in single precision; here histories share what
+they have in common (`fitting.mixture`), in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from srs_eval import hyperparameters
+from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.networks import (
+    Shapes,
+    flat,
+    load_weights,
+    no_weights,
+    optimiser_state,
+    require_finite,
+)
+from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.protocol import Trials
+from srs_eval.reviews import FloatArray, IntArray
+
+PASSES = hyperparameters.epochs(21)
+WARM_UP = 6  # passes until the middle learning rate, of 21
+BATCH = hyperparameters.batch_size(8_192)
+BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
+RATES = tuple(
+    rate * 16_000 ** (1 - BATCH_EXPONENT)
+    for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
+)
+RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
+DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
+PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
+HYPERPARAMETERS = (RATE, PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
+BETAS = (0.1753167630791112, 0.9723760956625273)
+LONGEST_GRADIENT = 167.86289911112
+RECENCY_WEIGHT, RECENCY_DEGREE = 20.328475441783525, 2.8843952981152463
+SHUFFLE_SEED = 2025
+
+STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
+FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
+"""Weight files, ours and upstream's; the latter's AdamW is in NAME_opt_pretrain.pth."""
+
+# Tensors of a weight file, in the order of the parameters.
+SHAPES: Shapes = {
+    "process.0.weight": (7, 5),
+    "process.0.bias": (7,),
+    "process.2.weight": (7,),
+    "process.3.module.weight_ih_l0": (21, 7),
+    "process.3.module.weight_hh_l0": (21, 7),
+    "process.3.module.bias_ih_l0": (21,),
+    "process.3.module.bias_hh_l0": (21,),
+    "process.4.weight": (7,),
+    "process.5.weight": (7, 7),
+    "process.5.bias": (7,),
+    "process.7.weight": (7,),
+    "w_fc.weight": (2, 7),
+    "w_fc.bias": (2,),
+    "s_fc.weight": (2, 7),
+    "s_fc.bias": (2,),
+    "d_fc.weight": (2, 7),
+    "d_fc.bias": (2,),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    values: FloatArray  # (503,)
+    mean: float  # of ln(0.00001 + days)
+    deviation: float
+    adam_mean: FloatArray | None = None  # (503,) where AdamW was left
+    adam_square: FloatArray | None = None
+    adam_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the network is trained."""
+
+    rates: FloatArray  # of each pass over the batches
+    decay: float
+    pull: float
+    longest: float = LONGEST_GRADIENT
+    exponent: float = BATCH_EXPONENT
+
+
+def fine_tuning(context: Context) -> Course:
+    """The rate goes straight up to the middle one, then straight down."""
+    passes = PASSES.integer(context)
+    begin, middle, end = (rate * (RATE.number(context) / RATES[1]) for rate in RATES)
+    warm_up = min(max(1, round(passes * WARM_UP / 21)), passes)
+    up = np.linspace(begin, middle, warm_up, endpoint=False)
+    down = np.linspace(middle, end, passes - warm_up, endpoint=False)
+    return Course(np.concatenate([up, down]), DECAY.number(context), PULL.number(context))
+
+
+def pretrained(context: Context) -> Weights:
+    """Where fitting begins. Raises InputError where there are no weights."""
+    shapes = {**SHAPES, "input_mean": (1,), "input_std": (1,)}
+    found = load_weights(FILES, shapes, context)
+    if found is None:
+        raise no_weights("GRU-503", FILES[:1], context)
+    mean, deviation = float(found["input_mean"][0]), float(found["input_std"][0])
+    weights = Weights(flat({name: found[name] for name in SHAPES}), mean, deviation)
+    state = optimiser_state(FILES, SHAPES, context)
+    if state is None:
+        return weights
+    return replace(weights, adam_mean=state[0], adam_square=state[1], adam_steps=state[2])
+
+
+def recency(n: int) -> FloatArray:
+    """Training weights of n rows in order of review; their mean is 1."""
+    weights = 1.0 + RECENCY_WEIGHT * np.power(np.linspace(0, 1, n), RECENCY_DEGREE)
+    scaled: FloatArray = weights * (n / weights.sum())
+    return scaled
+
+
+def tune(
+    weights: Weights,
+    trials: Trials,
+    parts: list[IntArray],
+    weight_of: FloatArray,
+    context: Context,
+    course: Course,
+) -> Weights:
+    """The weights trained on batches of positions, of which each trial has a weight (n,)."""
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.mixture import Descent, mixture_pass
+
+    batches = trie_batches(history_trie(trials, same_day=False), trials, parts, weight_of)
+    delay = _delay(batches, weights)
+    scales = np.array([float(len(part)) ** (course.exponent - 1.0) for part in parts])
+    w = weights.values.copy()
+    none = np.zeros(len(w))
+    descent = Descent(
+        mean=none.copy() if weights.adam_mean is None else weights.adam_mean.copy(),
+        square=none.copy() if weights.adam_square is None else weights.adam_square.copy(),
+        start=weights.values,
+        pull=course.pull,
+        longest=course.longest,
+        beta_mean=BETAS[0],
+        beta_square=BETAS[1],
+        decay=course.decay,
+        steps=weights.adam_steps,
+    )
+    scratch = _scratch(batches)
+    order = np.arange(len(parts))
+    run = compiled(mixture_pass)
+    for done, rate in enumerate(course.rates.tolist(), start=1):
+        run(order, np.full(len(parts), rate), w, batches, delay, scales, descent, scratch)
+        descent = descent._replace(steps=descent.steps + len(parts))
+        context.tick(done / len(course.rates))
+    require_finite(w)
+    return replace(
+        weights,
+        values=w,
+        adam_mean=descent.mean,
+        adam_square=descent.square,
+        adam_steps=descent.steps,
+    )
+
+
+def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -> Weights:
+    """The weights fitted to the positions `train`, in order of review."""
+    weight_of = np.ones(len(trials))
+    weight_of[train] = recency(len(train))
+    random = np.random.RandomState(SHUFFLE_SEED + hyperparameters.seed(context))
+    shuffled = train[random.permutation(len(train))]
+    rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
+    if not len(rows):
+        raise NotEnoughData("all histories are too long to train on")
+    size = BATCH.integer(context)
+    parts = [rows[k : k + size] for k in range(0, len(rows), size)]
+    return tune(weights, trials, parts, weight_of, context, fine_tuning(context))
+
+
+def gradient(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
+    """Of the log loss summed over the positions `index`, by the weights (503,)."""
+    nowhere = Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
+    still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
+    found = tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
+    assert found.adam_mean is not None
+    return found.adam_mean / (1.0 - BETAS[0])
+
+
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
+    """`weights` are not used: it has recency weights of its own."""
+    return tuned(pretrained(context), trials, train, context)
+
+
+def recall(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
+    """Probability of recall at the positions `index` (same shape)."""
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.mixture import Descent, mixture_pass
+
+    if not len(index):
+        return np.empty(0)
+    batches = trie_batches(history_trie(trials, same_day=False), trials, [index])
+    scratch = _scratch(batches)
+    none = np.zeros(0)
+    compiled(mixture_pass)(
+        np.zeros(1, np.int64),
+        np.zeros(1),
+        weights.values,
+        batches,
+        _delay(batches, weights),
+        np.ones(1),
+        Descent(none, none, none, 0.0, 0.0, 0.0, 0.0, 0.0, 0),
+        scratch,
+    )
+    return scratch.recall[batches.target]
+
+
+def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """`parameters` empty: the pretrained ones."""
+    weights = parameters if isinstance(parameters, Weights) else pretrained(context)
+    return recall(weights, trials, index)
+
+
+def _delay(batches: TrieBatches, weights: Weights) -> FloatArray:
+    """The interval before each node as the network takes it."""
+    delay: FloatArray = (np.log(1e-5 + batches.delta_t) - weights.mean) / weights.deviation
+    return delay
+
+
+def _scratch(batches: TrieBatches) -> Any:
+    from srs_eval.fitting.mixture import HIDDEN, KEPT, PARAMETERS, WORK, Scratch
+
+    nodes = int(np.diff(batches.first_node).max())
+    return Scratch(
+        state=np.zeros((HIDDEN, nodes)),
+        bar=np.zeros((HIDDEN, nodes)),
+        kept=np.zeros((KEPT, nodes)),
+        work=np.zeros((WORK, LANES)),
+        w_bar=np.zeros((PARAMETERS, LANES)),
+        recall=np.zeros(len(batches.target_node)),
+    )
+
+
+MODELS = (
+    Model(
+        name="GRU-503",
+        family="neural",
+        inputs="FIL, G, SR",
+        parameters=503,
+        source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
+        fit=fit,
+        predict=predict,
+        standard=STANDARD,
+        flags=ANY_FLAG - {"recency"},
+        hyperparameters=HYPERPARAMETERS,
+        seconds_per_10k=0.6,
+        note="Upstream's name is GRU since 2026.",
+    ),
+)
