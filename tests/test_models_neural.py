@@ -559,8 +559,12 @@ def test_gru_503_equals_torch_before_and_after_training(
             here = slice(place, place + parameter.numel())
             optimizer.state[parameter] = {
                 "step": torch.tensor(700.0),
-                "exp_avg": torch.from_numpy(weights.adam_mean[here]).reshape(parameter.shape),
-                "exp_avg_sq": torch.from_numpy(weights.adam_square[here]).reshape(parameter.shape),
+                "exp_avg": torch.from_numpy(weights.adam_mean[here].copy()).reshape(
+                    parameter.shape
+                ),
+                "exp_avg_sq": torch.from_numpy(weights.adam_square[here].copy()).reshape(
+                    parameter.shape
+                ),
             }
             place = here.stop
     weight_of = np.ones(len(trials))
