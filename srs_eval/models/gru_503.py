@@ -271,8 +271,8 @@ MODELS = (
         flags=ANY_FLAG - {"recency"},
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.6,
-        note="Upstream's name is GRU since 2026. No weights are installed with the program: give "
-        "srs-benchmark's, or those of `python -m srs_eval.pretraining --models GRU-503 --out DIR`.",
+        note="Upstream's GRU since 2026; no weights are installed, so give --weights: its own, or what "
+        "`python -m srs_eval.pretraining --models GRU-503 --out DIR` makes.",
         extra=True,
     ),
 )
