@@ -270,9 +270,9 @@ MODELS = (
         standard=STANDARD,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=HYPERPARAMETERS,
-        seconds_per_10k=0.6,
-        note="Upstream's GRU since 2026; no weights are installed, so give --weights: its own, or what "
-        "`python -m srs_eval.pretraining --models GRU-503 --out DIR` makes.",
+        seconds_per_10k=0.4,
+        note="Upstream's GRU since 2026; no weights are installed, so give --weights: its own, "
+        "or what `python -m srs_eval.pretraining --models GRU-503 --out DIR` makes.",
         extra=True,
     ),
 )
