@@ -271,8 +271,6 @@ MODELS = (
         flags=ANY_FLAG - {"recency"},
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.4,
-        note="Upstream's GRU since 2026; no weights are installed, so give --weights: its own, "
-        "or what `python -m srs_eval.pretraining --models GRU-503 --out DIR` makes.",
-        extra=True,
+        note="Upstream's name for it is GRU since 2026.",
     ),
 )
