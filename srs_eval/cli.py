@@ -30,7 +30,7 @@ from srs_eval.cli_output import (
     write,
     write_document,
 )
-from srs_eval.cli_research import batch, dataset, report, results
+from srs_eval.cli_research import audit, batch, dataset, report, results
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -290,6 +290,7 @@ def export(
 
 
 app.command()(report)
+app.command()(audit)
 
 
 app.command()(results)

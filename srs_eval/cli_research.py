@@ -37,6 +37,7 @@ from srs_eval.options import (
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
+    from srs_eval.dataset import Dataset
 
 
 @takes(flags=protocol_options, context=context_options)
@@ -142,25 +143,19 @@ def batch(
     )
     from srs_eval.cluster import is_engine
     from srs_eval.console import BatchProgress, console_for, say, say_absent_users
-    from srs_eval.dataset import open_dataset
-    from srs_eval.ranking import mean_ranking, with_floors
+    from srs_eval.ranking import mean_ranking
     from srs_eval.raw import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
     from srs_eval.store import read_results
     from srs_eval.tables import batch_table
 
-    refuse_rows_of_anki(flags)
     if like_upstream is not None:
+        refuse_rows_of_anki(flags)
         _tell_differences(flags.resolve(models), like_upstream)
         return FINE
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
-    opened = open_dataset(dataset)
-    if opened.missing_tables:
-        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
-        if flags.protocol.partitions != "none":
-            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
-        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+    opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = select_users(opened.users, users, max_user_id)
@@ -168,13 +163,7 @@ def batch(
         chosen = shard_of(chosen, shard)
     if users is not None:
         say_absent_users(absent_users(opened.users, users, max_user_id))
-    configurations = [each for each in flags.resolve(models) if each.fit != "own"]
-    if not configurations:
-        raise InputError("A data set holds no parameters of presets: evaluate a collection.")
-    if len(configurations) > 1:
-        # What is compared stands on the average. AVG-known_decks has to be named: most users
-        # have no deleted cards, and srs-benchmark knows no such file.
-        configurations = with_floors(configurations, leaves_out=False)
+    configurations = _on_a_data_set(flags, models)
     makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
     asked_for = {"raw": raw, "file": file, "plot": plot}
     plan: Planned | None = None
@@ -310,6 +299,135 @@ def report(
     )
     write_document(document, html, md, csv, png, json)
     return FINE
+
+
+@takes(flags=protocol_options, context=context_options)
+def audit(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of a data set, or the name of a downloaded one.", show_default=False
+        ),
+    ],
+    flags: Flags,
+    context: Context,
+    models: ModelsOption = "fast",
+    trials: Annotated[
+        int,
+        typer.Option(
+            help="Set-ups that are tried for each configuration, besides the published one.",
+            min=1,
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = 30,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            help="Seeds that are judged, where a training has seeds.",
+            min=1,
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = 3,
+    seed: Annotated[int, typer.Option(help="Of the search.", rich_help_panel=RUN_PANEL)] = 0,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids and ranges, all if left out.",
+            metavar="1-1000,1005",
+            rich_help_panel=ROWS_PANEL,
+        ),
+    ] = None,
+    max_user_id: Annotated[
+        int | None,
+        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of what is found.", rich_help_panel=OUTPUT_PANEL)
+    ] = Path("audit"),
+    html: HtmlOption = None,
+    md: MarkdownOption = None,
+    csv: CsvFolderOption = None,
+    json: JsonOption = None,
+    jobs: JobsOption = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
+    ] = False,
+) -> int:
+    """Does a ranking survive when every model's training is tuned alike?"""
+    from srs_eval.audit import Audit, run_audit
+    from srs_eval.batch import Ended, Planned, UnitDone, absent_users, select_users
+    from srs_eval.console import BatchProgress, say, say_absent_users
+    from srs_eval.report.audit import audit_document
+
+    check_outputs([out] if out.exists() else [], html, md, csv, None, json)
+    opened = _opened(dataset, flags)
+    chosen = select_users(opened.users, users, max_user_id)
+    if users is not None:
+        say_absent_users(absent_users(opened.users, users, max_user_id))
+    found: Audit | None = None
+    finished = 0
+    try:
+        with (
+            BatchProgress() as progress,
+            closing(
+                run_audit(
+                    opened,
+                    _on_a_data_set(flags, models),
+                    out,
+                    users=chosen,
+                    trials=trials,
+                    repeats=repeats,
+                    seed=seed,
+                    jobs=jobs,
+                    fresh=fresh,
+                    context=context,
+                )
+            ) as events,
+        ):
+            for event in events:
+                match event:
+                    case Audit():
+                        found = event
+                    case Planned() | UnitDone() | Ended():
+                        finished += isinstance(event, UnitDone)
+                        progress.show(event)
+    except KeyboardInterrupt:
+        say(f"Interrupted: {finished:,} more fits are kept; the same command goes on from there.")
+        raise
+    assert found is not None
+    write_document(audit_document(found), html, md, csv, None, json)
+    say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
+    return SOME_FAILED if found.failed else FINE
+
+
+def _opened(dataset: str, flags: Flags) -> Dataset:
+    """A data set that the flags can be used on; raises InputError."""
+    from srs_eval.console import say
+    from srs_eval.dataset import open_dataset
+
+    refuse_rows_of_anki(flags)
+    opened = open_dataset(dataset)
+    if opened.missing_tables:
+        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
+        if flags.protocol.partitions != "none":
+            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
+        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+    return opened
+
+
+def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
+    """What is named, with the averages that several are compared to; raises InputError."""
+    from srs_eval.ranking import with_floors
+
+    configurations = [each for each in flags.resolve(models) if each.fit != "own"]
+    if not configurations:
+        raise InputError("A data set holds no parameters of presets: evaluate a collection.")
+    if len(configurations) == 1:
+        return configurations
+    # What is compared stands on the average. AVG-known_decks has to be named: most users
+    # have no deleted cards, and srs-benchmark knows no such file.
+    return with_floors(configurations, leaves_out=False)
 
 
 def results(

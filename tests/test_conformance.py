@@ -265,6 +265,11 @@ def test_every_hyperparameter_is_what_it_says(name: str) -> None:
         ), each.name
 
 
+def test_every_training_can_be_set() -> None:
+    trained = {name for name, model in all_models().items() if model.trained}
+    assert trained - set(TRAINED) == {"FSRS-rs"}  # whose package takes no settings
+
+
 def test_a_training_is_set_to_what_there_is_only() -> None:
     fsrs6, untrained, average = resolve("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
     for values, words in (

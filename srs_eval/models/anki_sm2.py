@@ -230,6 +230,7 @@ MODELS = (
         aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
         configurations=("Anki", "Anki-dry-run"),
         compiles="to train",
+        hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.007,
         note=(
             "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "

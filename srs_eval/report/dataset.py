@@ -53,7 +53,7 @@ CAVEAT = (
 SET_UP = (
     "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
     "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
-    "the difficulty of evaluating baselines)."
+    "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
 
 

@@ -1,0 +1,211 @@
+"""An audit as a document: what tuning has changed, and whether the ranking survives it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, MeanInterval
+from srs_eval.audit import Audit, Ranking, Tuned
+from srs_eval.hyperparameters import setup_in_words
+from srs_eval.plural import counted
+from srs_eval.report.document import Cell, Column, Document, Figure, Section, Table
+from srs_eval.standings import WEIGHTINGS
+
+BY_USERS = WEIGHTINGS.index("users")
+MOST_PAIRS = 12  # that are shown; the CSV file has all
+
+
+def audit_document(audit: Audit) -> Document:
+    """Everything about an audit."""
+    return Document(
+        title=f"Audit of {counted(len(audit.tuned), 'configuration')} on "
+        f"{counted(audit.users, 'user')}",
+        lead=tuple(_lead(audit)),
+        sections=(
+            Section("As published and tuned", (_changes(audit), _how_to_read(audit))),
+            *(_ranking(ranking, number) for number, ranking in enumerate(audit.rankings, start=1)),
+            Section("Set-ups", (_setups(audit),)),
+            *_failures(audit),
+        ),
+    )
+
+
+def _lead(audit: Audit) -> list[str]:
+    said = []
+    for ranking in audit.rankings:
+        over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
+        if ranking.survives:
+            said.append(f"Judged on {over}: the ranking survives tuning.")
+        else:
+            moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
+            surely = [pair for pair in moved if pair.verdict == "turned round"]
+            said.append(
+                f"Judged on {over}: the ranking does not survive tuning. It was "
+                f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
+                f"{counted(len(moved), 'pair')} changed places, {len(surely)} of them surely."
+            )
+        if ranking.users < FEWEST_USERS:
+            said.append(
+                f"{counted(ranking.users, 'user')} are too few to be sure of any difference: "
+                f"{FEWEST_USERS} are needed."
+            )
+    better = [each for each in audit.tuned if each.change and _verdict(each) == "better"]
+    if better:
+        names = ", ".join(each.configuration.words for each in better)
+        said.append(f"Surely better with another set-up than the published one: {names}.")
+    edges = [each for each in audit.tuned if any(found.on_edge for found in each.found)]
+    if edges:
+        names = ", ".join(each.configuration.words for each in edges)
+        said.append(f"Best at an end of what was tried, so that more --trials may tell: {names}.")
+    return said
+
+
+def _changes(audit: Audit) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for each in audit.tuned:
+        change = each.change
+        if change is None:
+            rows.append((each.configuration.words, "no results", *[None] * 6))
+            continue
+        before = change.before.of(change.file.users)["LogLoss"]
+        now = change.file.metrics["LogLoss"]
+        spread = each.spread or (math.nan, math.nan)
+        difference = change.differences["LogLoss"][BY_USERS]
+        rows.append(
+            (
+                each.configuration.words,
+                _verdict(each),
+                Figure(float(before.mean())),
+                Figure(float(now.mean())),
+                _interval(difference) if each.found else None,
+                change.users,
+                Figure(spread[0]),
+                Figure(spread[1]),
+            )
+        )
+    return Table(
+        "audit",
+        "Log loss on the judged reviews, every user counting the same",
+        (
+            Column("configuration"),
+            Column("tuning"),
+            Column("published", digits=4),
+            Column("tuned", digits=4),
+            Column("tuned − published", digits=4, by_half_width=False, signed=True),
+            Column("users"),
+            Column("spread, published", digits=5, note="standard deviation over seeds"),
+            Column("spread, tuned", digits=5, note="the same"),
+        ),
+        tuple(rows),
+    )
+
+
+def _verdict(each: Tuned) -> str:
+    if not each.found:
+        return "nothing to tune"
+    if not any(found.setup for found in each.found):
+        return "found nothing better"
+    assert each.change is not None
+    return each.change.verdict("users")
+
+
+def _interval(interval: MeanInterval) -> Figure:
+    return Figure(interval.estimate, interval.half_width)
+
+
+def _how_to_read(audit: Audit) -> str:
+    return (
+        f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
+        "user is judged with the set-up that the other half's training parts chose. ± is half of "
+        f"the {CONFIDENCE * 100:.0f} % interval over users, of paired differences. Spread: the "
+        f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
+        "has seeds. The figures compared are of the first seed, the published one."
+    )
+
+
+def _ranking(ranking: Ranking, number: int) -> Section:
+    moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
+    table = Table(
+        f"pairs-{number}",
+        f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
+        (
+            Column("ahead as published"),
+            Column("behind"),
+            Column("lead"),
+            Column("as published", digits=4, by_half_width=False, signed=True),
+            Column("tuned", digits=4, by_half_width=False, signed=True),
+        ),
+        tuple(
+            (
+                pair.first,
+                pair.second,
+                pair.verdict,
+                _interval(pair.published),
+                _interval(pair.tuned),
+            )
+            for pair in sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept")
+        ),
+    )
+    places = Table(
+        f"places-{number}",
+        "Places by mean log loss over users",
+        (Column("place"), Column("as published"), Column("tuned")),
+        tuple(
+            (place, before, now)
+            for place, (before, now) in enumerate(
+                zip(ranking.published, ranking.tuned, strict=True), start=1
+            )
+        ),
+    )
+    return Section(f"Judged on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table))
+
+
+def _setups(audit: Audit) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for each in audit.tuned:
+        for half, found in enumerate(each.found, start=1):
+            moved = ", ".join(
+                f"{name} {way}" + (f" ×{count}" if count > 1 else "")
+                for name, ways in found.extended.items()
+                for way, count in Counter(ways).items()
+            )
+            rows.append(
+                (
+                    each.configuration.words,
+                    half,
+                    found.users,
+                    found.trials,
+                    setup_in_words(found.setup),
+                    Figure(found.published),
+                    Figure(found.log_loss),
+                    moved or "none",
+                    ", ".join(found.on_edge) or "none",
+                )
+            )
+        if each.found:
+            best = setup_in_words(each.best)
+            rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
+    return Table(
+        "set-ups",
+        "What each half of the users found",
+        (
+            Column("configuration"),
+            Column("half"),
+            Column("users"),
+            Column("trials"),
+            Column("set-up", note="what is not as published"),
+            Column("published", digits=4, note="held-out training rows"),
+            Column("tuned", digits=4, note="held-out training rows"),
+            Column("limits moved"),
+            Column("on an edge"),
+        ),
+        tuple(rows),
+    )
+
+
+def _failures(audit: Audit) -> list[Section]:
+    if not audit.failed:
+        return []
+    lines = tuple(f"{counted(count, 'fit')}: {reason}" for reason, count in audit.failed.items())
+    return [Section("Failed", lines)]

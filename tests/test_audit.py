@@ -1,0 +1,397 @@
+"""Tuning alike: the search, what it may see, and a planted baseline that was trained badly."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.audit import Audit, run_audit, split_past
+from srs_eval.batch import UnitDone
+from srs_eval.configurations import resolve
+from srs_eval.dataset import Dataset, open_dataset
+from srs_eval.engine import Session
+from srs_eval.errors import InputError
+from srs_eval.hyperparameters import (
+    SEED,
+    Hyperparameter,
+    Value,
+    batch_size,
+    epochs,
+    learning_rate,
+)
+from srs_eval.journal import read_records
+from srs_eval.models import all_models, load_model_file
+from srs_eval.protocol import Protocol
+from srs_eval.simulation import simulate_learner, write_dataset
+from srs_eval.tuning import Search
+
+# The search
+
+KEEP = Hyperparameter("keep", "best", choices=("best", "last"))
+KNOBS = (learning_rate(0.04), epochs(5), batch_size(512), KEEP, SEED)
+PUBLISHED: dict[str, Value] = {each.name: each.default for each in KNOBS}
+
+
+def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
+    """A loss that is least at a learning rate and a number of epochs, with "last"."""
+    values = {**PUBLISHED, **setup}
+    return (
+        math.log(float(values["learning_rate"]) / rate) ** 2
+        + math.log(float(values["epochs"]) / passes) ** 2 / 10
+        + (values["keep"] == "best") / 10
+    )
+
+
+def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> Search:
+    search = Search(KNOBS, PUBLISHED, trials, seed)
+    while setups := search.ask():
+        search.tell([distance(each, rate, passes) for each in setups])
+    return search
+
+
+@given(seed=st.integers(0, 1_000), orders=st.sampled_from([-2, 2]))
+def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
+    """A rate 100 times too small or too large, where the first limits are 10 times away."""
+    search = searched(40, seed, rate=0.04 * 10.0**orders)
+    best, loss = search.best
+    assert search.tried[0] == ({}, distance({}, 0.04 * 10.0**orders, 5))
+    assert abs(math.log10(float(best["learning_rate"]) / (0.04 * 10.0**orders))) < 0.5
+    assert set(search.extended["learning_rate"]) >= {"higher" if orders > 0 else "lower"}
+    assert loss < search.tried[0][1]
+
+
+@given(seed=st.integers(0, 1_000), trials=st.integers(1, 40))
+def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials: int) -> None:
+    search = searched(trials, seed, passes=0.01)
+    assert len(search.tried) == 1 + trials
+    keys = {json.dumps(setup, sort_keys=True) for setup, _ in search.tried}
+    assert len(keys) == 1 + trials  # none twice
+    for setup, _ in search.tried:
+        assert SEED.name not in setup
+        for each in KNOBS:
+            value = setup.get(each.name, each.default)
+            assert setup.get(each.name) != each.default  # what is as published is not named
+            if isinstance(value, str):
+                assert value in each.choices
+                continue
+            assert each.least <= value <= each.most
+            assert not each.whole or isinstance(value, int)
+    assert [setup for setup, _ in searched(trials, seed, passes=0.01).tried] == [
+        setup for setup, _ in search.tried
+    ]
+
+
+def test_an_edge_is_told_where_trials_end() -> None:
+    assert "learning_rate" in searched(6, 0, rate=400).on_edge()
+    assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge()
+
+
+def test_a_search_ends_where_all_is_tried() -> None:
+    search = Search((KEEP,), {"keep": "best"}, 30, 0)
+    while setups := search.ask():
+        search.tell([float(each == {}) for each in setups])
+    assert search.best == ({"keep": "last"}, 0.0)
+    assert len(search.tried) == 2
+
+
+def test_of_equals_the_published_set_up_is_best() -> None:
+    search = Search(KNOBS, PUBLISHED, 12, 0)
+    while setups := search.ask():
+        search.tell([math.inf if each else 1.0 for each in setups])
+    assert search.best == ({}, 1.0)
+
+
+# What it may see
+
+
+@pytest.mark.parametrize("flags", [Protocol(), Protocol(secs=True, short=True)], ids=["days", "s"])
+def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
+    trials = Session(simulate_learner(3, 1_500).log()).trials(flags)
+    parts = split_past(trials)
+    assert len(parts) == len(trials.folds) == 5
+    for fold, part in zip(trials.folds, parts, strict=True):
+        np.testing.assert_array_equal(np.concatenate([part.train, part.test]), fold.train)
+        assert part.train.max() < part.test.min() <= part.test.max() < fold.test.min()
+        assert len(part.test) == len(fold.train) // 5
+
+
+def test_held_out_rows_are_of_the_kind_that_is_judged() -> None:
+    protocol = Protocol(secs=True, short=True, no_test_same_day=True)
+    trials = Session(simulate_learner(3, 1_500).log()).trials(protocol)
+    for part in split_past(trials):
+        assert (trials.elapsed_days[part.test] > 0).all()
+    assert (trials.elapsed_days[part.train] == 0).any()
+
+
+# Whole audits
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("data")
+    learners = {user: simulate_learner(user, 700) for user in range(1, 9)}
+    write_dataset({**learners, 11: simulate_learner(7, 10)}, folder)  # too few reviews
+    return open_dataset(folder)
+
+
+SMALL_BATCHES = Protocol(batch_size=64)
+
+
+def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
+    *_, audit = run_audit(dataset, resolve(names, SMALL_BATCHES), out, **options)
+    assert isinstance(audit, Audit)
+    return audit
+
+
+SLOW = """
+from dataclasses import replace
+
+from srs_eval.fitting.recurrent import Trainable
+from srs_eval.models import all_models, fsrs1
+
+MODEL = replace(fsrs1.RECURRENT, learning_rate=fsrs1.RECURRENT.learning_rate / 100)
+TRAINABLE = Trainable(lambda trials, context: MODEL)
+MODELS = (
+    replace(
+        all_models()["FSRSv1"],
+        name="SLOW",
+        fit=TRAINABLE.fit,
+        predict=TRAINABLE.predict,
+        aliases={},
+        hyperparameters=MODEL.hyperparameters,
+    ),
+)
+"""
+RIVALS = "SM2-trainable-dry-run,HLR-dry-run"
+
+
+def test_a_baseline_that_was_trained_badly_gets_its_place_back(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    """FSRSv1 with a learning rate 100 times too small is the last of all."""
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    out, page = tmp_path / "out", tmp_path / "audit.json"
+    command = (
+        *(
+            sys.executable,
+            "-m",
+            "srs_eval",
+            "audit",
+            str(dataset.folder),
+            "--model-file",
+            str(file),
+        ),
+        *("--models", f"SLOW,{RIVALS}", "--trials", "18", "--repeats", "1"),
+        *("--out", str(out), "--jobs", "2"),
+    )
+    done = subprocess.run(
+        [*command, "--json", str(page)], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    places = json.loads(page.read_text())["tables"]["places-1"]["rows"]
+    planted, restored = ([row[column] for row in places] for column in ("as published", "tuned"))
+
+    def means(names: str) -> list[str]:
+        """Models in the order of their mean log loss, as somebody else would compute it."""
+        sessions = [Session(dataset.load(user)) for user in range(1, 9)]
+        losses = {
+            each.words: np.mean([session.run(each).metrics.log_loss for session in sessions])
+            for each in resolve(names)
+        }
+        return sorted(losses, key=lambda name: losses[name])
+
+    right = [name.replace("FSRSv1", "SLOW") for name in means(f"AVG,FSRSv1,{RIVALS}")]
+    assert planted.index("SLOW") == len(planted) - 1
+    assert right.index("SLOW") == 1  # behind the average only
+    assert restored == right
+
+    ledger = json.loads((out / "ledger.json").read_text())
+    slow = ledger["configurations"]["SLOW"]
+    assert slow["published"]["learning_rate"] == pytest.approx(4e-4)
+    for half in slow["halves"]:
+        assert half["log_loss"] < half["published_log_loss"] - 0.01
+        # A higher rate or, with as many epochs, smaller batches: more is learned from each row.
+        assert half["limits_moved"].get("learning_rate") or half["limits_moved"].get("batch_size")
+    assert [half["trials"] for half in slow["halves"]] == [18, 18]
+    # Both folders are results that other commands read.
+    report = subprocess.run(
+        [
+            *(sys.executable, "-m", "srs_eval", "report", str(out / "tuned")),
+            *("--baseline", str(out / "published"), "--md", "-"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert report.returncode == 0, report.stderr
+    assert "SLOW" in report.stdout
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert ": 0 units to evaluate" in again.stderr
+
+
+def files(out: Path) -> dict[str, bytes]:
+    """What an audit leaves for people, times apart."""
+    found = [out / "ledger.json", *out.glob("*/result/*.jsonl"), *out.glob("*/skipped/*.jsonl")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+
+
+def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
+    options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
+    configurations = resolve("HLR,AVG", SMALL_BATCHES)
+    whole = audited(dataset, "HLR,AVG", tmp_path / "whole", jobs=1, **options)
+    fits = 0
+    for stop in (3, 20):
+        events = run_audit(dataset, configurations, tmp_path / "parts", jobs=2, **options)
+        for event in events:
+            if isinstance(event, UnitDone) and event.finished == stop:
+                fits += stop
+                break
+        events.close()
+    journal = tmp_path / "parts" / ".journal" / "audit.jsonl"
+    assert len(list(read_records(journal))) >= fits
+    torn = journal.read_bytes()[:-9]
+    journal.write_bytes(torn)
+    again = audited(dataset, "HLR,AVG", tmp_path / "parts", jobs=2, **options)
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+    keys = [
+        json.dumps(
+            {name: record[name] for name in ("configuration", "part", "hyperparameters", "user")}
+        )
+        for record, _ in read_records(journal)
+        if record is not None
+    ]
+    assert len(keys) == len(set(keys))  # nothing is done twice
+    assert again.rankings[0].tuned == whole.rankings[0].tuned
+    (hlr,) = (each for each in whole.tuned if each.configuration.name == "HLR")
+    assert hlr.change is not None
+    assert hlr.change.users == 3  # the fourth has too few reviews
+    assert hlr.spread is not None
+    assert min(hlr.spread) > 0
+
+
+def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: Path) -> None:
+    """Other people in one half of the users: their own set-up stays, the others' changes."""
+    others = tmp_path / "others"
+    learners = {user: simulate_learner(user, 700) for user in (1, 3)}
+    learners |= {user: simulate_learner(user, 900, forgets=False) for user in (2, 4)}
+    write_dataset(learners, others)
+    found = {}
+    for name, data in (("here", dataset), ("there", open_dataset(others))):
+        out = tmp_path / name
+        audit = audited(data, "FSRSv1", out, trials=6, repeats=1, users=[1, 2, 3, 4])
+        found[name] = audit.tuned[0].found
+    mine, others_now = found["there"]
+    assert mine == found["here"][0]
+    assert others_now.setup != found["here"][1].setup
+    assert mine.setup
+    judged: dict[int, set[str]] = {}
+    for record, _ in read_records(tmp_path / "there" / ".journal" / "audit.jsonl"):
+        if record is not None and record["part"] == "judged":
+            judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
+    for users, setup in (((2, 4), mine.setup), ((1, 3), others_now.setup)):
+        assert all(judged[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
+
+
+DYING = """
+import os
+from dataclasses import replace
+
+from srs_eval.hyperparameters import learning_rate
+from srs_eval.models import all_models
+
+RATE = learning_rate(1.0)
+HLR = all_models()["HLR"]
+
+
+def fit(trials, train, weights, context):
+    if context.user == 2 and RATE.number(context) > 1:
+        os._exit(9)
+    if context.user == 1 and RATE.number(context) < 1:
+        raise FloatingPointError("it went too far")
+    return HLR.fit(trials, train, weights, replace(context, hyperparameters={}))
+
+
+MODELS = (replace(HLR, name="DYING", fit=fit, hyperparameters=(RATE,)),)
+"""
+
+
+def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "dying.py"
+    file.write_text(DYING)
+    load_model_file(file)
+    try:
+        audit = audited(dataset, "DYING", tmp_path / "out", trials=4, jobs=2, users=[1, 2, 3, 4])
+    finally:
+        del all_models()["DYING"]
+    (tuned,) = audit.tuned
+    first, second = tuned.found
+    assert first.trials == second.trials == 4
+    assert first.setup.get("learning_rate", 1.0) >= 1  # the first user fails below
+    assert second.setup.get("learning_rate", 1.0) <= 1  # the second user's worker dies above
+    assert tuned.change is not None
+    records = [
+        each for each, _ in read_records(tmp_path / "out" / ".journal" / "audit.jsonl") if each
+    ]
+    reasons = {each["reason"] for each in records if each["status"] == "failed"}
+    assert any("it went too far" in reason for reason in reasons)
+    assert any("exit code 9" in reason for reason in reasons)
+
+
+def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="two users"):
+        next(run_audit(dataset, resolve("HLR"), out, users=[1]))
+    with pytest.raises(InputError, match="trains on what it is judged on"):
+        next(run_audit(dataset, resolve("HLR-train_equals_test"), out))
+    assert not out.exists()
+    held = run_audit(dataset, resolve("AVG"), out, users=[1, 2])
+    next(held)
+    with pytest.raises(InputError, match="Another audit is writing"):
+        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+    held.close()
+    with pytest.raises(InputError, match="AVG had n_splits 5 and has 4 now"):
+        next(run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2]))
+    fresh = run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2], fresh=True)
+    next(fresh)
+    fresh.close()
+    (out / "audit.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="choose another --out"):
+        next(run_audit(dataset, resolve("AVG"), tmp_path / "file", users=[1, 2]))
+
+
+def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("--users", "1"), "two users"),
+        (("--rows", "anki"), "rows"),
+        (("--models", "HLR", "--train_equals_test"), "trains on what it is judged on"),
+        (("--trials", "0"), "trials"),
+    ):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "srs_eval", "audit", str(dataset.folder)),
+                *("--out", str(tmp_path / "out"), "--models", "HLR", *arguments),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr
