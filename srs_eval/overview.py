@@ -13,10 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, more_reviews
+from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
-from srs_eval.engine import in_words
+from srs_eval.engine import in_words, must_compile
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.learner_state import learner_state
+from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import Answer, listed, signed
 from srs_eval.presets.calibration import does_it_mean_it
@@ -47,7 +48,7 @@ TASKS = (
 )
 """Questions in the order in which they are begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
-NEEDED = "FSRS-6,STATE-FSRS-6"  # configurations that nearly all questions rest on
+NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
 TITLES = {
@@ -287,7 +288,7 @@ def overview(
     )
     working: dict[Future[list[Answer]], tuple[str, ...]] = {}
     try:
-        for task in tasks:
+        for task in _to_compile_side_by_side(tasks, jobs):
             working[happenings.submit(pool, _answer_shared, task)] = task
         while working:
             happening = happenings.next(timeout=0.05)
@@ -329,6 +330,18 @@ def _in_this_process(
             yield tuple(_answers(log, task, replace(context, tick=tick))), task
         except Cancelled:
             return
+
+
+def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
+    """The day comes second where its kernels are missing, which no other question needs.
+
+    One worker then compiles them while another compiles FSRS-6's; in the usual order, several
+    would compile FSRS-6's at once and the day's at the very end.
+    """
+    early = [each for each in tasks if each == ("day",)] if jobs > 1 else []
+    if not early or not any(map(must_compile, resolve(MODEL))):
+        return list(tasks)
+    return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
 def _tasks(log: ReviewLog) -> Sequence[tuple[str, ...]]:

@@ -18,7 +18,15 @@ import srs_eval
 from srs_eval.app import Options
 from srs_eval.comparison import Interval, mean_interval, relative
 from srs_eval.errors import NotEnoughData
-from srs_eval.overview import OF_PRESETS, TASKS, Overview, in_one_line, overview
+from srs_eval.overview import (
+    OF_PRESETS,
+    TASKS,
+    TASKS_WITHOUT_PRESETS,
+    Overview,
+    _to_compile_side_by_side,
+    in_one_line,
+    overview,
+)
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
@@ -107,6 +115,23 @@ def test_an_open_question_has_a_line_too() -> None:
     assert [line.title for line in found.lines[:2]] == ["Default", "One preset for all?"]
     assert found.lines[0].way == "OPTIMIZE"
     assert found.lines[0].text == "−.029 (−.041 … −.017)"
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_kernels_are_compiled_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, missing: bool, jobs: int
+) -> None:
+    """The day needs kernels that nothing else does: beside FSRS-6's, not after all the rest."""
+    monkeypatch.setattr("srs_eval.overview.must_compile", lambda configuration: missing)
+    for tasks in (TASKS, TASKS_WITHOUT_PRESETS):
+        begun = _to_compile_side_by_side(tasks, jobs)
+        assert sorted(begun) == sorted(tasks)
+        assert begun[0] == ("fit",)
+        assert (begun[1] == ("day",)) == (missing and jobs > 1)
+        assert [each for each in begun if each != ("day",)] == [
+            each for each in tasks if each != ("day",)
+        ]
 
 
 @given(st.integers(0, 1_000), st.floats(0.5, 2.0))
