@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import importlib
 import signal
 import sys
 import tempfile
@@ -69,6 +71,16 @@ LoadFunction = Callable[..., "ReviewLog"]
 
 DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
+_NEXT = (
+    *("scipy.special", "textual_plot"),  # intervals, charts
+    *(
+        f"srs_eval.screens.{each}"
+        for each in (
+            *("evaluation", "evidence", "run", "details", "compare", "errors"),
+            *("costs", "receipt", "choose", "export", "families", "help"),
+        )
+    ),
+)
 _SHUTDOWN_SECONDS = 5.0  # that workers get to end in once the app has closed
 
 
@@ -203,9 +215,15 @@ class SrsEvalApp(App[int]):
         if self.path is not None:
             self.call_after_refresh(self.open_file, self.path)
 
+    def on_unmount(self) -> None:
+        if _freeze_what_stays in gc.callbacks:
+            gc.callbacks.remove(_freeze_what_stays)
+        gc.unfreeze()
+
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
+        gc.callbacks.append(_freeze_what_stays)
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:
@@ -213,8 +231,9 @@ class SrsEvalApp(App[int]):
         if self._evaluate is not None:
             return
         from srs_eval.engine import warm_up
+        from srs_eval.overview import NEEDED
 
-        pool = warm_up()
+        pool = warm_up(NEEDED, "fast")
         if pool is None:
             return
         self._warm_up.append(pool)
@@ -439,6 +458,7 @@ class SrsEvalApp(App[int]):
                 self.cancel_answers()
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
+                gc.unfreeze()  # what showed this file may go
 
         if not (self.can_cancel and self.asked_for_models):
             close(True)
@@ -816,6 +836,7 @@ class SrsEvalApp(App[int]):
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
         from srs_eval.engine import Finished
+        from srs_eval.ranking import ranking
         from srs_eval.screens.evaluation import Evaluation
 
         log = self.log_
@@ -826,6 +847,7 @@ class SrsEvalApp(App[int]):
         number = self.run_number
         before = self.evaluation
         missing: list[Configuration] = []
+        finished: list[tuple[Configuration, Result]] = []
         self.evaluation = Evaluation(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
@@ -837,6 +859,7 @@ class SrsEvalApp(App[int]):
                 model.configuration for model in before.models.values() if model.result is None
             ]
             self.evaluation.models = before.models
+            finished = before.finished_pairs()
             self.evaluation.reviews, self.evaluation.judged = before.reviews, before.judged
             if not missing:
                 self.evaluation = before
@@ -861,10 +884,13 @@ class SrsEvalApp(App[int]):
             )
 
         def deliver(event: Event) -> None:
+            groups = None
             if isinstance(event, Finished):
-                # Computed here, in the thread, so that moving the cursor later costs nothing.
+                # Computed here, in the thread: the loop that draws and listens only shows it.
                 self.graph(event.result)
-            self.post_message(EngineEvent(number, event))
+                finished.append((event.configuration, event.result))
+                groups = ranking(finished, equivalence=self.config.equivalence)
+            self.post_message(EngineEvent(number, event, groups))
 
         def ended(error: Exception | None) -> None:
             self.post_message(EngineEnded(number, error))
@@ -879,7 +905,7 @@ class SrsEvalApp(App[int]):
 
         if message.run != self.run_number:
             return
-        self.evaluation.apply(message.event, self.monotonic())
+        self.evaluation.apply(message.event, self.monotonic(), message.groups)
         for screen in self._rankings():
             screen.evaluation_changed()
         if isinstance(message.event, Prepared) and isinstance(self.screen, AppScreen):
@@ -964,10 +990,21 @@ class SrsEvalApp(App[int]):
         return found[1]
 
 
+def _freeze_what_stays(phase: str, info: dict[str, int]) -> None:
+    """After a full garbage collection, leave what has survived out of the next ones.
+
+    Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
+    and again for what nobody needs stops the app for up to a quarter of a second each time;
+    what is new since the last time, for a fiftieth.
+    """
+    if phase == "stop" and info["generation"] == 2:
+        gc.freeze()
+
+
 def _import_ahead() -> None:
     """What the next screens need, imported while the person looks at this one."""
-    import scipy.special  # noqa: F401 - intervals
-    import textual_plot  # noqa: F401 - charts
+    for name in _NEXT:
+        importlib.import_module(name)
 
 
 def run_app(

@@ -40,6 +40,8 @@ class Prepared:
     reviews: int  # rows that the protocol starts from
     judged: int  # rows that are judged without `--secs`; 0 where there are too few
     configurations: tuple[Configuration, ...]  # about in the order of their start
+    uncompiled: frozenset[str] = frozenset()
+    """Names of those whose kernels are not on disk yet; some share theirs."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +370,7 @@ def evaluate(
         reviews=len(session.rows(protocol)),
         judged=judged,
         configurations=tuple(configurations),
+        uncompiled=frozenset(each.name for each in configurations if must_compile(each)),
     )
     if jobs <= 0:
         yield from _in_this_process(session, configurations, context, cancel, use_cache)
@@ -456,14 +459,16 @@ def _in_this_process(
         yield outcome
 
 
-def warm_up(names: str = "fast") -> WorkerPool | None:
-    """Compile, in a process of low priority, what the configurations need and is not on disk.
+def warm_up(*names: str) -> WorkerPool | None:
+    """Compile, in a process of low priority, what configurations need and is not on disk.
 
-    For a view, while a person chooses a file; None if nothing is missing. Call its
-    `terminate_workers` before `evaluate`: kernels that are done are kept. Raises InputError
-    for names that there are not.
+    Names as `evaluate` takes them, what is needed soonest first; "fast" if left out. For a view,
+    while a person chooses a file; None if nothing is missing. Call its `terminate_workers`
+    before `evaluate`: kernels that are done are kept. Raises InputError for names that there
+    are not.
     """
-    missing = tuple(each for each in resolve(names) if must_compile(each))
+    wanted = {each.name: each for some in names or ("fast",) for each in resolve(some)}
+    missing = tuple(each for each in wanted.values() if must_compile(each))
     if not missing:
         return None
     pool = WorkerPool(1)

@@ -735,13 +735,20 @@ def test_run_app_refuses_unknown_models() -> None:
         run_app(models="FSRS-66")
 
 
-def test_preparing_is_told_and_not_taken_for_pace() -> None:
+def test_preparing_is_told_and_expected() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
     evaluation = Evaluation()
-    evaluation.apply(Prepared(100, 50, (average, fsrs)), 0.0)
+    evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
     evaluation.apply(Started(fsrs, compiles=True), 0.0)
     assert evaluation.preparing
-    assert evaluation.seconds_left(30.0) is None
+    assert evaluation.seconds_left(0.5) is None  # nothing is known of this machine yet
+    soon, usual = evaluation.seconds_left(1.0), Evaluation()
+    usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
+    usual.apply(Started(fsrs), 0.0)
+    without = usual.seconds_left(1.0)
+    assert soon is not None
+    assert without is not None
+    assert soon > without + fsrs.model.seconds_to_compile / 2
     evaluation.apply(Progress(fsrs, 0.5, 2, 5), 31.0)
     assert not evaluation.preparing
     assert evaluation.seconds_left(32.0) is not None

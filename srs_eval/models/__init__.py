@@ -94,6 +94,8 @@ class Model:
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1
     """Processor time for 10,000 reviews, metrics included, on a laptop's core, warm."""
+    seconds_to_compile: float = 1.5
+    """The same for compiling kernels of its own, as the first run after an update does."""
     version: int = 1  # raise it when figures change: cached results become stale
     note: str = ""  # one sentence that belongs beside the figures
     extra: bool = False  # not part of the group `all`

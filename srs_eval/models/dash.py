@@ -300,6 +300,7 @@ MODELS = (
         configurations=("DASH", "DASH-short", "DASH-recency"),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
+        seconds_to_compile=0.2,
     ),
     Model(
         name="DASH[MCM]",
@@ -311,6 +312,7 @@ MODELS = (
         predict=predict_mcm,
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
+        seconds_to_compile=3.0,
     ),
     Model(
         name="DASH[ACT-R]",
@@ -323,5 +325,6 @@ MODELS = (
         default=lambda context: list(START_ACT_R),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0135,
+        seconds_to_compile=2.0,
     ),
 )

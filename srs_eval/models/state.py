@@ -186,6 +186,7 @@ MODELS = (
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.02,
+        seconds_to_compile=0.2,
         note=NOTE,
     ),
     Model(
@@ -198,6 +199,7 @@ MODELS = (
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.1,
+        seconds_to_compile=7.5,
         note=NOTE,
     ),
     Model(
@@ -210,6 +212,7 @@ MODELS = (
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.2,
+        seconds_to_compile=0.2,
         note=NOTE,
     ),
 )

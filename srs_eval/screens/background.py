@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from srs_eval.engine import Event
     from srs_eval.kept_answers import Kept
     from srs_eval.presets.answers import Answer
+    from srs_eval.ranking import Group
 
 EvaluateFunction = Callable[..., Iterator["Event"]]
 """Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""
@@ -21,11 +22,11 @@ AnswerFunction = Callable[..., Iterator[tuple[tuple["Answer", ...], tuple[str, .
 
 
 class EngineEvent(Message):
-    """Carries an event of the engine, posted from the engine's thread."""
+    """Carries an event of the engine, posted from its thread; a result with the ranking then."""
 
-    def __init__(self, run: int, event: Event) -> None:
+    def __init__(self, run: int, event: Event, groups: list[Group] | None = None) -> None:
         super().__init__()
-        self.run, self.event = run, event
+        self.run, self.event, self.groups = run, event, groups
 
 
 class EngineEnded(Message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from statistics import fmean
+from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
 from srs_eval.comparison import EQUIVALENT
@@ -33,12 +33,15 @@ class ModelRun:
 
     configuration: Configuration
     stage: Stage = Stage.WAITING
+    must_compile: bool = False  # as far as was known when it had not begun
     preparing: bool = False  # its kernels are being compiled
     fraction: float = 0.0
     fold: int = 0
     folds: int = 0
     compiled: bool = False  # in this run, whether that is over or not
     started: float = 0.0
+    working_since: float = 0.0  # what came before was compiling, or starting a worker
+    fraction_then: float = 0.0
     took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
@@ -53,15 +56,16 @@ class ModelRun:
 
     def seconds_left(self, now: float) -> float | None:
         """Extrapolated from the progress so far; None while there is too little."""
-        gone = now - self.started
-        if self.stage is not Stage.RUNNING or self.fraction < 0.05 or gone < 0.5:
+        gone, done = now - self.working_since, self.fraction - self.fraction_then
+        if self.stage is not Stage.RUNNING or done < 0.05 or gone < 0.5:
             return None
-        return gone * (1 - self.fraction) / self.fraction
+        return gone * (1 - self.fraction) / done
 
 
 Pace = Mapping[str, tuple[float, int]]
 """Seconds that configurations took on this machine, by name, and on how many reviews."""
 _STARTING_S = 0.1  # of any model, however cheap: loading what is compiled, metrics
+_WORKER_S = 0.8  # until a worker is there
 _PRIOR_S = 0.3  # as much as this counts what was expected before anything was measured
 
 
@@ -78,15 +82,20 @@ class Evaluation:
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     known_pace: Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
+    _slowness: float = 1.0
     _groups: list[Group] | None = None
 
-    def apply(self, event: Event, now: float) -> None:
+    def apply(self, event: Event, now: float, groups: list[Group] | None = None) -> None:
+        """`groups` is the ranking with a result that has come, where somebody has made it."""
         if isinstance(event, Prepared):
             self.reviews, self.judged = event.reviews, event.judged
             for configuration in event.configurations:
                 kept = self.models.get(configuration.name)
                 if kept is None or kept.result is None:
-                    self.models[configuration.name] = ModelRun(configuration)
+                    uncompiled = configuration.name in event.uncompiled
+                    made = ModelRun(configuration, must_compile=uncompiled)
+                    self.models[configuration.name] = made
+            self._slowness = self._slowness_before()
             return
         name = event.configuration.name
         model = self.models.setdefault(name, ModelRun(event.configuration))
@@ -95,13 +104,15 @@ class Evaluation:
             model.preparing = model.compiled = event.compiles
             self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
+            if not model.fraction:
+                model.working_since, model.fraction_then = now, event.fraction
             model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
             model.took = now - model.started
-            self._groups = None
+            self._groups = groups
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, event.reason
         elif isinstance(event, Skipped):
@@ -154,13 +165,16 @@ class Evaluation:
     def groups(self) -> list[Group]:
         """The ranking of what has finished so far."""
         if self._groups is None:
-            finished = [
-                (model.configuration, model.result)
-                for model in self.models.values()
-                if model.result is not None
-            ]
-            self._groups = ranking(finished, equivalence=self.equivalence)
+            self._groups = ranking(self.finished_pairs(), equivalence=self.equivalence)
         return self._groups
+
+    def finished_pairs(self) -> list[tuple[Configuration, Result]]:
+        """As `ranking` takes them."""
+        return [
+            (model.configuration, model.result)
+            for model in self.models.values()
+            if model.result is not None
+        ]
 
     def ranked(self) -> list[Ranked]:
         """The lines of all groups, one after another."""
@@ -178,7 +192,7 @@ class Evaluation:
 
     @property
     def preparing(self) -> bool:
-        """Whether models are being compiled: happens once, and says nothing about the speed."""
+        """Whether models are being compiled, which happens once after each update."""
         return any(
             model.preparing and model.stage is Stage.RUNNING for model in self.models.values()
         )
@@ -188,44 +202,83 @@ class Evaluation:
 
     def expected_seconds(self, model: ModelRun) -> float:
         """Of a model before it has begun: as it took here before, or as it usually takes."""
-        reviews = self.reviews or 0
-        if model.name in self.known_pace:
-            seconds, then = self.known_pace[model.name]
-            work = max(seconds - _STARTING_S, 0.0) * reviews / max(then, 1)
-            return min(seconds, _STARTING_S) + work
-        return _STARTING_S + model.configuration.expected_seconds_per_10k * reviews / 10_000
+        known = self._known_seconds(model)
+        return self._usual_seconds(model) * self._slowness if known is None else known
+
+    def _usual_seconds(self, model: ModelRun) -> float:
+        per_review = model.configuration.expected_seconds_per_10k / 10_000
+        return _STARTING_S + per_review * (self.reviews or 0)
+
+    def _known_seconds(self, model: ModelRun) -> float | None:
+        """As it took here before; None where it was never tried."""
+        if model.name not in self.known_pace:
+            return None
+        seconds, then = self.known_pace[model.name]
+        work = max(seconds - _STARTING_S, 0.0) * (self.reviews or 0) / max(then, 1)
+        return min(seconds, _STARTING_S) + work
+
+    def _slowness_before(self) -> float:
+        """How much longer than usual everything took here."""
+        known = usual = 0.0
+        for model in self.models.values():
+            seconds = self._known_seconds(model)
+            if seconds is not None:
+                known, usual = known + seconds, usual + self._usual_seconds(model)
+        return known / usual if usual else 1.0
 
     def seconds_left(self, now: float) -> float | None:
         """What is expected of the rest, at the pace measured in this run; None while unknown."""
-        if not self.running or self.preparing or not self.models or self.seconds_gone(now) < 1:
+        if not self.running or not self.models or self.seconds_gone(now) < 1:
             return None
-        measured = [model for model in self.models.values() if model.took is not None]
-        plain = [model for model in measured if not model.compiled]
-        compiled = [model.took or 0.0 for model in measured if model.compiled]
-        took = sum(model.took or 0.0 for model in plain)
-        pace = (took + _PRIOR_S) / (sum(map(self.expected_seconds, plain)) + _PRIOR_S)
-        rest = []
+        expected = self._expected()
+        took, usual = _PRIOR_S, _PRIOR_S
         for model in self.models.values():
-            if model.over:
+            if model.result is not None and model.result.cached:
                 continue
-            expected = self.expected_seconds(model) * pace
+            gone = now - model.started
+            if model.took is not None:
+                took, usual = took + model.took, usual + expected[model.name]
+            elif model.stage is Stage.RUNNING and gone > expected[model.name]:
+                took, usual = took + gone, usual + expected[model.name]  # at least
+        pace = took / usual
+        free = []  # when each worker has finished what it is at
+        for model in self.models.values():
             if model.stage is Stage.RUNNING:
-                gone = now - model.started
-                left = model.seconds_left(now)
-                rest.append(max(expected - gone, 0.2 * expected) if left is None else left)
-            elif compiled and model.configuration.compiles:
-                rest.append(expected + fmean(compiled))  # a first run: so will the others
-            else:
-                rest.append(expected)
-        return max([sum(rest) / self.lanes, *rest]) if rest else 0.0
+                left, whole = model.seconds_left(now), expected[model.name] * pace
+                free.append(max(whole - now + model.started, whole / 5) if left is None else left)
+        free += [0.0] * (self.lanes - len(free))
+        heapify(free)
+        for model in self.models.values():
+            if model.stage is Stage.WAITING:
+                heapreplace(free, free[0] + expected[model.name] * pace)
+        return max(free)
+
+    def _begun(self) -> list[ModelRun]:
+        """In the order of their beginning."""
+        begun = [model for model in self.models.values() if model.stage is not Stage.WAITING]
+        return sorted(begun, key=lambda model: model.started)
+
+    def _expected(self) -> dict[str, float]:
+        """Seconds by name, with starting workers and compiling, once for all that share it."""
+        found, compiled = {}, set()
+        waiting = [model for model in self.models.values() if model.stage is Stage.WAITING]
+        for place, model in enumerate([*self._begun(), *waiting]):
+            of = model.configuration.model
+            seconds = self.expected_seconds(model)
+            seconds += _WORKER_S * self._slowness if place < self.lanes else 0.0
+            if (model.must_compile or model.compiled) and of.name not in compiled:
+                compiled.add(of.name)
+                seconds += of.seconds_to_compile * self._slowness
+            found[model.name] = seconds
+        return found
 
     def measured_pace(self) -> dict[str, tuple[float, int]]:
         """What this run tells of the machine, added to what was known."""
         return {
             **self.known_pace,
             **{
-                name: (round(model.took, 3), self.reviews)
-                for name, model in self.models.items()
+                model.name: (round(model.took, 3), self.reviews)
+                for model in self._begun()[self.lanes :]  # the first ones waited for workers
                 if model.took is not None and not model.compiled and self.reviews
                 if model.result is not None and not model.result.cached
             },

@@ -105,6 +105,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one(FilterInput).set_class(not self.srs_app.state.filter, "-closed")
         self.set_interval(_REFRESH, self._tick)
 
+    def on_unmount(self) -> None:
+        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
+
     def on_resize(self) -> None:
         self._shown = None
         self.call_after_refresh(self.update_now)
@@ -163,7 +166,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
                 left = evaluation.seconds_left(now)
                 rest = f", about {clock(left)} left" if left is not None else ""
                 if evaluation.preparing:
-                    rest = ", preparing models (first run only)"
+                    rest += ", preparing models (first run only)"
                 text = f"{evaluation.finished} of {total} · {gone} gone{rest}"
                 if evaluation.cancelled:
                     text = "stopping …"

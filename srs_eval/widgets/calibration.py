@@ -139,6 +139,9 @@ class CalibrationChart(Vertical):
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
 
+    def on_unmount(self) -> None:
+        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
+
     def on_resize(self) -> None:
         self._fill_table()
         self._draw()
