@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import subprocess
@@ -16,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.audit import Audit, run_audit, split_past
-from srs_eval.batch import UnitDone
+from srs_eval.batch import UnitDone, make_setup
 from srs_eval.configurations import resolve
+from srs_eval.context import Context
 from srs_eval.dataset import Dataset, open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError
@@ -33,6 +35,7 @@ from srs_eval.journal import read_records
 from srs_eval.models import all_models, load_model_file
 from srs_eval.protocol import Protocol
 from srs_eval.simulation import simulate_learner, write_dataset
+from srs_eval.store import disagreement
 from srs_eval.tuning import Search
 
 # The search
@@ -373,6 +376,17 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="choose another --out"):
         next(run_audit(dataset, resolve("AVG"), tmp_path / "file", users=[1, 2]))
+
+
+def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
+    (hlr,) = resolve("HLR")
+    setups = [
+        make_setup(dataset, "f", [hlr.trained_with(values)], Context())
+        for values in ({}, {"epochs": 6}, {"epochs": 6, "seed": 1})
+    ]
+    assert setups[0] == make_setup(dataset, "f", [hlr], Context())
+    for one, other in itertools.permutations(setups, 2):
+        assert "HLR had hyperparameters" in disagreement(one, other)
 
 
 def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
