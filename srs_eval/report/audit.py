@@ -118,7 +118,8 @@ def _how_to_read(audit: Audit) -> str:
     return (
         f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
         "user is judged with the set-up that the other half's training parts chose. ± is half of "
-        f"the {CONFIDENCE * 100:.0f} % interval over users, of paired differences. Spread: the "
+        f"the {CONFIDENCE * 100:.0f} % interval over users, of paired differences; it need not be "
+        "symmetric, and verdicts go by its ends. Spread: the "
         f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
         "has seeds. The figures compared are of the first seed, the published one."
     )
