@@ -183,6 +183,8 @@ def tune(
 
 def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -> Weights:
     """The weights fitted to the positions `train`, in order of review."""
+    if not len(train):
+        raise NotEnoughData("no reviews to train on")
     weight_of = np.ones(len(trials))
     weight_of[train] = recency(len(train))
     random = np.random.RandomState(SHUFFLE_SEED + hyperparameters.seed(context))
