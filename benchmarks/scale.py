@@ -47,6 +47,7 @@ FEW = 20
 class Run:
     """What a batch took."""
 
+    learners: int
     clock: float
     processor: float  # of the command and its workers
     worker_mb: float  # highest of any worker, also of one that is gone
@@ -66,15 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         many = made(home, "many", users, options.median, options.largest, "1" in options.parts)
         few = made(home, "few", FEW, options.median, options.largest)
         batch(few, home / "warm", CONFIGURATIONS, options.jobs, "--users", "1-3")
-        large = None
-        if "2" in options.parts:
-            large = part_two(many, few, home, options.jobs)
+        runs = part_two(many, few, home, options) if "2" in options.parts else None
         if "3" in options.parts:
             part_three(many, home)
         if "4" in options.parts:
             part_four(home)
-        if large is not None:
-            estimate(large)
+        if runs is not None:
+            estimate(*runs)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -123,26 +122,27 @@ def made(home: Path, name: str, users: int, median: int, largest: int, tell: boo
     return target
 
 
-def part_two(many: Path, few: Path, home: Path, jobs: int) -> Run:
-    small = batch(few, home / "few-out", CONFIGURATIONS, jobs)
-    large = batch(many, home / "many-out", CONFIGURATIONS, jobs)
+def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> tuple[Run, Run]:
+    small = batch(few, home / "few-out", CONFIGURATIONS, options.jobs)
+    large = batch(many, home / "many-out", CONFIGURATIONS, options.jobs)
     count = len(resolve(CONFIGURATIONS))
     print(
-        f"| learners x {count} configurations | clock | processor | judged reviews a second |"
-        " a worker | the writer |"
+        f"| learners x {count} configurations | clock | processor | judged reviews a second of "
+        "clock | of processor | a worker | the writer |"
     )
-    print("|---|--:|--:|--:|--:|--:|")
+    print("|---|--:|--:|--:|--:|--:|--:|")
     for run in (small, large):
         print(
-            f"| {run.units // count:,} | {run.clock:.0f} s | {run.processor:.0f} s | "
-            f"{run.judged / run.clock:,.0f} | {run.worker_mb:,.0f} MB | {run.parent_mb:,.0f} MB |"
+            f"| {run.learners:,} | {run.clock:.0f} s | {run.processor:.0f} s | "
+            f"{run.judged / run.clock:,.0f} | {run.judged / run.processor:,.0f} | "
+            f"{run.worker_mb:,.0f} MB | {run.parent_mb:,.0f} MB |"
         )
     change = large.worker_mb / small.worker_mb - 1
     print(
-        f"\nA worker's memory: {100 * change:+.1f} % with {large.units // small.units} times as "
-        "many learners.\n"
+        f"\nA worker's memory: {100 * change:+.1f} % with {large.learners // small.learners} times "
+        "as many learners.\n"
     )
-    return large
+    return small, large
 
 
 def part_three(many: Path, home: Path) -> None:
@@ -173,31 +173,36 @@ def part_four(home: Path) -> None:
         print(f"(Fewer than the {LARGEST_JUDGED:,} of the largest published learner.)\n")
 
 
-def estimate(run: Run) -> None:
-    """Seconds of a unit are a + b x judged reviews, by least squares over what was run."""
+def estimate(small: Run, large: Run) -> None:
+    """Units take a + b x judged reviews, by least squares over the units of `large`.
+
+    Units are measured by the clock, so that both are scaled to the processor time of the whole
+    run, which also counts starting, preparing and writing.
+    """
     count = len(resolve(CONFIGURATIONS))
-    learners = run.units // count
     judged = PUBLISHED_JUDGED / PUBLISHED_USERS
-    design = np.stack([np.ones(len(run.sizes)), run.sizes], axis=1) / np.sqrt(run.sizes)[:, None]
-    a, b = np.linalg.lstsq(design, run.seconds / np.sqrt(run.sizes), rcond=None)[0]
-    overhead = run.processor / run.seconds.sum()  # start, preparation, writing
-    per_learner = count * (a + b * judged) * overhead
-    disk = run.bytes / learners
-    growth = run.parent_mb / learners
+    weight = 1 / np.sqrt(large.sizes)
+    design = np.stack([weight, weight * large.sizes], axis=1)
+    a, b = np.linalg.lstsq(design, weight * large.seconds, rcond=None)[0]
+    scale = large.processor / large.seconds.sum()
+    a, b = scale * a, scale * b
+    per_learner = count * (a + b * judged)
+    disk = large.bytes / large.learners
+    growth = (large.parent_mb - small.parent_mb) / (large.learners - small.learners)
     print(
-        f"A unit takes {1000 * a:.1f} ms + {1e6 * b:.2f} s a million judged reviews, and "
-        f"{100 * (overhead - 1):.0f} % on top; learners with {judged:,.0f} judged reviews on the "
-        f"average, as published, and {count} configurations:\n"
+        f"A unit takes {1000 * a:.1f} ms and {1e6 * b:.2f} s a million judged reviews of processor "
+        f"time. For {count} configurations and learners with {judged:,.0f} judged reviews each on "
+        "average, as the published ones:\n"
     )
-    print("| learners | core-hours | hours on 2 cores | on 500 | results on disk |")
-    print("|--:|--:|--:|--:|--:|")
+    print("| learners | core-hours | hours on 2 cores | on 500 | results | the writer's memory |")
+    print("|--:|--:|--:|--:|--:|--:|")
     for number in (PUBLISHED_USERS, 1_000_000, 10_000_000):
         hours = number * per_learner / 3600
+        writer = small.parent_mb + growth * (number - small.learners)
         print(
             f"| {number:,} | {hours:,.1f} | {hours / 2:,.1f} | {hours / 500:,.2f} | "
-            f"{number * disk / 1e9:,.2f} GB |"
+            f"{number * disk / 1e9:,.2f} GB | {writer / 1000:,.1f} GB |"
         )
-    print(f"\nThe process that writes took {1000 * growth:,.0f} kB a learner at {learners:,}.")
 
 
 def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
@@ -220,6 +225,7 @@ def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
     ]
     sizes = np.array([each["size"] for each in timing], float)
     return Run(
+        learners=len({each["user"] for each in timing}),
         clock=clock,
         processor=usage.ru_utime + usage.ru_stime,
         worker_mb=max(each["peak_mb"] for each in timing),

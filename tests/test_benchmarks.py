@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -215,12 +216,22 @@ def test_what_many_learners_would_cost_follows_from_what_was_run(
     count = len(resolve(scale.CONFIGURATIONS))
     sizes = np.repeat(np.array([1_000.0, 20_000.0, 300_000.0]), count)
     seconds = 0.010 + 2e-6 * sizes
-    run = scale.Run(9.0, 1.1 * seconds.sum(), 500.0, 90.0, int(sizes.sum()), 3 * count, sizes,
-                    seconds, 3_000_000)  # fmt: skip
-    scale.estimate(run)
+    large = scale.Run(
+        learners=3,
+        clock=9.0,
+        processor=1.1 * seconds.sum(),
+        worker_mb=500.0,
+        parent_mb=90.004,
+        judged=int(sizes.sum()),
+        units=3 * count,
+        sizes=sizes,
+        seconds=seconds,
+        bytes=3_000_000,
+    )
+    scale.estimate(replace(large, learners=1, parent_mb=90.0), large)
     told = capsys.readouterr().out
-    assert "10.0 ms + 2.00 s a million" in told
-    assert "10 % on top" in told
-    hours = 9_999 * count * (0.010 + 2e-6 * 349_923_850 / 9_999) * 1.1 / 3600
+    assert "11.0 ms and 2.20 s a million" in told
+    hours = 9_999 * count * 1.1 * (0.010 + 2e-6 * 349_923_850 / 9_999) / 3600
     assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in told
-    assert "| 10,000,000 |" in told
+    assert "10.00 GB | 0.1 GB" in told
+    assert "10,000.00 GB | 20.1 GB" in told
