@@ -562,25 +562,30 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
         f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
         "lets you use the data and forbids to pass them on."
     )
-    fetched = 0
-    with (
-        console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
-        closing(download(repo, target, users)) as events,
-    ):
-        for event in events:
-            match event:
-                case Listed():
-                    listed = event
-                    files = counted(event.files, "file")
-                    say(
-                        f"{counted(len(event.users), 'user')}, {files}, {event.bytes / 1e6:,.1f} MB"
-                    )
-                case Fetched():
-                    fetched += not event.was_there
-                    status.update(
-                        f"{event.files:,} of {listed.files:,} files, {event.bytes / 1e6:,.1f} of "
-                        f"{listed.bytes / 1e6:,.1f} MB"
-                    )
+    fetched, listed = 0, None
+    try:
+        with (
+            console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
+            closing(download(repo, target, users)) as events,
+        ):
+            for event in events:
+                match event:
+                    case Listed():
+                        listed = event
+                        say(
+                            f"{counted(len(event.users), 'user')}, "
+                            f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
+                        )
+                    case Fetched():
+                        fetched += not event.was_there
+                        status.update(
+                            f"{event.files:,} of {listed.files if listed else 0:,} files, "
+                            f"{event.bytes / 1e6:,.1f} MB"
+                        )
+    except KeyboardInterrupt:
+        say("Interrupted: what has come stays, and the same command goes on from there.")
+        raise
+    assert listed is not None
     there = listed.files - fetched
     say(
         f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "

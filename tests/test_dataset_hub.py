@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,12 +56,22 @@ class Hub(ThreadingHTTPServer):
         self.sent: Counter[str] = Counter()
         self.refuse: tuple[int, str] | None = None  # status, the hub's own word for it
         self.breaks_after: int | None = None  # so many files, then no more answers
+        self.waits_after: int | None = None  # so many files, then an answer that takes long
+        self.waiting = threading.Event()
         self.damages: set[str] = set()  # files that arrive changed
         self.damage_times = 10
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HF_ENDPOINT": self.address,
+            "HF_HOME": str(self.home),
+            "no_proxy": "127.0.0.1",
+        }
 
     def paths(self) -> list[str]:
         files = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
@@ -112,6 +124,11 @@ class Answer(BaseHTTPRequestHandler):
         if self.command == "GET":
             if server.breaks_after is not None and sum(server.sent.values()) >= server.breaks_after:
                 return self.answer(b"", 503, {})
+            if server.waits_after is not None and sum(server.sent.values()) >= server.waits_after:
+                server.waiting.set()
+                until = time.monotonic() + 60
+                while server.waits_after is not None and time.monotonic() < until:
+                    time.sleep(0.05)
             server.sent[name] += 1
             if name in server.damages and server.sent[name] <= server.damage_times:
                 content = content[:-1] + bytes([content[-1] ^ 1])
@@ -143,17 +160,11 @@ def hub(there: Path, tmp_path: Path) -> Iterator[Hub]:
 
 
 def download(hub: Hub, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(hub.home),
-        "no_proxy": "127.0.0.1",
-    }
     return subprocess.run(
         [sys.executable, "-m", "srs_eval", "dataset", "download", str(folder), *more],
         capture_output=True,
         text=True,
-        env=environment,
+        env=hub.environment(),
         timeout=180,
     )
 
@@ -199,6 +210,31 @@ def test_an_interrupted_download_goes_on(hub: Hub, tmp_path: Path) -> None:
     assert set(hub.sent.values()) == {1}
     assert before < set(hub.sent)
     assert not list(folder.rglob("*.incomplete"))
+
+
+@needs_hub
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_ctrl_c_keeps_what_has_come(hub: Hub, tmp_path: Path) -> None:
+    hub.waits_after = 4
+    folder = tmp_path / "here"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "srs_eval", "dataset", "download", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=hub.environment(),
+    )
+    assert hub.waiting.wait(120)
+    process.send_signal(signal.SIGINT)
+    hub.waits_after = None
+    hub.waiting.clear()
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in told
+    assert "Traceback" not in told
+    again = download(hub, folder)
+    assert again.returncode == 0, again.stderr
+    assert set(hub.sent.values()) == {1}
 
 
 @needs_hub
