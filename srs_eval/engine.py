@@ -109,10 +109,7 @@ class Session:
 
     def trials(self, protocol: Protocol) -> Trials:
         """Trials under a protocol; flags that concern training only share one preparation."""
-        # Upstream's loss of deleted cards for some models is part of its figures on data
-        # sets; in one's own collection all models are judged on the same reviews.
-        known_decks_only = protocol.known_decks_only and self.log.user is not None
-        key = replace(protocol.without_training(), known_decks_only=known_decks_only)
+        key = self.preparation(protocol)
         if key not in self._trials:
             try:
                 self._trials[key] = prepare_trials(self.log, self.rows(protocol), key)
@@ -122,6 +119,17 @@ class Session:
         if isinstance(trials, NotEnoughData):
             raise trials
         return replace(trials, protocol=protocol)
+
+    def preparation(self, protocol: Protocol) -> Protocol:
+        """What protocols have in common that share one preparation of trials."""
+        # Upstream's loss of deleted cards for some models is part of its figures on data
+        # sets; in one's own collection all models are judged on the same reviews.
+        known_decks_only = protocol.known_decks_only and self.log.user is not None
+        return replace(protocol.without_training(), known_decks_only=known_decks_only)
+
+    def forget(self, protocol: Protocol) -> None:
+        """Let go of a protocol's trials, and of all that models have derived from them."""
+        self._trials.pop(self.preparation(protocol), None)
 
     def run(
         self,

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
@@ -25,10 +26,12 @@ from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
+from srs_eval.engine import Session
 from srs_eval.errors import InputError
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.simulation import simulate_learner, write_dataset
+from srs_eval.store import Unit
 from srs_eval.workers import TaskEvents
 from tests.conftest import shared_or_skip
 
@@ -444,6 +447,30 @@ def test_a_worker_without_memory_fails_one_unit(dataset: Path, tmp_path: Path) -
     again = run(dataset, tmp_path, *users, models="AVG,HUNGRY,90%")
     assert again.returncode == 0, again.stderr
     assert "1 unit to evaluate" in again.stderr
+
+
+def test_one_preparation_at_a_time_is_in_memory(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order of the configurations, and with the same results."""
+    configurations = resolve("AVG,AVG-short-secs,90%,SM2-short,MOVING-AVG,SM2")
+    held: list[int] = []
+    evaluated = batch._evaluate_unit
+
+    def watched(session: Session, *more: Any) -> Unit:
+        unit = evaluated(session, *more)
+        held.append(len(session._trials))
+        return unit
+
+    monkeypatch.setattr(batch, "_evaluate_unit", watched)
+    units = batch.evaluate_user(dataset, 5, configurations, Context(), {})
+    assert held == [1] * len(configurations)
+    assert {unit.configuration for unit in units} == {each.name for each in configurations}
+    alone = [
+        batch.evaluate_user(dataset, 5, [each], Context(), {})[0].line for each in configurations
+    ]
+    by_name = {unit.configuration: unit.line for unit in units}
+    assert [by_name[each.name] for each in configurations] == alone
 
 
 def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:
