@@ -11,6 +11,7 @@ metrics, by the code of this checkout and by that of CHECKOUT in turn, each time
 process with one thread, its kernels loaded and its caches of results off. Figures are seconds
 of processor time, the least of `--repeat` runs; `all` is the sum of these. The last column is
 the largest change of any metric. `--data` keeps the simulated log (a minute's work) in a folder.
+Networks run where they are named, as in --models LSTM,Transformer.
 """
 
 from __future__ import annotations
@@ -196,7 +197,10 @@ def serve(data: Path, user: int, models: str) -> None:
     from srs_eval.dataset import open_dataset
     from srs_eval.engine import Session
 
-    configurations = {each.name: each for each in resolve(models) if each.model.family != "neural"}
+    named = models != "all"
+    configurations = {
+        each.name: each for each in resolve(models) if named or each.model.family != "neural"
+    }
     log = open_dataset(data).load(user)
     warm = Session(first_rows(log, 3_000))
     for each in configurations.values():  # compiles or loads the kernels

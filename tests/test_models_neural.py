@@ -355,6 +355,42 @@ def test_nn17_first_review() -> None:
     np.testing.assert_array_equal(w_bar.sum(axis=1)[:8], [0, 1, 1, 0, 1, 1, 1, 1])
 
 
+# Transformer
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize(("longest", "n"), [(1, 3), (4, 11), (9, 16)])
+def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
+    """Recall and all gradients, with what torch's own layers would draw for dropout."""
+    from srs_eval.fitting import transformer_kernel
+    from srs_eval.fitting.cells import Adam
+
+    torch.manual_seed(longest)
+    theirs = transformer.network_class()().double().train(dropout)
+    histories = 3 * torch.rand(longest, n, 2, dtype=torch.float64)
+    histories[-1, :2] = 0
+    delta_t, y = 10 * torch.rand(n, dtype=torch.float64), (torch.rand(n) < 0.7).double()
+    torch.manual_seed(3)
+    p = theirs(histories, delta_t)
+    torch.nn.functional.binary_cross_entropy(p, y, reduction="sum").backward()
+
+    torch.manual_seed(3)
+    batch = transformer_kernel.whole_vectors(
+        histories.numpy(), delta_t.numpy(), y.numpy(), np.ones(n)
+    )
+    padded = len(batch.delta_t)
+    if dropout:
+        batch = batch._replace(left=transformer._left_by_dropout(longest, n, padded))
+    w = neural.flat({name: each.detach().numpy() for name, each in theirs.named_parameters()})
+    still = Adam(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 10)
+    scratch = transformer_kernel.new_scratch(longest, padded)
+    compiled(transformer_kernel.transformer_pass)(0, w, batch, still, scratch)
+    np.testing.assert_allclose(scratch.recall[:n], p.detach().numpy(), atol=1e-10)
+    expected = np.concatenate([each.grad.ravel() for each in theirs.parameters()])
+    np.testing.assert_allclose(scratch.w_bar.sum(axis=1), expected, rtol=1e-7, atol=1e-8)
+    assert np.abs(expected).max() > 1e-3
+
+
 # LSTM
 
 

@@ -259,6 +259,40 @@ def recall_and_slope(head, z, t):
     return p, -_LOG_09 * share * p
 
 
+def judged(p, slope, passes, failures):
+    """Weighted binary cross-entropy of p, and its derivative where p's is `slope`.
+
+    With torch's bounds.
+    """
+    # torch holds each logarithm at -100 or above
+    log_p, log_f = log(p), log(1.0 - p)
+    log_p = where(log_p < -100.0, -100.0, log_p)
+    log_f = where(log_f < -100.0, -100.0, log_f)
+    # and its gradient divides by 1e-12 or more
+    both = p * (1.0 - p)
+    both = where(both < 1e-12, 1e-12, both)
+    loss = -(passes * log_p + failures * log_f)
+    return loss, slope * (passes * (p - 1.0) + failures * p) / both
+
+
+def adam_step(w, sums, adam, done):
+    """One step after `done` others, down the gradients' sums: AdamW with cosine annealing.
+
+    Loshchilov and Hutter (2017).
+    """
+    rate = adam.rate * (1.0 + math.cos(math.pi * done / adam.steps)) / 2.0
+    bias_mean = 1.0 - 0.9 ** (done + 1)
+    bias_square = math.sqrt(1.0 - 0.999 ** (done + 1))
+    for k in range(len(w)):
+        gradient = total(sums[k])
+        mean = 0.9 * adam.mean[k] + 0.1 * gradient
+        square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
+        adam.mean[k] = mean
+        adam.square[k] = square
+        step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+        w[k] = w[k] * (1.0 - rate * adam.decay) - step
+
+
 def network_pass(shape, order, done, w, batches, x, adam, scratch):
     """Visits the batches in `order`; returns the sum of their losses before each step.
 
@@ -289,18 +323,10 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
             p, slope = recall_and_slope(shape.head, z, load(batches.target_delta_t, i))
-            passes, failures = load(batches.passes, i), load(batches.failures, i)
-            # torch holds each logarithm at -100 or above
-            log_p, log_f = log(p), log(1.0 - p)
-            log_p = where(log_p < -100.0, -100.0, log_p)
-            log_f = where(log_f < -100.0, -100.0, log_f)
-            loss -= passes * log_p + failures * log_f
+            lost, z_bar = judged(p, slope, load(batches.passes, i), load(batches.failures, i))
+            loss += lost
             store(scratch.recall, i, p)
             if done >= 0:
-                # and its gradient divides by 1e-12 or more
-                both = p * (1.0 - p)
-                both = where(both < 1e-12, 1e-12, both)
-                z_bar = slope * (passes * (p - 1.0) + failures * p) / both
                 for k in range(len(scratch.before_bar)):
                     before_bar[k] = broadcast(0.0)
                 for k in range(hidden):
@@ -321,17 +347,6 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
                 if not first:
                     _scatter_add(bar, batches.parent, i, scratch.before_bar)
 
-        # AdamW (Loshchilov and Hutter 2017) with cosine annealing
-        rate = adam.rate * (1.0 + math.cos(math.pi * done / adam.steps)) / 2.0
+        adam_step(w, sums, adam, done)
         done += 1
-        bias_mean = 1.0 - 0.9**done
-        bias_square = math.sqrt(1.0 - 0.999**done)
-        for k in range(len(w)):
-            gradient = total(sums[k])
-            mean = 0.9 * adam.mean[k] + 0.1 * gradient
-            square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
-            adam.mean[k] = mean
-            adam.square[k] = square
-            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
-            w[k] = w[k] * (1.0 - rate * adam.decay) - step
     return total(loss)

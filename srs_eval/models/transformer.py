@@ -7,6 +7,7 @@ R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9.
 Network and training: srs-benchmark other.py `class Transformer` and `Trainer` (January
 2025): AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, dropout
 0.1, from weights pretrained on other learners; the last weights are kept, see `networks`.
+It is computed in `transformer_kernel`; torch draws what dropout takes.
 
 Two mistakes are part of the published figures and so of this: nothing marks the order
 of reviews, and padding is not masked, so a prediction depends on the longest history
@@ -18,16 +19,15 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from srs_eval import hyperparameters
 from srs_eval.fitting.networks import (
     SEED,
-    Tensors,
     build,
-    device_of,
+    flat,
     length_order,
     load_weights,
     no_weights,
@@ -41,6 +41,9 @@ from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    from srs_eval.fitting.transformer_kernel import Batch
+
 NAME = "Transformer"
 WIDTH = 2
 DROPOUT = 0.1
@@ -53,8 +56,8 @@ _FACTOR = 0.9**-2 - 1
 
 
 @cache
-def _network_class() -> type:
-    """The network; defined at the first call, for torch takes seconds to import."""
+def network_class() -> type:
+    """The network on torch, to pretrain; defined at the first call, for torch takes seconds."""
     import torch
     from torch import Tensor, nn
 
@@ -75,110 +78,117 @@ def _network_class() -> type:
 
         def forward(self, histories: Tensor, delta_t: Tensor) -> Tensor:
             """Recall (n,) after delta_t (n,) days; histories (longest, n, 2), padded with 0."""
-            question = torch.zeros(1, histories.shape[1], WIDTH, device=histories.device)
+            question = histories.new_zeros(1, histories.shape[1], WIDTH)
             stability = torch.exp(self.fc(self.transformer(histories, question)))[0, :, 0]
             return (1 + _FACTOR * delta_t / stability) ** -0.5
 
     return Network
 
 
-def _network(tensors: Tensors, device: Any) -> Any:
-    import torch
-
-    network = build(_network_class())
-    network.load_state_dict(
-        {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}
-    )
-    return network.to(device)
-
-
 @cache
 def _shapes() -> dict[str, tuple[int, ...]]:
-    network = build(_network_class())
+    network = build(network_class())
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
-def _start(trials: Trials, context: Context) -> Tensors:
+def _start(trials: Trials, context: Context) -> FloatArray:
     names = weight_names(NAME, trials.protocol)
     tensors = load_weights(names, _shapes(), context)
     if tensors is None:
         raise no_weights(NAME, names, context)
-    return tensors
+    return flat(tensors)
 
 
-def _histories(trials: Trials, rows: IntArray) -> FloatArray:
-    """Interval and rating of each review (longest, n, 2) float32, padded with 0."""
+def histories(trials: Trials, rows: IntArray) -> FloatArray:
+    """Interval and rating of each review (longest, n, 2), padded with 0, as float32 rounds."""
     lengths = trials.sequence_length[rows]
     step = np.arange(int(lengths.max()))[:, None]
     inside = step < lengths
     place = np.where(inside, trials.history_start[rows] + step, 0)
     pair = np.stack([trials.history_delta_t[place], trials.history_rating[place]], axis=-1)
-    return np.where(inside[:, :, None], pair, 0).astype(np.float32)
+    return np.where(inside[:, :, None], pair, 0).astype(np.float32).astype(np.float64)
 
 
-def _batch(trials: Trials, rows: IntArray, device: Any) -> tuple[Any, Any]:
+def _batch(trials: Trials, rows: IntArray, weights: FloatArray) -> Batch:
+    """The rows with their weights (n,)."""
+    from srs_eval.fitting.transformer_kernel import whole_vectors
+
+    delta_t = trials.delta_t[rows].astype(np.float32).astype(np.float64)
+    return whole_vectors(histories(trials, rows), delta_t, trials.y[rows], weights)
+
+
+def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
+    """`Batch.left` (dropped, padded), in the order in which torch's own layers draw it."""
     import torch
 
-    histories = torch.from_numpy(_histories(trials, rows)).to(device)
-    return histories, torch.from_numpy(trials.delta_t[rows].astype(np.float32)).to(device)
+    from srs_eval.fitting.transformer_kernel import dropped
+
+    left = torch.ones(dropped(longest), padded, dtype=torch.float64)
+    attention, row = (n, WIDTH, longest, longest), (longest, n, WIDTH)
+    question = (1, n, WIDTH)
+    draws = (
+        attention, row, row, row,
+        (n, WIDTH, 1, 1), question, (n, WIDTH, 1, longest), question, question, question,
+    )  # fmt: skip
+    at = 0
+    for shape in draws:
+        drawn = torch.empty(shape).bernoulli_(1 - DROPOUT).div_(1 - DROPOUT)
+        drawn = drawn.permute(1, 2, 3, 0) if len(shape) == 4 else drawn.transpose(1, 2)
+        count = drawn.numel() // n
+        left[at : at + count, :n] = drawn.reshape(count, n)
+        at += count
+    made: FloatArray = left.numpy()
+    return made
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Tensors:
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     import torch
-    from torch.nn.functional import binary_cross_entropy
 
-    start = _start(trials, context)
+    from srs_eval.fitting.cells import Adam
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.transformer_kernel import new_scratch, transformer_pass
+
+    w = _start(trials, context)
     order = length_order(trials, training_rows(trials, train))
-    weight_of = np.zeros(len(trials), np.float32)
+    weight_of = np.ones(len(trials))
     weight_of[train] = weights
     size, epochs = BATCH_SIZE.integer(context, trials.protocol), EPOCHS.integer(context)
+    rate, decay = RATE.number(context), DECAY.number(context)
     seed = hyperparameters.seed(context)
-    device = device_of(context)
-    with one_thread(), torch.random.fork_rng(devices=[] if device.type == "cpu" else None):
+    parts = [order[first : first + size] for first in range(0, len(order), size)]
+    batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
+    adam = Adam(np.zeros(len(w)), np.zeros(len(w)), rate, decay, epochs * len(parts))
+    visits = permutations(len(parts), SEED + seed)
+    run = compiled(transformer_pass)
+    done = 0
+    with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(42 + seed + context.user)
-        network = _network(start, device).train()
-        batches = []
-        for first in range(0, len(order), size):
-            rows = order[first : first + size]
-            y = torch.from_numpy(trials.y[rows].astype(np.float32)).to(device)
-            weight = torch.from_numpy(weight_of[rows]).to(device)
-            batches.append((*_batch(trials, rows, device), y, weight))
-        optimizer = torch.optim.AdamW(
-            network.parameters(), lr=RATE.number(context), weight_decay=DECAY.number(context)
-        )
-        steps = epochs * len(batches)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-        visits = permutations(len(batches), SEED + seed)
-        done = 0
         for _ in range(epochs):
-            for k in next(visits):
-                histories, delta_t, y, weight = batches[k]
-                optimizer.zero_grad()
-                loss = binary_cross_entropy(
-                    network(histories, delta_t), y, weight=weight, reduction="sum"
-                )
-                loss.backward()
-                optimizer.step()
-                schedule.step()
+            for k in next(visits).tolist():
+                longest, padded = len(batches[k].reviews) // WIDTH, len(batches[k].delta_t)
+                left = _left_by_dropout(longest, len(parts[k]), padded)
+                run(done, w, batches[k]._replace(left=left), adam, new_scratch(longest, padded))
                 done += 1
-                context.tick(done / steps)
-        fitted = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
-    require_finite(*fitted.values())
-    return fitted
+                context.tick(done / adam.steps)
+    require_finite(w)
+    return w.tolist()
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
-    import torch
+    from srs_eval.fitting.cells import Adam
+    from srs_eval.fitting.compile import compiled
+    from srs_eval.fitting.transformer_kernel import new_scratch, transformer_pass
 
-    device = device_of(context)
-    with one_thread(), torch.no_grad():
-        network = _network(parameters or _start(trials, context), device).eval()
-        parts = [np.empty(0)]
-        for first in range(0, len(index), PREDICTED_AT_ONCE):
-            rows = index[first : first + PREDICTED_AT_ONCE]
-            p = network(*_batch(trials, rows, device))
-            parts.append(p.cpu().numpy().astype(np.float64))
+    w = np.array(parameters) if len(parameters) else _start(trials, context)
+    none = np.zeros(0)
+    parts = [none]
+    for first in range(0, len(index), PREDICTED_AT_ONCE):
+        rows = index[first : first + PREDICTED_AT_ONCE]
+        batch = _batch(trials, rows, np.ones(len(rows)))
+        scratch = new_scratch(len(batch.reviews) // WIDTH, len(batch.delta_t))
+        compiled(transformer_pass)(-1, w, batch, Adam(none, none, 0.0, 0.0, 0), scratch)
+        parts.append(scratch.recall[: len(rows)].astype(np.float32).astype(np.float64))
     return np.concatenate(parts)
 
 
@@ -193,9 +203,8 @@ MODELS = (
         predict=predict,
         flags=ANY_FLAG,
         hyperparameters=(RATE, EPOCHS, BATCH_SIZE, DECAY, hyperparameters.SEED),
-        compiles="to train",
         needs="torch",
-        seconds_per_10k=3.0,
+        seconds_per_10k=1.0,
         note="Two numbers wide and blind to the order of reviews, with padding that is not "
         "masked: it does badly for these reasons, not because transformers must.",
     ),

@@ -307,7 +307,7 @@ def _transformer(
     device = networks.device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
-    network = transformer._network_class()().to(device)
+    network = transformer.network_class()().to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=1e-4)
     rows = _trained_on(train)
     per_epoch, size = min(len(rows), 60_000), 512
@@ -326,8 +326,12 @@ def _transformer(
         parts = [ordered[k : k + size] for k in range(0, per_epoch, size)]
         network.train()
         for k in random.permutation(len(parts)):
-            histories, delta_t = transformer._batch(train, parts[k], device)
-            y = torch.from_numpy(train.y[parts[k]].astype(np.float32)).to(device)
+            rows_ = (
+                transformer.histories(train, parts[k]),
+                train.delta_t[parts[k]],
+                train.y[parts[k]],
+            )
+            histories, delta_t, y = (torch.from_numpy(each).float().to(device) for each in rows_)
             optimizer.zero_grad()
             binary_cross_entropy(network(histories, delta_t), y).backward()
             optimizer.step()
@@ -337,7 +341,7 @@ def _transformer(
         return {name: each.cpu().numpy().copy() for name, each in network.state_dict().items()}
 
     def log_loss() -> float:
-        p = transformer.predict(validation, tensors(), judged, Context(device=settings.device))
+        p = transformer.predict(validation, networks.flat(tensors()), judged, Context())
         return _loss(validation.y[judged], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, tensors)
