@@ -380,8 +380,9 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
 
     def seconds(each: Configuration, compiles: bool, begins: bool) -> float:
         odd = 1 + 0.3 * (sum(each.name.encode()) % 7 - 3) / 3  # the table is not exact either
-        work = odd * (0.1 + each.expected_seconds_per_10k * reviews / 10_000)
-        return speed * (work + each.model.seconds_to_compile * compiles * odd + 0.8 * begins)
+        work = odd * (0.03 + each.expected_seconds_per_10k * reviews / 10_000)
+        compiling = each.model.seconds_to_compile * compiles * (1 + odd) / 2
+        return speed * (work + compiling + 0.8 * begins)
 
     def run(evaluation: Evaluation) -> list[tuple[float | None, float]]:
         missing = frozenset(compile_first)

@@ -64,9 +64,9 @@ class ModelRun:
 
 Pace = Mapping[str, tuple[float, int]]
 """Seconds that configurations took on this machine, by name, and on how many reviews."""
-_STARTING_S = 0.1  # of any model, however cheap: loading what is compiled, metrics
+_STARTING_S = 0.03  # of any model, however cheap: loading what is compiled, metrics
 _WORKER_S = 0.8  # until a worker is there
-_PRIOR_S = 0.3  # as much as this counts what was expected before anything was measured
+_PRIOR_S = 0.5  # as much as this counts what was expected before anything was measured
 
 
 @dataclass
@@ -231,16 +231,10 @@ class Evaluation:
         if not self.running or not self.models or self.seconds_gone(now) < 1:
             return None
         expected = self._expected()
-        took, usual = _PRIOR_S, _PRIOR_S
-        for model in self.models.values():
-            if model.result is not None and model.result.cached:
-                continue
-            gone = now - model.started
-            if model.took is not None:
-                took, usual = took + model.took, usual + expected[model.name]
-            elif model.stage is Stage.RUNNING and gone > expected[model.name]:
-                took, usual = took + gone, usual + expected[model.name]  # at least
-        pace = took / usual
+        begun = self._begun()
+        took = _PRIOR_S * self._pace(begun[: self.lanes], expected, now)  # starting workers, mostly
+        usual = _PRIOR_S
+        pace = self._pace(begun[self.lanes :], expected, now, took, usual)
         free = []  # when each worker has finished what it is at
         for model in self.models.values():
             if model.stage is Stage.RUNNING:
@@ -252,6 +246,25 @@ class Evaluation:
             if model.stage is Stage.WAITING:
                 heapreplace(free, free[0] + expected[model.name] * pace)
         return max(free)
+
+    def _pace(
+        self,
+        begun: list[ModelRun],
+        expected: Mapping[str, float],
+        now: float,
+        took: float = _PRIOR_S,
+        usual: float = _PRIOR_S,
+    ) -> float:
+        """How many times as long as expected these models took, added to what is given."""
+        for model in begun:
+            if model.result is not None and model.result.cached:
+                continue
+            gone = now - model.started
+            if model.took is not None:
+                took, usual = took + model.took, usual + expected[model.name]
+            elif model.stage is Stage.RUNNING and gone > expected[model.name]:
+                took, usual = took + gone, usual + expected[model.name]  # at least
+        return took / usual
 
     def _begun(self) -> list[ModelRun]:
         """In the order of their beginning."""
