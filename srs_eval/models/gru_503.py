@@ -272,7 +272,7 @@ MODELS = (
         standard=STANDARD,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=HYPERPARAMETERS,
-        seconds_per_10k=0.4,
+        seconds_per_10k=0.55,
         note="Upstream's name for it is GRU since 2026.",
     ),
 )
