@@ -1,6 +1,6 @@
 """How a batch grows: rate, memory, cores, the largest learner, and what many learners would cost.
 
-    python benchmarks/scale.py [--quick] [--users 2000] [--median 4000] [--parts 1234] [--jobs 2]
+    python benchmarks/scale.py [--quick] [--users 2000] [--median 4000] [--parts 12345] [--jobs 2]
                                [--largest 200000] [--data DIR]
 
 Data sets are made by make_dataset.py (in DIR, kept there; else in a temporary folder), batches
@@ -14,7 +14,9 @@ are run by the command line. Prints Markdown.
    with other work this measures the other work.
 4. One learner with 1.94 million judged reviews, the most among the published ones, with all of
    `fast`: memory, below 5 GB.
-5. From 2 and 4: core-hours, memory and disk for 9,999, a million and ten million learners.
+5. The process that writes, by itself: listing the files of 3,000 learners, adding 50,000 results
+   of one configuration and publishing them.
+6. From 2 and 5: core-hours, memory and disk for 9,999, a million and ten million learners.
 
 A warm-up on three learners loads the compiled kernels first; it is not measured.
 """
@@ -30,17 +32,24 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import make_dataset
 import numpy as np
 
+from srs_eval.batch import make_setup, survey
 from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.dataset import Dataset
+from srs_eval.metrics import Metrics
+from srs_eval.store import ResultStore, Unit
 
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
 PUBLISHED_USERS, PUBLISHED_JUDGED, LARGEST_JUDGED = 9_999, 349_923_850, 1_939_325
 FEW = 20
+BASE_MB = 90  # of the process that writes, before it has done anything
+HERE = Path(__file__).resolve()
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,21 @@ class Run:
     bytes: int  # of the folder
 
 
+@dataclass(frozen=True)
+class Writing:
+    """What the process that writes takes for a learner, or for one of its results."""
+
+    listing_seconds: float  # a learner, of processor time
+    adding_seconds: float  # a result
+    publishing_seconds: float  # a result
+    publishing_kb: float  # a result of the configuration at hand
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    if options.writer is not None:
+        print(json.dumps(asdict(write_many(options.writer))))
+        return
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
     with folder_for(options.data) as home:
         users = options.users
@@ -72,8 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             part_three(many, home)
         if "4" in options.parts:
             part_four(home)
-        if runs is not None:
-            estimate(*runs)
+        writing = part_five(home) if "5" in options.parts else None
+        if runs is not None and writing is not None:
+            estimate(runs[1], writing)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -82,9 +105,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--users", type=int, default=2_000)
     parser.add_argument("--median", type=int, default=4_000)
     parser.add_argument("--largest", type=int, default=200_000)
-    parser.add_argument("--parts", default="1234")
+    parser.add_argument("--parts", default="12345")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--writer", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.quick:
         options.users, options.median, options.largest = 400, 2_500, 100_000
@@ -173,35 +197,89 @@ def part_four(home: Path) -> None:
         print(f"(Fewer than the {LARGEST_JUDGED:,} of the largest published learner.)\n")
 
 
-def estimate(small: Run, large: Run) -> None:
-    """Units take a + b x judged reviews, by least squares over the units of `large`.
+def part_five(home: Path) -> Writing:
+    """In a process of its own, whose memory nothing else has touched."""
+    command = [sys.executable, str(HERE), "--writer", str(home / "writer")]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found = Writing(**json.loads(done.stdout))
+    print(
+        f"The process that writes: {1000 * found.listing_seconds:.2f} s of processor time to list "
+        f"the files of 1,000 learners, {1e6 * found.adding_seconds:.0f} us to add a result, "
+        f"{1e6 * found.publishing_seconds:.0f} us to publish it, with {found.publishing_kb:.1f} kB "
+        "of memory for each learner of one configuration at a time.\n"
+    )
+    return found
+
+
+def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writing:
+    import resource
+
+    data = home / "data"
+    for user in range(1, learners + 1):
+        for table in ("revlogs", "cards", "decks"):
+            target = data / table / f"user_id={user}"
+            target.mkdir(parents=True, exist_ok=True)
+            (target / "data.parquet").write_bytes(b"x")
+    begun = time.process_time()
+    survey(Dataset(data))
+    listed = time.process_time()
+    configuration = resolve("FSRS-6")[0]
+    setup = make_setup(Dataset(data), "", [configuration], Context())
+    line = {
+        "metrics": dict.fromkeys(Metrics.__dataclass_fields__, 0.123456),
+        "size": 35_000,
+        "parameters": {"0": [0.123456] * configuration.model.parameters},
+    }
+    with ResultStore(home / "out", setup, fresh=True) as store:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        adding = time.process_time()
+        for user in range(1, results + 1):
+            done = {**line, "user": user}
+            store.append(Unit("FSRS-6", user, "done", line=done, seconds=1.0, peak_mb=300.0))
+        added = time.process_time()
+        store.publish(everything=True)
+        published = time.process_time()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Writing(
+        listing_seconds=(listed - begun) / learners,
+        adding_seconds=(added - adding) / results,
+        publishing_seconds=(published - added) / results,
+        publishing_kb=(after - before) / results,
+    )
+
+
+def estimate(run: Run, writing: Writing) -> None:
+    """Units take a + b x judged reviews, by least squares over the units of a run.
 
     Units are measured by the clock, so that both are scaled to the processor time of the whole
     run, which also counts starting, preparing and writing.
     """
     count = len(resolve(CONFIGURATIONS))
     judged = PUBLISHED_JUDGED / PUBLISHED_USERS
-    weight = 1 / np.sqrt(large.sizes)
-    design = np.stack([weight, weight * large.sizes], axis=1)
-    a, b = np.linalg.lstsq(design, weight * large.seconds, rcond=None)[0]
-    scale = large.processor / large.seconds.sum()
+    weight = 1 / np.sqrt(run.sizes)
+    design = np.stack([weight, weight * run.sizes], axis=1)
+    a, b = np.linalg.lstsq(design, weight * run.seconds, rcond=None)[0]
+    scale = run.processor / run.seconds.sum()
     a, b = scale * a, scale * b
     per_learner = count * (a + b * judged)
-    disk = large.bytes / large.learners
-    growth = (large.parent_mb - small.parent_mb) / (large.learners - small.learners)
+    disk = run.bytes / run.learners
     print(
         f"A unit takes {1000 * a:.1f} ms and {1e6 * b:.2f} s a million judged reviews of processor "
         f"time. For {count} configurations and learners with {judged:,.0f} judged reviews each on "
         "average, as the published ones:\n"
     )
-    print("| learners | core-hours | hours on 2 cores | on 500 | results | the writer's memory |")
-    print("|--:|--:|--:|--:|--:|--:|")
+    print(
+        "| learners | core-hours | hours on 2 cores | on 500 | results | the writer's memory | "
+        "its listing |"
+    )
+    print("|--:|--:|--:|--:|--:|--:|--:|")
     for number in (PUBLISHED_USERS, 1_000_000, 10_000_000):
         hours = number * per_learner / 3600
-        writer = small.parent_mb + growth * (number - small.learners)
+        memory = BASE_MB / 1e3 + number * writing.publishing_kb / 1e6
         print(
             f"| {number:,} | {hours:,.1f} | {hours / 2:,.1f} | {hours / 500:,.2f} | "
-            f"{number * disk / 1e9:,.2f} GB | {writer / 1000:,.1f} GB |"
+            f"{number * disk / 1e9:,.2f} GB | {memory:,.1f} GB | "
+            f"{number * writing.listing_seconds / 60:,.1f} min |"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -221,17 +220,24 @@ def test_what_many_learners_would_cost_follows_from_what_was_run(
         clock=9.0,
         processor=1.1 * seconds.sum(),
         worker_mb=500.0,
-        parent_mb=90.004,
+        parent_mb=90.0,
         judged=int(sizes.sum()),
         units=3 * count,
         sizes=sizes,
         seconds=seconds,
         bytes=3_000_000,
     )
-    scale.estimate(replace(large, learners=1, parent_mb=90.0), large)
+    scale.estimate(large, scale.Writing(3e-4, 4e-5, 5e-5, 5.0))
     told = capsys.readouterr().out
     assert "11.0 ms and 2.20 s a million" in told
     hours = 9_999 * count * 1.1 * (0.010 + 2e-6 * 349_923_850 / 9_999) / 3600
     assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in told
-    assert "10.00 GB | 0.1 GB" in told
-    assert "10,000.00 GB | 20.1 GB" in told
+    assert "10.00 GB | 0.1 GB | 0.0 min |" in told
+    assert "10,000.00 GB | 50.1 GB | 50.0 min |" in told
+
+
+def test_the_writer_alone_is_measured(tmp_path: Path) -> None:
+    found = module("scale").write_many(tmp_path, learners=20, results=200)
+    assert found.listing_seconds > 0
+    assert found.adding_seconds > 0
+    assert len((tmp_path / "out" / "result" / "FSRS-6.jsonl").read_text().splitlines()) == 200
