@@ -32,9 +32,11 @@ from srs_eval.presets.candidates import (
 )
 from srs_eval.presets.fit import how_well
 from srs_eval.presets.months import was_i_predictable
+from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
+from srs_eval.workload.preview import what_buttons_show
 
 TASKS = (
     ("fit",),
@@ -45,9 +47,13 @@ TASKS = (
     ("retention",),
     ("day",),
     ("hard",),
+    ("buttons", "noise"),
 )
 """Questions in the order in which they are begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
+BESIDE = {"buttons": "What the buttons would show", "noise": "Which numbers are noise?"}
+"""Questions without a line of their own: they are evidence of a preset's line."""
+MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
@@ -130,7 +136,12 @@ class Overview:
     @property
     def lines(self) -> list[Line]:
         """Presets first, then the other questions; the text of an open one is "…"."""
-        found = [preset_line(each) for each in self.of(OF_PRESETS) if each.subject != "all presets"]
+        beside = [each for question in BESIDE for each in self.of(question)]
+        found = [
+            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
+            for each in self.of(OF_PRESETS)
+            if each.subject != "all presets"
+        ]
         if OF_PRESETS in self.waiting and not found:
             found.append(Line(OF_PRESETS, "Your presets", "…", ()))
         for question, title in TITLES.items():
@@ -144,8 +155,8 @@ class Overview:
         return found
 
 
-def preset_line(answer: Answer) -> Line:
-    """What to do with a preset, and how sure that is."""
+def preset_line(answer: Answer, beside: tuple[Answer, ...] = ()) -> Line:
+    """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if answer.conclusion == UNANSWERED:
         return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
     by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
@@ -165,7 +176,7 @@ def preset_line(answer: Answer) -> Line:
         more = more_reviews(difference)
         text = "more won't tell soon" if more is None else f"at most ~{more:,} more"
     way = WAYS.get(answer.conclusion, answer.conclusion)
-    return Line(OF_PRESETS, answer.subject, text, (answer,), way, figures)
+    return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
 
 
 def in_one_line(answers: Sequence[Answer]) -> str:
@@ -375,6 +386,12 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
             elif question in OVER_ALL:
                 protocol = BY_PRESET if knows_presets(log) else WHOLE
                 yield OVER_ALL[question](Learner.of(log, context, protocol))
+        if BESIDE.keys() & set(questions):
+            learner = Learner.of(log, context)
+            groups = list(learner.groups)[:MOST_BESIDE]
+            yield from what_buttons_show(learner, groups)
+            yield from which_numbers_are_noise(learner, groups, EQUIVALENT)
+            return
         asked = [each for each in questions if each != "day" and each not in OVER_ALL]
         if asked:
             yield from answering(log, questions=asked, context=context)

@@ -237,6 +237,19 @@ def make_answers() -> list[Answer]:
             None,
             interval(-0.011, 0.02),
         ),
+        Answer(
+            "buttons",
+            "Default",
+            "see figures",
+            ("What the buttons would show at the desired retention of 0.90.",),
+            (
+                Table(
+                    "Buttons by the parameters in force at 0.90",
+                    ("card", "Again", "Hard", "Good", "Easy"),
+                    (("new", "1m", "6m", "10m", "8d"), ("young, 9 d", "10m", "14d", "21d", "40d")),
+                ),
+            ),
+        ),
         Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),

@@ -19,6 +19,7 @@ from srs_eval.app import Options
 from srs_eval.comparison import Interval, mean_interval, relative
 from srs_eval.errors import NotEnoughData
 from srs_eval.overview import (
+    BESIDE,
     OF_PRESETS,
     TASKS,
     TASKS_WITHOUT_PRESETS,
@@ -77,7 +78,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     found = answered(log)
     assert found.rows == "anki"
     assert not found.waiting
-    asked = {question for task in TASKS for question in task}
+    asked = {question for task in TASKS for question in task} - BESIDE.keys()
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
     assert {line.question for line in found.lines} == asked - {"fit"}
@@ -156,6 +157,13 @@ def test_the_fixture_is_answered() -> None:
     assert vocabulary.parameters is not None
     line = parameter_line(vocabulary.parameters)
     assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
+    assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
+    _, buttons, noise = vocabulary.answers
+    in_force, optimized, _ = buttons.tables
+    assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
+    assert in_force.rows[0][0] == "new"
+    assert in_force.rows != optimized.rows
+    assert len(noise.tables[0].rows) == 21
     assert lines["When it says"].text.startswith("90 %, you recall 8")
     assert found.headline.startswith("FSRS predicts you well: ")
 
@@ -262,6 +270,8 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await until(pilot, on(app, "EvidenceScreen"))
         await until(pilot, lambda: "├" in text_of(app))
         assert "−0.0290 ±.0120" in text_of(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "What the buttons would show" in text_of(app))
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
         await pilot.press("escape", "t")

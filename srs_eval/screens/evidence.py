@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.overview import Line
+from srs_eval.overview import BESIDE, OF_PRESETS, Line
 from srs_eval.screens.actions import EVIDENCE, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.base import AppScreen
@@ -57,7 +57,9 @@ earlier reviews and judged on later ones, five times.
         self.query_one("#box").border_title = line.title
         parts: list[RenderableType] = []
         for answer in line.answers:
-            if len(line.answers) > 1:
+            if answer.question in BESIDE:
+                parts.append(Text(BESIDE[answer.question], "bold underline"))
+            elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
             parts.append(evidence(answer))
         self.query_one("#all", Static).update(Lines(*parts))

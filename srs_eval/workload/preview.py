@@ -11,15 +11,19 @@ random (fuzz), which is said here and not drawn.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from srs_eval.presets.answers import Table
+from srs_eval.errors import InputError
+from srs_eval.own_parameters import as_anki_runs
+from srs_eval.presets.answers import Answer, Table
+from srs_eval.presets.candidates import Learner
 from srs_eval.reviews import FloatArray, Preset
 from srs_eval.workload.memories import Memory
-from srs_eval.workload.today import Today, deck_of
+from srs_eval.workload.today import Today, deck_of, todays_cards
 
 BUTTONS = ("Again", "Hard", "Good", "Easy")
 MATURE_DAYS = 21  # Anki's border between young and mature cards
@@ -55,6 +59,41 @@ class Preview:
             }
             for card, seconds in self.lines
         ]
+
+
+def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answer]:
+    """One answer for each preset: the parameters in force, optimized ones and the defaults.
+
+    None where the file does not tell what its cards are scheduled by, or FSRS is off.
+    """
+    for group in groups:
+        preset = learner.log.presets.get(group)
+        if preset is None or preset.desired_retention is None:
+            continue
+        if learner.log.receipt.fsrs_enabled is False:
+            continue
+        try:
+            today = todays_cards(learner.log, group)
+        except InputError:
+            continue
+        stored = preset.parameters_in_force
+        lists = {
+            "the parameters in force": as_anki_runs(stored) if stored else None,
+            "optimized ones": learner.fitted("optimized, recency", group),
+            "the defaults": as_anki_runs(()),
+        }
+        previews = [
+            preview(name, Memory("FSRS-6", tuple(values)), today, preset, preset.desired_retention)
+            for name, values in lists.items()
+            if values is not None
+        ]
+        sentence = (
+            "What the buttons would show at the desired retention of "
+            f"{preset.desired_retention:.2f}, for a new card and for typical ones that are "
+            "answered when they are due."
+        )
+        tables = tuple(each.table for each in previews)
+        yield Answer("buttons", learner.name_of(group), "see figures", (sentence,), tables)
 
 
 def preview(
