@@ -250,6 +250,7 @@ def make_answers() -> list[Answer]:
                 ),
             ),
         ),
+        Answer("noise", "Default", "none of 21", ("No parameter is noise.",)),
         Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
