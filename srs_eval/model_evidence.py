@@ -8,23 +8,27 @@ zero the model expects too little.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from srs_eval.comparison import Interval, losses, mean_interval
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
+from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Cell, Table
 from srs_eval.protocol import Trials
 from srs_eval.results import Result
-from srs_eval.reviews import MISSING, IntArray, ReviewLog
+from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
 RATINGS = ("Again", "Hard", "Good", "Easy")
 _DAYS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
 _REVIEWS = (1, 2, 3, 5, 8, 12, 20)
 _LAPSES = (0, 1, 2, 3, 5, 8)
+_STABILITIES = (0, 3, 10, 30, 100)  # days
 _HOURS = (0, 4, 8, 12, 16, 20)
 _MOST_DECKS = 12
 _FEWEST = 30  # reviews; of fewer no interval is given
@@ -44,10 +48,27 @@ _FSRS_6 = (
 _NAMES = {"FSRS-6": _FSRS_6, "FSRS-rs": _FSRS_6, "FSRS-5": _FSRS_6[:19]}
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Recall of some reviews over the days since the one before; k points, days ascending."""
+
+    name: str
+    days: tuple[float, ...]  # mean of the reviews of a point
+    recalled: tuple[Interval, ...]
+    expected: tuple[float, ...]  # mean prediction
+
+
+@dataclass(frozen=True)
+class Curves(Table):
+    """A table whose figures can be drawn: the reviews of a curve are the rows with its name."""
+
+    curves: tuple[Curve, ...] = ()
+
+
 def model_evidence(
     log: ReviewLog, trials: Trials, configuration: Configuration, result: Result
 ) -> list[Table]:
-    """Tables of errors by interval, reviews, lapses, hour and deck; forgetting curves; parameters.
+    """Tables of errors by interval, reviews, lapses, hour and deck; `Curves`; parameters.
 
     `trials` are those that the result was judged on (`engine.Session.trials` of the
     configuration's protocol). What the source does not know (hours, decks) has no table.
@@ -65,7 +86,8 @@ def model_evidence(
         ),
         _by_hour(trials, index, result),
         _by_deck(log, trials, index, result),
-        _forgetting_curves(trials, index, result),
+        _by_first_rating(trials, index, result),
+        _by_stability(trials, index, result),
         _parameters(configuration, result),
     ]
     return [table for table in tables if table.rows]
@@ -147,21 +169,63 @@ def _by_deck(log: ReviewLog, trials: Trials, index: IntArray, result: Result) ->
     return _grouped(title, ("deck",), groups, result)
 
 
-def _forgetting_curves(trials: Trials, index: IntArray, result: Result) -> Table:
-    """Recall at a card's first review on a later day, by first rating and interval."""
+def _by_first_rating(trials: Trials, index: IntArray, result: Result) -> Curves:
+    """Recall at a card's first review on a later day."""
     second = trials.i[index] == 2
-    rating, days = trials.first_rating[index], trials.elapsed_days[index]
-    place = np.maximum(np.searchsorted(_DAYS, days, "right") - 1, 0)
-    groups = (
-        (
-            (RATINGS[number - 1], _range(_DAYS, step, days)),
-            np.flatnonzero(second & (rating == number) & (place == step)),
-        )
-        for number in range(1, 5)
-        for step in range(len(_DAYS))
-    )
+    rating = np.where(second, trials.first_rating[index], MISSING)
     title = "Forgetting curves: the first review on a later day, by first rating"
-    return _grouped(title, ("first rating", "days"), groups, result)
+    names = {number: RATINGS[number - 1] for number in range(1, 5)}
+    return _curves(title, "first rating", names, rating, trials.elapsed_days[index], result)
+
+
+def _by_stability(trials: Trials, index: IntArray, result: Result) -> Curves:
+    """By what FSRS-6's defaults take for the stability before a review: the same for all models."""
+    days = trials.elapsed_days[index]
+    p = fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context())
+    stability = _stability(np.maximum(days, 1), p, fsrs6.DEFAULT[20])
+    group = np.searchsorted(_STABILITIES, stability, "right") - 1
+    names = {number: f"{low}-{high} d" for number, (low, high) in enumerate(pairwise(_STABILITIES))}
+    names[len(_STABILITIES) - 1] = f"{_STABILITIES[-1]} d and more"
+    title = "Forgetting curves by stability, as FSRS-6's defaults estimate it"
+    return _curves(title, "stability", names, group, days, result)
+
+
+def _stability(days: IntArray, p: FloatArray, decay: float) -> FloatArray:
+    """Days until recall falls to 90 %, of who recalls p after some days: FSRS-6's curve, solved."""
+    return days * np.expm1(-math.log(0.9) / decay) / np.expm1(-np.log(p) / decay)
+
+
+def _curves(
+    title: str,
+    column: str,
+    names: Mapping[int, str],
+    group: IntArray,
+    days: IntArray,
+    result: Result,
+) -> Curves:
+    """A curve for each of the named groups of reviews (k,), with a point for each step of days."""
+    place = np.maximum(np.searchsorted(_DAYS, days, "right") - 1, 0)
+    rows: list[tuple[Cell, ...]] = []
+    curves = []
+    for number, name in names.items():
+        points = [np.flatnonzero((group == number) & (place == step)) for step in range(len(_DAYS))]
+        drawn = []
+        for step, chosen in enumerate(points):
+            if not len(chosen):
+                continue
+            rows.append((name, _range(_DAYS, step, days), *_figures(result, chosen)))
+            if len(chosen) >= _FEWEST:
+                drawn.append(chosen)
+        curves.append(
+            Curve(
+                name,
+                tuple(float(days[each].mean()) for each in drawn),
+                tuple(mean_interval(result.y[each], result.day[each]) for each in drawn),
+                tuple(float(result.p[each].mean()) for each in drawn),
+            )
+        )
+    found = tuple(curve for curve in curves if curve.days)
+    return Curves(title, (column, "days", *COLUMNS), tuple(rows), found)
 
 
 def _parameters(configuration: Configuration, result: Result) -> Table:

@@ -14,10 +14,12 @@ from srs_eval.comparison import Interval
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session
-from srs_eval.model_evidence import model_evidence
+from srs_eval.model_evidence import Curves, _stability, model_evidence
+from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Table
 from srs_eval.results import Result
 from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.widgets.curves import CurvesChart
 from tests.app_world import on, text_of, until
 
 (CONFIGURATION,) = resolve("FSRS-6-dry-run")
@@ -57,6 +59,7 @@ def test_every_review_counts_once(session: Session, result: Result) -> None:
             "By hours since the day began",
             "By deck",
             "Forgetting curves",
+            "Forgetting curves by stability",
             "Parameters of the last fold",
         ][: len(tables)]
     )
@@ -74,6 +77,35 @@ def test_every_review_counts_once(session: Session, result: Result) -> None:
     seconds = session.trials(CONFIGURATION.protocol)
     second = int((seconds.i[seconds.test_index] == 2).sum())
     assert sum(row["reviews"] for row in tables["Forgetting curves"].records()) == second
+    of_stability = tables["Forgetting curves by stability"].records()
+    assert sum(row["reviews"] for row in of_stability) == result.size
+
+
+def test_curves_draw_what_their_table_has(session: Session, result: Result) -> None:
+    """Points of 30 reviews and more, days ascending; longer known cards are recalled more."""
+    tables = tables_of(session, result)
+    for title in ("Forgetting curves", "Forgetting curves by stability"):
+        table = tables[title]
+        assert isinstance(table, Curves)
+        enough = [row for row in table.records() if row["reviews"] >= 30]
+        points = [
+            (curve.name, interval.reviews, interval.estimate, expected)
+            for curve in table.curves
+            for interval, expected in zip(curve.recalled, curve.expected, strict=True)
+        ]
+        by = table.columns[0]
+        assert points == [
+            (row[by], row["reviews"], row["recalled"], row["expected"]) for row in enough
+        ]
+        for curve in table.curves:
+            assert list(curve.days) == sorted(set(curve.days))
+    trials = session.trials(CONFIGURATION.protocol)
+    p = fsrs6.predict(trials, list(fsrs6.DEFAULT), trials.test_index, Context())
+    days = trials.elapsed_days[trials.test_index]
+    decay = fsrs6.DEFAULT[20]
+    stability = _stability(days, p, decay)
+    factor = 0.9 ** (-1 / decay) - 1  # FSRS-6: R = (1 + factor t / S)^-decay
+    assert (1 + factor * days / stability) ** -decay == pytest.approx(p)
 
 
 def test_an_error_at_long_intervals_is_found_there(session: Session, result: Result) -> None:
@@ -123,4 +155,9 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         await until(pilot, on(app, "ErrorsScreen"), 30)
         await until(pilot, lambda: "By days since the review before" in text_of(app), 60)
         assert "minus expected" in text_of(app)
+        await until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2, 30)
+        chart = app.screen.query(CurvesChart).first()
+        chart.scroll_visible(animate=False)
+        await until(pilot, lambda: "lines: expected" in text_of(app), 30)
+        await until(pilot, lambda: chart.is_drawn, 30)
     app.shut_down()

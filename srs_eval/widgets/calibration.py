@@ -188,8 +188,8 @@ class CalibrationChart(Vertical):
         plot.set_xlimits(low, high)
         plot.set_ylimits(low, high)
         ticks = _ticks(low, high, 8 if wide else 4)
-        plot.set_x_formatter(_percent_axis())
-        plot.set_y_formatter(_percent_axis())
+        plot.set_x_formatter(percent_axis())
+        plot.set_y_formatter(percent_axis())
         plot.set_xticks(ticks)
         plot.set_yticks(ticks)
         plot.plot(
@@ -268,7 +268,7 @@ def _ticks(low: float, high: float, at_most: int) -> list[float]:
     return [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)][::-1]
 
 
-def _percent_axis() -> Any:
+def percent_axis() -> Any:
     from textual_plot import NumericAxisFormatter
 
     class Percent(NumericAxisFormatter):

@@ -240,11 +240,9 @@ class RankingTable(DataTable[Any]):
         mark = "●" if configuration.name in self.marked else "★" if own else " "
         family = configuration.model.family
         room = dict(self._layout)["model"] - 1
-        name = words.cut(configuration.words, room - (6 if own else 0))
-        if own and configuration.fit == "own":
-            shown = Text(name, colours.yours)
-        else:
-            shown = Text.assemble(name, (" yours", colours.yours)) if own else Text(name)
+        yours = " yours" if own and configuration.fit != "own" else ""  # else the name says it
+        name = words.cut(configuration.words, room - len(yours))
+        shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
             "family": Text(words.FAMILIES[family][0], colours.families.get(family, "dim")),
