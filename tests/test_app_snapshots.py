@@ -1,4 +1,7 @@
-"""How the screens look. After a wanted change: pytest THIS_FILE --snapshot-update."""
+"""How screens look that the tour of test_app_looks.py does not come by.
+
+After a wanted change: pytest THIS_FILE --snapshot-update.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from srs_eval.errors import InputError
-from srs_eval.state import DARK, LIGHT, Recent, State, save_state
+from srs_eval.state import DARK, LIGHT, State, save_state
 from srs_eval.widgets.calibration import CalibrationChart
-from tests.app_world import NOW, MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 
 SMALL, LARGE = (80, 24), (160, 48)
 LOOKS = [
@@ -49,28 +51,6 @@ async def settle(pilot: Any) -> None:
             return
 
 
-@pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
-def test_open(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
-    recent = (
-        Recent("/anki/User 1/collection.anki2", NOW - 3_600, 12_862),
-        Recent("/backups/2024-05-01.colpkg", NOW - 31 * 86_400, 11_204),
-    )
-    save_state(State(theme=theme, recent=recent), tmp_path)
-    assert snap_compare(make_app(tmp_path), terminal_size=size, run_before=settle)
-
-
-@pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
-def test_receipt(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
-    save_state(State(theme=theme), tmp_path)
-
-    async def receipt(pilot: Any) -> None:
-        await to_receipt(pilot)
-        await until(pilot, lambda: "judged" in text_of(pilot.app))  # by the models behind
-        await settle(pilot)
-
-    assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=receipt)
-
-
 def test_running(tmp_path: Path, snap_compare: Any) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 4))
 
@@ -85,16 +65,9 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
     app.shut_down()
 
 
-@pytest.mark.parametrize(("size", "theme"), LOOKS)
-def test_results(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
-    save_state(State(theme=theme), tmp_path)
-    app = make_app(tmp_path, FILE)
-    assert snap_compare(app, terminal_size=size, run_before=go_to_results)
-
-
 @pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
-@pytest.mark.parametrize("keys", ["d", "dt", "2", "2t"])
-def test_one_and_two_models(
+@pytest.mark.parametrize("keys", ["dt", "2t"])
+def test_tables_of_one_and_two_models(
     tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str, keys: str
 ) -> None:
     save_state(State(theme=theme), tmp_path)
@@ -109,31 +82,6 @@ def test_one_and_two_models(
 
     screens = {"2": "CompareScreen", "d": "DetailsScreen"}
     assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=look)
-
-
-def test_help(tmp_path: Path, snap_compare: Any) -> None:
-    async def help_(pilot: Any) -> None:
-        await go_to_results(pilot)
-        await pilot.press("question_mark")
-        await until(pilot, on(pilot.app, "HelpScreen"))
-        await settle(pilot)
-
-    assert snap_compare(make_app(tmp_path, FILE), terminal_size=SMALL, run_before=help_)
-
-
-def test_refusal(tmp_path: Path, snap_compare: Any) -> None:
-    def load(path: Path, **_: Any) -> Any:
-        raise InputError(
-            '"backup.colpkg" ends in the middle (its compressed collection is cut short). '
-            "Export it again from Anki (File > Export), or open the collection itself."
-        )
-
-    async def refused(pilot: Any) -> None:
-        await until(pilot, on(pilot.app, "Refusal"))
-        await settle(pilot)
-
-    app = make_app(tmp_path, Path("backup.colpkg"), load=load)
-    assert snap_compare(app, terminal_size=SMALL, run_before=refused)
 
 
 def test_too_small(tmp_path: Path, snap_compare: Any) -> None:

@@ -35,7 +35,6 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
-from srs_eval.state import DARK, LIGHT, State, save_state
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -413,14 +412,3 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, lambda: not any(each.alive for each in app._asking))
         assert not engine.asked
-
-
-@pytest.mark.parametrize(("size", "theme"), [((80, 24), DARK), ((160, 48), LIGHT)])
-def test_looks(tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str) -> None:
-    save_state(State(theme=theme), tmp_path)
-
-    async def look(pilot: Any) -> None:
-        await until(pilot, lambda: "models: 8 of 8" in text_of(pilot.app))
-        await pilot.pause(0.6)
-
-    assert snap_compare(make_app(tmp_path, FILE), terminal_size=size, run_before=look)

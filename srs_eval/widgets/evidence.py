@@ -39,19 +39,23 @@ def drawn_table(table: Table) -> WidthDependent:
     """Figures as text; one column of intervals drawn besides, where there is room."""
 
     def draw(width: int) -> RenderableType:
+        place = _to_draw(table)
         cells = [
             [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
             for row in table.rows
         ]
+        taken = _width(table, cells)
+        if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
+            for row, texts_of_row in zip(table.rows, cells, strict=True):
+                for number, cell in enumerate(row):
+                    if isinstance(cell, Interval) and number != place:
+                        texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
         made = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-        taken = 0
         for number, name in enumerate(table.columns):
             texts = all(isinstance(row[number], str) for row in table.rows)
             made.add_column(
                 Text(name, "dim"), justify="left" if texts else "right", no_wrap=not texts
             )
-            taken += max([len(name), *(len(row[number]) for row in cells)]) + 2
-        place = _to_draw(table)
         scale = None
         if place is not None and width - taken >= _LEAST:
             intervals = [row[place] for row in table.rows]
@@ -77,6 +81,14 @@ def drawn_table(table: Table) -> WidthDependent:
         return made
 
     return WidthDependent(draw)
+
+
+def _width(table: Table, cells: list[list[str]]) -> int:
+    """Columns that a table takes, with two blanks after each of its own."""
+    return sum(
+        max([len(name), *(len(row[number]) for row in cells)]) + 2
+        for number, name in enumerate(table.columns)
+    )
 
 
 def _to_draw(table: Table) -> int | None:
