@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 
 from srs_eval.errors import InputError
 from srs_eval.pretraining import population
+from srs_eval.pretraining.likeness import likeness, shift
+from srs_eval.protocol import Protocol, prepare_trials
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner
 from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits
@@ -227,3 +230,59 @@ def test_answer_times_tell_of_recall_where_a_learner_slows_down() -> None:
         correlation.append(np.corrcoef(learner.recall[asked], seconds)[0, 1])
     assert abs(correlation[0]) < 0.1
     assert correlation[1] < -0.2
+
+
+# Likeness to real people
+
+
+@pytest.mark.parametrize(("sd", "lasts"), [(0.0, 0.0), (0.6, 0.0), (0.9, 0.7)])
+def test_shifts_of_days_are_found(sd: float, lasts: float) -> None:
+    """Answers drawn with a shift of the logit for each day, an AR(1)."""
+    random = np.random.default_rng(5)
+    days, each = 1500, 20
+    effect = np.zeros(days)
+    for day in range(1, days):
+        news = sd * math.sqrt(1 - lasts**2) * random.standard_normal()
+        effect[day] = lasts * effect[day - 1] + news
+    day = np.repeat(np.arange(days), each)
+    z = random.normal(1.5, 0.5, days * each)
+    y = random.random(days * each) < 1 / (1 + np.exp(-z - effect[day]))
+    p = 1 / (1 + np.exp(-z))
+    found, correlation = shift(day, y - p, p * (1 - p))
+    # To first order: strong shifts are found a little too small.
+    assert found == pytest.approx(sd, abs=0.12)
+    if sd:
+        assert correlation == pytest.approx(lasts, abs=0.1)
+
+
+def test_good_and_bad_days_are_simulated() -> None:
+    """The true recall of a session's answers moves with the day's form, and form alone."""
+    random = np.random.default_rng(1)
+    character, _ = population.draw_character(random, "FSRS-6")
+    departures = []
+    for form in (0.0, 1.0):
+        habits = replace(character.habits, form=form, form_lasts=0.5, slip=0.0)
+        mine = replace(character, habits=habits)
+        learner = simulate_learner(1, 3000, incidents=False, character=mine)
+        asked = ~np.isnan(learner.recall)
+        day = learner.entries.time_ms[asked] // 86_400_000
+        y = (learner.entries.rating[asked] > 1).astype(float)
+        p = np.full(len(y), y.mean())
+        departures.append(shift(day, y - p, p * (1 - p))[0])
+    assert departures[1] > departures[0] + 0.3
+
+
+def test_cards_of_a_topic_belong_together() -> None:
+    """What is common to cards that are begun one after the other is found in their answers."""
+    character, _ = population.draw_character(np.random.default_rng(2), "HLR")
+    found = []
+    for topic in (0, 20):
+        mine = replace(character, topic=topic, topic_spread=(2.0, 2.0), spread=(0.1, 0.1))
+        log = simulate_learner(3, 2500, incidents=False, character=mine).log()
+        trials = prepare_trials(log, select_rows(log).rows, Protocol(short=True))
+        judged = len(trials.test_index)
+        share = trials.y[trials.test_index].mean()
+        found.append(likeness(log, trials, np.full(judged, share)))
+        assert found[-1].judged == judged
+        assert found[-1].success == share
+    assert found[1].begun_together > found[0].begun_together + 0.2

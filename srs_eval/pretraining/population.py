@@ -222,7 +222,7 @@ SHARES: Mapping[Kind, float] = {
 }
 """How many learners have which kind of memory."""
 
-REVIEWS = 1_500, 12_000  # answers of one learner, least and most
+REVIEWS = 2_000, 12_000  # answers of one learner, least and most
 
 
 def kind_of(number: int) -> Kind:
@@ -270,27 +270,32 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
     stored = np.array(DEFAULT_PARAMETERS)
     if own is not None and random.random() < 0.5:
         stored = np.clip(own * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None)
-    two_buttons = random.random() < 0.25
+    two_buttons = random.random() < 0.15
     first = random.dirichlet(np.array([4.0, 1.5, 6.0, 2.5]))
     if two_buttons:
         first = np.array([first[0], 0.0, 1 - first[0], 0.0])
     habits = Habits(
         first=first,
-        hard=0.0 if two_buttons else float(random.beta(1.2, 12)),
-        easy=0.0 if two_buttons else float(random.beta(1.2, 14)),
+        hard=0.0 if two_buttons else float(random.beta(1.3, 6)),
+        easy=0.0 if two_buttons else float(random.beta(0.7, 5)),
         forgets=True,
-        skip=float(random.beta(1.2, 8)),
+        skip=float(random.beta(1.2, 2.0)),
         stop=float(random.uniform(0.01, 0.08)),
-        seconds=float(np.exp(random.normal(1.9, 0.4))),
+        seconds=float(np.exp(random.normal(2.0, 0.45))),
         hour=float(random.uniform(4.0, 16.0)),
         daily_limit=int(random.choice([60, 120, 200, 250, 500])),
         hard_when_unsure=float(random.uniform(0, 1)),
-        slowing=float(random.choice([0.0, random.uniform(0.3, 1.5)], p=[0.3, 0.7])),
+        slowing=float(random.choice([0.0, random.uniform(0.4, 2.2)], p=[0.1, 0.9])),
+        time_spread=float(random.uniform(0.45, 1.0)),
+        card_time=float(random.uniform(0.0, 0.4)),
+        weak_time=float(random.uniform(0.0, 0.8)),
         slip=float(random.uniform(0, 0.03)),
-        long_pause=float(random.uniform(0, 0.01)),
-        pause_days=int(random.choice([15, 40, 100], p=[0.6, 0.3, 0.1])),
-        new_share=float(random.uniform(0.3, 1.0)),
-        new_per_day=max(2, round(math.exp(random.uniform(math.log(2), math.log(25))))),
+        long_pause=float(math.exp(random.uniform(math.log(0.004), math.log(0.03)))),
+        pause_days=int(random.choice([20, 60, 250], p=[0.4, 0.35, 0.25])),
+        new_share=float(random.uniform(0.1, 1.0)),
+        new_per_day=max(1, round(math.exp(random.uniform(0.0, math.log(25))))),
+        form=float(math.exp(random.normal(math.log(0.5), 0.6))),
+        form_lasts=float(random.uniform(-0.1, 0.95)),
     )
     learning = ((1.0, 10.0), (10.0,), (1.0, 10.0, 30.0), (15.0,), (1.0, 10.0, 1440.0))
     relearning = ((10.0,), (1.0, 10.0), (20.0,))
@@ -308,7 +313,9 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
         decks=decks,
         presets=presets,
         shares=shares,
-        spread=(float(random.uniform(0.2, 0.8)), float(random.uniform(0.2, 1.2))),
+        spread=(float(random.uniform(0.2, 0.9)), float(random.uniform(0.2, 1.2))),
+        topic=int(random.choice([10, 30, 100])),
+        topic_spread=(float(random.uniform(0.0, 0.8)), float(random.uniform(0.0, 0.8))),
     )
     return character, reviews
 

@@ -146,11 +146,17 @@ class Habits:
     daily_limit: int
     hard_when_unsure: float = 0.0  # how much more often, where recall was unlikely
     slowing: float = 0.0  # how much longer answers take where recall was unlikely
+    time_spread: float = 0.55  # standard deviation of an answer time's logarithm
+    card_time: float = 0.0  # the same of what is each card's own
+    weak_time: float = 0.0  # answer times go with a card's strength to the power of minus this
     slip: float = 0.0  # share of remembered cards that are failed all the same
     long_pause: float = 0.005  # probability that a day begins a pause
     pause_days: int = 15  # the longest pause
     new_share: float = 0.9  # share of the days with new cards
     new_per_day: int | None = None
+    form: float = 0.0
+    """Good and bad days: standard deviation of a day's shift of the logit of recall."""
+    form_lasts: float = 0.0  # its correlation with that of the session before
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +171,9 @@ class Character:
     shares: Mapping[int, float]  # of the cards, by deck
     spread: tuple[float, float] = (0.35, 0.8)
     """Standard deviations of the logarithm of a card's strength and of its hardness."""
+    topic: int = 0  # how many cards begun in a row belong together, on average; 0: none do
+    topic_spread: tuple[float, float] = (0.0, 0.0)
+    """As `spread`, of what the cards of a topic have in common."""
 
 
 def simulate_learner(
@@ -350,6 +359,9 @@ class _Simulation:
         self.deck_ids = list(character.shares)
         self.deck_shares = list(character.shares.values())
         self.spread = character.spread
+        self.topic, self.topic_spread = character.topic, np.array(character.topic_spread)
+        self.topic_shift = np.zeros(2)
+        self.form = 0.0
         presets = character.presets
         self.reviews, self.answered, self.day, self.now_s = reviews, 0, -1, 0.0
         self.entries: list[dict[str, NDArray[Any]]] = []
@@ -379,7 +391,7 @@ class _Simulation:
             name: np.full(size, np.nan)
             for name in (
                 "sched_stability", "sched_difficulty",  # as the scheduler believes
-                "strength", "hardness", "retention",
+                "strength", "hardness", "retention", "time",
             )
         }  # fmt: skip
         self.suspended, self.deleted, self.filtered = np.zeros((3, size), np.bool_)
@@ -420,9 +432,16 @@ class _Simulation:
         integer["ease"][at] = 2500
         number["retention"][at] = retention
         # Cards differ: some are easily learnt, some become leeches.
+        if self.topic and (not at or self.random.random() < 1 / self.topic):
+            self.topic_shift = self.topic_spread * self.random.standard_normal(2)
         strength, hardness = self.spread
-        number["strength"][at] = math.exp(strength * self.random.standard_normal())
-        number["hardness"][at] = hardness * self.random.standard_normal()
+        number["strength"][at] = math.exp(
+            self.topic_shift[0] + strength * self.random.standard_normal()
+        )
+        number["hardness"][at] = self.topic_shift[1] + hardness * self.random.standard_normal()
+        number["time"][at] = number["strength"][at] ** -self.habits.weak_time
+        if self.habits.card_time:
+            number["time"][at] *= math.exp(self.habits.card_time * self.random.standard_normal())
         self.n += 1
 
     def active(self, *phases: int) -> IntArray:
@@ -436,6 +455,10 @@ class _Simulation:
     def begin_session(self) -> None:
         hour = np.clip(self.habits.hour + 1.5 * self.random.standard_normal(), 0.5, 20.0)
         self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * DAY + float(hour) * 3600)
+        if self.habits.form:
+            lasts = self.habits.form_lasts
+            news = self.habits.form * math.sqrt(1 - lasts**2) * self.random.standard_normal()
+            self.form = lasts * self.form + news
 
     def study(self, new: int) -> None:
         """One day's session: due cards and new ones, then learning steps until none is left."""
@@ -469,7 +492,8 @@ class _Simulation:
     def ask(self, cards: IntArray, not_before: FloatArray, early: bool = False) -> None:
         """Show cards in turn, each at its time at the earliest, and record the answers."""
         count = len(cards)
-        seconds = self.habits.seconds * np.exp(0.55 * self.random.standard_normal(count))
+        seconds = self.habits.seconds * self.number["time"][cards]
+        seconds *= np.exp(self.habits.time_spread * self.random.standard_normal(count))
         if self.habits.slowing:
             seconds *= self._slowing(cards, np.maximum(self.now_s, not_before))
         seconds = np.clip(seconds, 0.8, 60.0)  # Anki stops the clock after a minute
@@ -514,6 +538,8 @@ class _Simulation:
         moment = self._moment(cards, at)
         recall = np.full(len(cards), np.nan)
         known = self.memory.recall(cards[seen], Moment(*(column[seen] for column in moment)))
+        if self.form:
+            known = known / (known + (1 - known) * math.exp(-self.form))
         recall[seen] = known * (1 - self.habits.slip)
         return recall, seen
 

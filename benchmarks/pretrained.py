@@ -1,0 +1,99 @@
+"""Pretrained weights against each other on real people.
+
+    SRS_EVAL_REAL=FOLDER python benchmarks/pretrained.py --weights reference=DIR [--weights new=DIR]
+                         [--models LSTM,GRU-P-short] [--golden DIR] [--results FILE]
+
+For each of the people in FOLDER (numbered, not named), or golden users with --golden: log loss of
+FSRS-6-recency, and of each network tuned from the weights that are shipped and from those of each
+folder, minus FSRS-6-recency's, on the reviews that all of them judge. Then means over the people.
+--results keeps what is computed, so that the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.anki_import import load_log
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.dataset import open_dataset
+from srs_eval.engine import Session
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.reviews import ReviewLog
+
+BASE = "FSRS-6-recency"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--real", type=Path, default=os.environ.get("SRS_EVAL_REAL"))
+    parser.add_argument("--golden", type=Path)
+    parser.add_argument("--weights", action="append", default=[], metavar="NAME=DIR")
+    parser.add_argument("--models", default="LSTM")
+    parser.add_argument("--results", type=Path)
+    given = parser.parse_args()
+    folders: dict[str, Path | None] = {"shipped": None}
+    for each in given.weights:
+        name, _, folder = each.partition("=")
+        folders[name] = Path(folder)
+    known: dict[str, float] = {}
+    if given.results is not None and given.results.exists():
+        known = json.loads(given.results.read_text())
+    columns = [(model, weights) for model in given.models.split(",") for weights in folders]
+    heads = [f"{model}, {weights}" for model, weights in columns]
+    print(f"| person | judged | {BASE} | {' | '.join(heads)} |")
+    print("|---|" + "---|" * (2 + len(columns)), flush=True)
+    rows = []
+    for person, log in people(given.real and Path(given.real), given.golden):
+        session = Session(log)
+
+        def loss(model: str, weights: str | None, session: Session = session) -> float:
+            key = f"{session.log.fingerprint()} {model} {weights}"
+            if key not in known:
+                folder = None if weights is None else folders[weights]
+                result = session.run(resolve(model)[0], Context(weights=folder))
+                known[key] = result.metrics.log_loss
+                if given.results is not None:
+                    given.results.write_text(json.dumps(known))
+            return known[key]
+
+        try:
+            judged = len(session.trials(resolve(BASE)[0].protocol).test_index)
+            base = loss(BASE, None)
+            rows.append([base, *(loss(*column) - base for column in columns)])
+        except NotEnoughData:
+            continue
+        cells = " | ".join(f"{each:+.4f}" for each in rows[-1][1:])
+        print(f"| {person} | {judged:,} | {base:.4f} | {cells} |", flush=True)
+    if not rows:
+        parser.error("nobody to predict: give --real or --golden")
+    mean = np.mean(rows, axis=0)
+    cells = " | ".join(f"{each:+.4f}" for each in mean[1:])
+    print(f"| mean of {len(rows)} | | {mean[0]:.4f} | {cells} |")
+
+
+def people(real: Path | None, golden: Path | None) -> Iterator[tuple[str, ReviewLog]]:
+    if golden is not None:
+        dataset = open_dataset(golden / "dataset")
+        yield from ((f"golden {user}", dataset.load(user)) for user in dataset.users)
+    if real is not None and golden is None:
+        number = 0
+        for path in sorted(path for path in real.iterdir() if path.is_file()):
+            try:
+                log = load_log(path)
+            except InputError as error:
+                print(error, file=sys.stderr)
+                continue
+            number += 1
+            yield str(number), log
+
+
+if __name__ == "__main__":
+    main()
