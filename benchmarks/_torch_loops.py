@@ -422,17 +422,22 @@ def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntAr
     mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic.MEAN, logistic.STD))
     residual = nn.Parameter(torch.zeros(len(mean)))
     optimizer = torch.optim.AdamW(
-        [residual], lr=logistic.RATE, betas=(0.0, logistic.BETA), weight_decay=logistic.DECAY
+        [residual],
+        lr=logistic.RATE.default,
+        betas=(0.0, logistic.BETA),
+        weight_decay=logistic.DECAY.default,
     )
-    batches = -(-len(train) // logistic.BATCH)
+    batches = -(-len(train) // int(logistic.BATCH.default))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimizer, T_max=batches * logistic.EPOCHS
+        optimizer, T_max=batches * int(logistic.EPOCHS.default)
     )
     loss_of = nn.BCEWithLogitsLoss(reduction="none")
     generator = torch.Generator()
     generator.manual_seed(logistic.SEED)
-    for _ in range(logistic.EPOCHS):
-        for rows in torch.randperm(len(train), generator=generator).split(logistic.BATCH):
+    for _ in range(int(logistic.EPOCHS.default)):
+        for rows in torch.randperm(len(train), generator=generator).split(
+            int(logistic.BATCH.default)
+        ):
             optimizer.zero_grad()
             z = x[rows] @ (residual * std + mean)
             (loss_of(z, y[rows]) * weight[rows]).sum().backward()
