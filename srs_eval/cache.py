@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,14 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval import __version__
+from srs_eval import __version__, installed
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.places import cache_dir, content_digest
 from srs_eval.reviews import FloatArray
 
 LIMIT_BYTES = 500_000_000
-PACKAGE = Path(__file__).parent
 VIEWS = frozenset(
     {
         *("app", "screens", "widgets", "state", "config"),
@@ -72,11 +72,14 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
 
 
 @cache
-def code_digest(package: Path = PACKAGE) -> str:
+def code_digest(package: Path = installed.PACKAGE) -> str:
     """Content of the whole package but its views, shipped weights included.
 
-    Whoever changes a rule, wherever it stands, never sees a figure of the code before.
+    Whoever changes a rule, wherever it stands, never sees a figure of the code before. Where
+    the files are no longer those that run, it is nobody else's digest.
     """
+    if package == installed.PACKAGE and installed.changed():
+        return secrets.token_hex(32)
     files = (
         path
         for path in package.rglob("*")
@@ -118,7 +121,11 @@ def load(key: str) -> Stored | None:
 
 
 def save(key: str, stored: Stored) -> None:
-    """Store atomically; a full or read-only disk only means no cache."""
+    """Store atomically; a full or read-only disk only means no cache, and so does an update
+    of the program since it was started.
+    """
+    if installed.changed():
+        return
     path = _path(key)
     about = {
         "parameters": None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import cache
+from srs_eval import cache, installed
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 
@@ -21,7 +21,7 @@ from srs_eval.context import Context
 def package(tmp_path: Path) -> Path:
     """A copy of the program that may be edited."""
     copy = tmp_path / "program" / "srs_eval"
-    shutil.copytree(cache.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(installed.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -36,7 +36,7 @@ def digest(package: Path) -> str:
 
 def test_every_file_counts_but_those_of_views(package: Path) -> None:
     before = digest(package)
-    assert before == digest(cache.PACKAGE)
+    assert before == digest(installed.PACKAGE)
     for path in sorted(package.rglob("*.*")):
         content = path.read_bytes()
         edit(path)
@@ -47,8 +47,52 @@ def test_every_file_counts_but_those_of_views(package: Path) -> None:
     assert digest(package) != before
 
 
+WHILE_IT_RUNS = """
+import sys
+from pathlib import Path
+import numpy as np
+from srs_eval import cache, installed
+from srs_eval.fitting.compile import compiled
+from srs_eval.fitting.initial_stability import __file__ as rule
+
+def kernel(x):
+    return x + 1.0
+
+before = installed.changed()
+if sys.argv[1] == "updated":
+    Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
+assert compiled(kernel)(1.0) == 2.0
+key = cache.code_digest()
+cache.save(key, cache.Stored(np.zeros(3), None, 1.0, ()))
+print(before, installed.changed(), cache.load(key) is not None)
+"""
+
+
+@pytest.mark.parametrize("what", ["updated", "as it was"])
+def test_nothing_is_kept_after_an_update_while_it_runs(
+    package: Path, tmp_path: Path, what: str
+) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "SRS_EVAL_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    environment.pop("NUMBA_CACHE_DIR", None)
+    program = tmp_path / "program.py"
+    program.write_text(WHILE_IT_RUNS)
+    done = subprocess.run(
+        [sys.executable, str(program), what], env=environment, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    updated = what == "updated"
+    assert done.stdout.split() == ["False", str(updated), str(not updated)]
+    kept = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert (".nbc" in kept) == (not updated)
+
+
 def test_views_are_all_there() -> None:
-    there = {path.name.removesuffix(".py") for path in cache.PACKAGE.iterdir()}
+    there = {path.name.removesuffix(".py") for path in installed.PACKAGE.iterdir()}
     assert there >= cache.VIEWS
 
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from numba.core import caching, types
 
+from srs_eval import installed
+
 
 class _Locator(caching._CacheLocator):
     def __init__(self, folder: Path, function: Any, digest: str) -> None:
@@ -67,6 +69,8 @@ class KernelCache(caching.FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        if installed.changed():  # since the digest was made, perhaps before all was imported
+            return
         with contextlib.suppress(Exception):
             super().save_overload(sig, data)
 
