@@ -177,7 +177,7 @@ def _from_database(
             format=f"{words}, schema {found.schema}",
             entries_read=len(found.entries) + found.unreadable,
             notes=(*notes, *_odd_times(found.entries, found.unreadable), *found.notes),
-            fsrs_enabled=found.fsrs_enabled,
+            fsrs_enabled=_scheduled_by_fsrs(found.fsrs_enabled, path),
         ),
         entries=found.entries,
         cards=found.cards,
@@ -187,6 +187,13 @@ def _from_database(
         day_grid=grid,
         optimized_before_s=found.optimized_before_s,
     )
+
+
+def _scheduled_by_fsrs(stored: bool | None, path: Path) -> bool | None:
+    """Anki takes a missing setting for off (rslib/src/config/bool.rs); decks come without any."""
+    if stored is None and path.suffix.lower() != ".apkg":
+        return False
+    return stored
 
 
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
