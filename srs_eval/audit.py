@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -36,15 +36,17 @@ from srs_eval.context import Context
 from srs_eval.dataset import Dataset
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, fit_and_predict, in_words
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.extras import require
+from srs_eval.extras import is_installed, missing, require
 from srs_eval.hyperparameters import SEED
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.models import all_models
 from srs_eval.protocol import Fold, Trials
+from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.reviews import IntArray
-from srs_eval.standings import WEIGHTINGS, Change, Comparison, changes, compare
+from srs_eval.standings import Change, changes, compare
 from srs_eval.store import JOURNAL, ResultStore, Unit, disagreement, write_atomically
+from srs_eval.store import SETUP as BATCH_SETUP
 from srs_eval.tuning import Search, Setup
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, cores, send
 
@@ -75,6 +77,7 @@ class Record:
     line: Mapping[str, Any] | None = None  # of a result file, if judged
     reason: str = ""
     seconds: float = 0.0
+    lacked: str = ""  # the module that was not installed, if it was skipped for that
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Found:
     users: int  # whose training parts have chosen
     trials: int  # besides the published set-up
     setup: Setup
-    log_loss: float  # mean over these users of the held-out training rows
+    log_loss: float  # mean over these users of the held-out training rows; nan where there are none
     published: float  # the same of the published set-up
     extended: Mapping[str, Sequence[str]]  # limits that moved, by hyperparameter
     on_edge: tuple[str, ...]  # where more trials may find a better one
@@ -97,6 +100,7 @@ class Tuned:
     configuration: Configuration
     found: tuple[Found, ...]  # by half; () where there is nothing to tune
     best: Setup  # of these and the published one: with the least loss over all users' training rows
+    left_out: tuple[str, ...]  # hyperparameters that no search can begin from
     change: Change | None  # tuned minus published, on the judged reviews; None without results
     spread: tuple[float, float] | None
     """Standard deviation over seeds of the mean log loss over users, published and tuned."""
@@ -128,8 +132,8 @@ class Ranking:
     """Configurations judged on the same reviews, before and after."""
 
     rows: str
-    users: int
-    published: tuple[str, ...]  # labels, best first by users
+    users: int  # with results of all configurations, before and after
+    published: tuple[str, ...]  # labels, best first by the mean over these users
     tuned: tuple[str, ...]
     pairs: tuple[Pair, ...]
 
@@ -172,8 +176,9 @@ def run_audit(
     `trials` set-ups are tried for each half of the users besides the published one; trainings
     that draw random numbers are judged with `repeats` seeds. Yields Planned, a UnitDone for each
     fit on a user, Ended and the Audit. What is done is kept in `out`, and a second run goes on
-    from it; its figures do not depend on `jobs` or on interruptions. Raises InputError for an
-    unusable set-up.
+    from it, trying again what has failed; its figures do not depend on `jobs` or on
+    interruptions. Raises InputError for an unusable set-up, and where `out` holds results that
+    are not an audit's.
     """
     wanted = list(dataset.users if users is None else users)
     if len(wanted) < HALVES:
@@ -217,7 +222,7 @@ def run_audit(
                 units=units,
                 present=len(records),
                 skipped_before=0,
-                retried=0,
+                retried=records.retried,
                 jobs=jobs,
                 expected_seconds=work / jobs * units / total,
                 damaged=0,
@@ -364,7 +369,8 @@ def _judged(session: Session, configuration: Configuration, context: Context) ->
             loss = result.metrics.log_loss
             return Record("done", loss, line, seconds=time.perf_counter() - start)
         case Skipped(reason=reason):
-            return Record("skipped", reason=reason)
+            lacked = needs if missing(needs := configuration.model.needs) else ""
+            return Record("skipped", reason=reason, lacked=lacked)
         case Failed(reason=reason):
             return Record("failed", reason=reason)
 
@@ -373,7 +379,9 @@ def _past(session: Session, configuration: Configuration, context: Context) -> R
     start = time.perf_counter()
     try:
         loss = past_log_loss(session, configuration, context)
-    except (NotEnoughData, NotInstalled) as reason:
+    except NotInstalled as reason:
+        return Record("skipped", reason=str(reason), lacked=configuration.model.needs)
+    except NotEnoughData as reason:
         return Record("skipped", reason=str(reason))
     except Exception as error:
         return Record("failed", reason=in_words(error)[0])
@@ -460,6 +468,7 @@ class _Records:
 
     def __init__(self, out: Path, setup: Mapping[str, Any], fresh: bool) -> None:
         self._out = out
+        _refuse_results_of_others(out, fresh)
         try:
             (out / JOURNAL).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -473,11 +482,13 @@ class _Records:
                 path.unlink(missing_ok=True)
                 (out / SETUP).unlink(missing_ok=True)
             self._agree(setup)
-            self._known = {
+            known = {
                 _try_of(record): _record_of(record)
                 for record, _ in read_records(path)
                 if record is not None
             }
+            self._known = {key: each for key, each in known.items() if _is_final(each)}
+            self.retried = len(known) - len(self._known)
             self._handle = open_journal(path)
         except BaseException:
             self._let_go()
@@ -513,6 +524,7 @@ class _Records:
             content |= {"line": record.line} if record.line is not None else {}
         else:
             content["reason"] = record.reason
+            content |= {"lacked": record.lacked} if record.lacked else {}
         append_record(self._handle, content)
         self._known[each, user] = record
 
@@ -521,11 +533,11 @@ class _Records:
     ) -> list[float]:
         """Mean loss of the users' training parts by set-up; inf where it fails on one of them.
 
-        Of the users with whom the published set-up works.
+        Of the users with whom the published set-up works; inf for all where there are none.
         """
         counted = self.usable(name, users)
         if not counted:
-            return [0.0 if not setup else math.inf for setup in setups]
+            return [math.inf] * len(setups)
         found = []
         for setup in setups:
             records = [self._known[Try(name, "past", _key(setup)), user] for user in counted]
@@ -558,6 +570,30 @@ class _Records:
         write_atomically(path, _as_json(setup))
 
 
+def _refuse_results_of_others(out: Path, fresh: bool) -> None:
+    """Raises InputError where an audit would write over results that no audit has left."""
+    if (out / SETUP).exists():
+        return
+    for path in _results_in(out):
+        raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
+    for path in () if fresh else (*_results_in(out / PUBLISHED), *_results_in(out / TUNED)):
+        raise InputError(
+            f'"{path}" is not from an audit in this folder: '
+            "choose another --out, or delete it with --fresh."
+        )
+
+
+def _results_in(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("result/*.jsonl"), *folder.glob(BATCH_SETUP)])
+
+
+def _is_final(record: Record) -> bool:
+    """Whether another run need not try again."""
+    if record.lacked:
+        return not is_installed(record.lacked)
+    return record.status != "failed"
+
+
 def _try_of(record: Mapping[str, Any]) -> tuple[Try, int]:
     key = _key(record["hyperparameters"])
     return Try(record["configuration"], record["part"], key), record["user"]
@@ -570,6 +606,7 @@ def _record_of(record: Mapping[str, Any]) -> Record:
         record.get("line"),
         record.get("reason", ""),
         record.get("seconds", 0.0),
+        record.get("lacked", ""),
     )
 
 
@@ -592,12 +629,13 @@ def _seedings(configuration: Configuration, repeats: int) -> list[dict[str, floa
 
 def _found(records: _Records, name: str, users: Sequence[int], search: Search) -> Found:
     best, loss = search.best
+    usable = len(records.usable(name, users))
     return Found(
-        users=len(records.usable(name, users)),
+        users=usable,
         trials=len(search.tried) - 1,
         setup=best,
-        log_loss=loss,
-        published=search.tried[0][1],
+        log_loss=loss if usable else math.nan,
+        published=search.tried[0][1] if usable else math.nan,
         extended={each: tuple(ways) for each, ways in search.extended.items()},
         on_edge=tuple(search.on_edge()),
     )
@@ -735,6 +773,7 @@ def _audit(
                 configuration=each,
                 found=found,
                 best=_best(records, each.name, halves, found) if found else {},
+                left_out=searches[each.name, 0].left_out if found else (),
                 change=changed.get(each.name),
                 spread=_spread(records, each, halves, found, repeats),
             )
@@ -791,20 +830,21 @@ def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> I
         if len(comparison.files) < 2:
             continue
         files = [after[each.name] for each in comparison.files]
-        again = compare(files)
-        users = np.intersect1d(comparison.users, again[0].users)
+        users = reduce(np.intersect1d, [each.users for each in files], comparison.users)
+        if not len(users):
+            continue
         yield Ranking(
             rows=comparison.rows,
             users=len(users),
-            published=_order(comparison),
-            tuned=_order(again[0]),
+            published=_order(comparison.files, users),
+            tuned=_order(files, users),
             pairs=tuple(_pairs(comparison.files, after, users)),
         )
 
 
-def _order(comparison: Comparison) -> tuple[str, ...]:
-    by_users = comparison.tables[WEIGHTINGS.index("users")]
-    return tuple(line.file.label for line in by_users.lines)
+def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
+    means = [(each, float(each.of(users)["LogLoss"].mean())) for each in files]
+    return tuple(each.label for each, _ in placed(means))
 
 
 def _pairs(

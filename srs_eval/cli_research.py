@@ -328,7 +328,7 @@ def audit(
             rich_help_panel=RUN_PANEL,
         ),
     ] = 3,
-    seed: Annotated[int, typer.Option(help="Of the search.", rich_help_panel=RUN_PANEL)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the search.", min=0, rich_help_panel=RUN_PANEL)] = 0,
     users: Annotated[
         str | None,
         typer.Option(

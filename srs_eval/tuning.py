@@ -1,9 +1,10 @@
 """The search for a better training set-up: random points, then steps from the best, in rounds.
 
-Numbers are searched on a logarithmic scale, within limits that move: where the best value found
-so far lies near a limit, the limit moves outwards before the next round, and a point is tried
-beyond the old one. Random search: Bergstra & Bengio (2012), Journal of Machine Learning Research
-13; the moving limits follow what Rendle, Zhang & Koren (2019) ask of a grid.
+Numbers are searched on a logarithmic scale (one whose published value is 0, such as a penalty that
+is switched off, has no place there and stays as it is), within limits that move: where the best
+value found so far lies near a limit, the limit moves outwards before the next round, and a point is
+tried beyond the old one. Random search: Bergstra & Bengio (2012), Journal of Machine Learning
+Research 13; the moving limits follow what Rendle, Zhang & Koren (2019) ask of a grid.
 
 What is proposed depends on the losses of whole rounds and the seed alone, never on their order.
 """
@@ -57,8 +58,11 @@ class Search:
         seed: int,
     ) -> None:
         """`trials` set-ups are tried besides the published one, whose values are `published`."""
-        self._knobs = [each for each in knobs if each.searched]
         self._published = dict(published)
+        searched = [each for each in knobs if each.searched]
+        self._knobs = [each for each in searched if published[each.name] != 0]
+        self.left_out = tuple(each.name for each in searched if published[each.name] == 0)
+        """Names of numbers that are 0 as published."""
         self._left = trials if self._knobs else 0
         self._random = np.random.default_rng(seed)
         self._asked: list[Setup] = [{}]
@@ -99,7 +103,7 @@ class Search:
     def _number(self, each: Hyperparameter, setup: Mapping[str, Value]) -> float:
         value = setup.get(each.name, self._published[each.name])
         assert not isinstance(value, str)
-        return float(value)
+        return min(max(float(value), each.least), each.most)  # a flag may say something beyond
 
     def _move_limits(self) -> None:
         best, _ = self.best

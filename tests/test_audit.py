@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.audit import Audit, run_audit, split_past
-from srs_eval.batch import UnitDone, make_setup
+from srs_eval.audit import Audit, Record, Try, _Records, run_audit, split_past
+from srs_eval.batch import Planned, UnitDone, make_setup
+from srs_eval.cli_output import write_document
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset, open_dataset
@@ -34,6 +36,7 @@ from srs_eval.hyperparameters import (
 from srs_eval.journal import read_records
 from srs_eval.models import all_models, load_model_file
 from srs_eval.protocol import Protocol
+from srs_eval.report.audit import audit_document
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
@@ -395,6 +398,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         (("--rows", "anki"), "rows"),
         (("--models", "HLR", "--train_equals_test"), "trains on what it is judged on"),
         (("--trials", "0"), "trials"),
+        (("--seed", "-1"), "seed"),
     ):
         done = subprocess.run(
             [
@@ -409,3 +413,120 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         assert done.returncode == 2, done.stderr
         assert done.stderr.count("\n") == 1
         assert words in done.stderr
+
+
+def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path) -> None:
+    """Neither where an audit puts its own, nor a folder of a batch; its own are, as before."""
+    out = tmp_path / "out"
+    foreign = out / "published" / "result" / "AVG.jsonl"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("of somebody else\n")
+    options: Any = {"users": [1, 2], "trials": 1, "repeats": 1, "jobs": 1}
+    with pytest.raises(InputError, match=r"AVG\.jsonl.*or delete it with --fresh"):
+        audited(dataset, "AVG", out, **options)
+    assert foreign.read_text() == "of somebody else\n"
+    audited(dataset, "AVG", out, fresh=True, **options)
+    audited(dataset, "AVG", out, **options)
+    assert len(foreign.read_text().splitlines()) == 2
+    batch = out / "tuned"
+    before = {path: path.read_bytes() for path in batch.rglob("*") if path.is_file()}
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="choose another --out"):
+            audited(dataset, "AVG", batch, fresh=fresh, **options)
+    assert before == {path: path.read_bytes() for path in batch.rglob("*") if path.is_file()}
+
+
+MENDED = """
+from dataclasses import replace
+from pathlib import Path
+
+from srs_eval.models import all_models
+
+HLR = all_models()["HLR"]
+
+
+def fit(trials, train, weights, context):
+    if context.user == 1 and not Path(__file__).with_name("mended").exists():
+        raise OSError("the disk is full")
+    return HLR.fit(trials, train, weights, context)
+
+
+MODELS = (replace(HLR, name="MENDED", fit=fit, hyperparameters=()),)
+"""
+
+
+def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "mended.py"
+    file.write_text(MENDED)
+    load_model_file(file)
+    options: Any = {"users": [1, 2], "jobs": 1}
+    try:
+        first = audited(dataset, "MENDED", tmp_path / "out", **options)
+        (tmp_path / "mended").touch()
+        events = list(
+            run_audit(dataset, resolve("MENDED", SMALL_BATCHES), tmp_path / "out", **options)
+        )
+    finally:
+        del all_models()["MENDED"]
+    assert list(first.failed.values()) == [1]
+    planned, *units, _, again = events
+    assert isinstance(planned, Planned)
+    assert (planned.units, planned.present, planned.retried) == (1, 1, 1)
+    assert [each.unit.status for each in units if isinstance(each, UnitDone)] == ["done"]
+    assert isinstance(again, Audit)
+    assert not again.failed
+    assert again.tuned[0].change is not None
+    assert again.tuned[0].change.users == 2
+
+
+def test_what_was_not_installed_is_tried_again(tmp_path: Path) -> None:
+    setup: Any = {"configurations": {}}
+    with _Records(tmp_path, setup, fresh=True) as records:
+        records.add(Try("A", "past", ()), 1, Record("skipped", reason="no A", lacked="json"))
+        records.add(Try("B", "past", ()), 1, Record("skipped", reason="no B", lacked="no_such"))
+        records.add(Try("C", "past", ()), 1, Record("skipped", reason="too few reviews"))
+    (tmp_path / "audit.json").unlink()
+    with _Records(tmp_path, setup, fresh=False) as records:
+        assert [(Try(name, "past", ()), 1) in records for name in "ABC"] == [False, True, True]
+
+
+def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
+    """User 11 has too few reviews for anything: the other half is judged as published."""
+    out, page = tmp_path / "out", tmp_path / "audit.json"
+    audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1, jobs=1)
+    halves = json.loads((out / "ledger.json").read_text())["configurations"]["HLR"]["halves"]
+    assert [half["users"] for half in halves] == [1, 0]
+    assert halves[0]["log_loss"] > 0
+    assert halves[1]["log_loss"] is None
+    assert halves[1]["published_log_loss"] is None
+    write_document(audit_document(audit), None, None, None, None, page)
+    tables = json.loads(page.read_text())["tables"]
+    (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
+    assert line["tuning"] == "no user to choose by in half 2"
+    assert line["tuned − published"] is None
+    (setup,) = (row for row in tables["set-ups"]["rows"] if row["half"] == 2)
+    assert setup["set-up"] == "no user to choose by"
+    assert setup["published"] is None
+
+
+def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path) -> None:
+    none = replace(SMALL_BATCHES, gamma=0.0)
+    (fsrs,) = resolve("FSRS-6", none)
+    published = {each.name: each.default_under(none) for each in fsrs.tunable}
+    search = Search(fsrs.tunable, published, 8, 0)
+    while setups := search.ask():
+        search.tell([float(bool(each)) for each in setups])
+    assert search.left_out == ("gamma",)
+    assert len(search.tried) == 9
+    assert all("gamma" not in setup for setup, _ in search.tried)
+
+
+@given(size=st.sampled_from([1, 2, 2**21]), seed=st.integers(0, 100))
+def test_a_published_value_beyond_all_limits_can_be_searched_from(size: int, seed: int) -> None:
+    knob = batch_size()
+    search = Search((knob,), {"batch_size": size}, 10, seed)
+    while setups := search.ask():
+        search.tell([float(not each) for each in setups])
+    values = [setup["batch_size"] for setup, _ in search.tried if setup]
+    assert values
+    assert all(knob.least <= float(value) <= knob.most for value in values)

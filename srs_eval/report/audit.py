@@ -13,6 +13,7 @@ from srs_eval.report.document import Cell, Column, Document, Figure, Section, Ta
 from srs_eval.standings import WEIGHTINGS
 
 BY_USERS = WEIGHTINGS.index("users")
+NOBODY = "no user to choose by"
 MOST_PAIRS = 12  # that are shown; the CSV file has all
 
 
@@ -54,6 +55,12 @@ def _lead(audit: Audit) -> list[str]:
     if better:
         names = ", ".join(each.configuration.words for each in better)
         said.append(f"Surely better with another set-up than the published one: {names}.")
+    said += [
+        f"{', '.join(each.left_out)} of {each.configuration.words} was not searched: it is 0 as "
+        "published, and numbers are searched on a logarithmic scale."
+        for each in audit.tuned
+        if each.left_out
+    ]
     edges = [each for each in audit.tuned if any(found.on_edge for found in each.found)]
     if edges:
         names = ", ".join(each.configuration.words for each in edges)
@@ -78,7 +85,7 @@ def _changes(audit: Audit) -> Table:
                 _verdict(each),
                 Figure(float(before.mean())),
                 Figure(float(now.mean())),
-                _interval(difference) if each.found else None,
+                _interval(difference) if each.found and all(h.users for h in each.found) else None,
                 change.users,
                 Figure(spread[0]),
                 Figure(spread[1]),
@@ -104,6 +111,9 @@ def _changes(audit: Audit) -> Table:
 def _verdict(each: Tuned) -> str:
     if not each.found:
         return "nothing to tune"
+    without = [half for half, found in enumerate(each.found, start=1) if not found.users]
+    if without:
+        return NOBODY if len(without) == len(each.found) else f"{NOBODY} in half {without[0]}"
     if not any(found.setup for found in each.found):
         return "found nothing better"
     assert each.change is not None
@@ -177,14 +187,14 @@ def _setups(audit: Audit) -> Table:
                     half,
                     found.users,
                     found.trials,
-                    setup_in_words(found.setup),
+                    setup_in_words(found.setup) if found.users else NOBODY,
                     Figure(found.published),
                     Figure(found.log_loss),
                     moved or "none",
                     ", ".join(found.on_edge) or "none",
                 )
             )
-        if each.found:
+        if any(found.users for found in each.found):
             best = setup_in_words(each.best)
             rows.append((each.configuration.words, "best", None, None, best, *[None] * 4))
     return Table(
