@@ -450,7 +450,7 @@ class SrsEvalApp(App[int]):
         self.push_screen(AnswersScreen())
 
     def close_file(self) -> None:
-        """Back to the first screen; asks first where that stops an evaluation."""
+        """Back to the first screen; asks first where that stops what a person waits for."""
 
         def close(stop: bool | None) -> None:
             if stop:
@@ -460,20 +460,19 @@ class SrsEvalApp(App[int]):
                 self.pop_screen()
                 gc.unfreeze()  # what showed this file may go
 
-        if not (self.can_cancel and self.asked_for_models):
-            close(True)
-            return
         from srs_eval.screens.question import Question
 
-        self.push_screen(
-            Question(
-                "Stop the models that still run?",
-                "What has finished is kept on disk and need not be done again.",
-                "Stop and close",
-                "Keep running",
-            ),
-            close,
-        )
+        if self.can_cancel and self.asked_for_models:
+            title = "Stop the models that still run?"
+            sentence = "What has finished is kept on disk and need not be done again."
+        elif self.answers_ended is None and self.overview.waiting:
+            still_open = counted(len(self.overview.waiting), "question")
+            title = f"Close with {still_open} still open?"
+            sentence = "Answers are kept once there are all of them; till then, opening asks anew."
+        else:
+            close(True)
+            return
+        self.push_screen(Question(title, sentence, "Stop and close", "Keep running"), close)
 
     def open_demo(self) -> None:
         """Write the simulated learner's collection to a temporary folder and open it."""

@@ -84,6 +84,13 @@ class Outcome:
             case Skipped():
                 self.skipped[event.configuration.name] = event
 
+    @property
+    def so_far(self) -> str:
+        """How much of the run the ranking rests on; "" once every configuration is settled."""
+        settled = len(self.results) + len(self.failed) + len(self.skipped)
+        everyone = len(self.configurations)
+        return "" if settled >= everyone else f"{settled} of {everyone} models have finished"
+
     def groups(self) -> list[Group]:
         """The ranking of what has finished so far."""
         by_name = {each.name: each for each in self.configurations}

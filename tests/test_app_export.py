@@ -62,6 +62,18 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
 
 
+@pytest.mark.parametrize(("keys", "ending"), [(["enter"], "html"), (["down", "enter"], "md")])
+async def test_enter_writes_from_the_list_of_forms(
+    here: Path, tmp_path: Path, keys: list[str], ending: str
+) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press(*keys)
+        await until(pilot, (here / f"srs-eval-report.{ending}").exists)
+
+
 async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
     target = here / "srs-eval-report.html"
     target.write_text("mine")

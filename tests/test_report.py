@@ -979,6 +979,33 @@ def test_months_add_up() -> None:
     assert len({each.name for each in found}) == len(found)
 
 
+def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
+    from srs_eval.engine import evaluate
+    from srs_eval.export import Outcome
+    from srs_eval.inspection import inspect_log
+    from srs_eval.protocol import Protocol
+    from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.simulation import simulate_learner
+
+    log = simulate_learner(5, 3000).log()
+    outcome = Outcome(resolve("AVG,90%,MOVING-AVG"))
+    told = "so far: 2 of 3 models have finished"
+
+    def report() -> str:
+        inspection = inspect_log(log)
+        learner = Learner(inspection, Protocol(), outcome, "", "", None, "", {}, {}, {}, True)
+        return markdown(learner_document(learner))
+
+    for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
+        outcome.add(event)
+    lead, _, ranked = report().lower().partition("\n## ")
+    assert told in lead
+    assert told in ranked
+    for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
+        outcome.add(event)
+    assert "so far" not in report().lower()
+
+
 def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
     from srs_eval.simulation import simulate_learner, write_collection
 

@@ -55,7 +55,10 @@ def learner_document(learner: Learner) -> Document:
     groups = learner.outcome.groups()
     sections = [
         *_answers(learner.answers),
-        *(_group(group, number, len(groups)) for number, group in enumerate(groups, start=1)),
+        *(
+            _group(group, number, len(groups), learner.outcome.so_far)
+            for number, group in enumerate(groups, start=1)
+        ),
         *_calibration(learner.calibration),
         *_months(learner.months),
         *_workload(learner.workload),
@@ -86,7 +89,9 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     )
     if len(lead) > MOST_LEADING:
         lead = [*lead[:MOST_LEADING], "More presets are below."]
-    return [*lead, *(f"{group.title}: {group.answer}" for group in groups[:1] if group.answer)]
+    so_far = f" (so far: {learner.outcome.so_far})" if learner.outcome.so_far else ""
+    ranked = (f"{group.title}{so_far}: {group.answer}" for group in groups[:1] if group.answer)
+    return [*lead, *ranked]
 
 
 # Answers
@@ -150,7 +155,7 @@ def _figure(cell: AnswerCell) -> Cell:
 # Ranking
 
 
-def _group(group: Group, number: int, groups: int) -> Section:
+def _group(group: Group, number: int, groups: int, so_far: str) -> Section:
     name = f"{number}-" if groups > 1 else ""
     heads = (
         Column("model"),
@@ -187,7 +192,8 @@ def _group(group: Group, number: int, groups: int) -> Section:
         "log loss, 95 % intervals",
         None if group.floor is None else group.floor.log_loss.estimate,
     )
-    blocks: list[Block] = [group.answer] if group.answer else []
+    blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
+    blocks += [group.answer] if group.answer else []
     blocks.append(Table(f"{name}ranking", "", heads, tuple(rows)))
     if len(group.lines) > 1:
         told = "Log loss of each model with its interval, as in the table."

@@ -34,8 +34,24 @@ class _Form(RadioButton):
         return super().render()
 
 
+class _Forms(RadioSet):
+    """Arrows choose, so that Enter writes what is marked."""
+
+    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
+
+    def action_next_button(self) -> None:
+        super().action_next_button()
+        self.action_toggle_button()
+
+    def action_previous_button(self) -> None:
+        super().action_previous_button()
+        self.action_toggle_button()
+
+
 class _Tick(Checkbox):
-    """The same for what is ticked or not."""
+    """Told apart without colour, too; Space ticks, as Enter writes."""
+
+    BINDINGS: ClassVar[list[Any]] = [("enter", "screen.write", "Write")]
 
     def render(self) -> Any:
         self.BUTTON_INNER = "X" if self.value else " "
@@ -66,7 +82,7 @@ class ExportScreen(Dialog):
         box.border_title = "Export a report"
         box.border_subtitle = "Tab goes on, Enter writes, Esc closes"
         with box:
-            with RadioSet(compact=True):
+            with _Forms(compact=True):
                 for form, meaning in FORMS.items():
                     yield _Form(meaning, form == "html", id=form, compact=True)
             yield Input(self._default("html"), compact=True)
@@ -108,7 +124,7 @@ class ExportScreen(Dialog):
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#write")
-    def _write(self) -> None:
+    def action_write(self) -> None:
         text = self.query_one(Input).value.strip()
         path = Path(text).expanduser()
         folder = self._form in FOLDERS
