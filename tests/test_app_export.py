@@ -123,6 +123,43 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
     assert asked["path"] == here / "elsewhere" / "report.json"
 
 
+@pytest.mark.parametrize("entered", ["", "/", ".", ".."])
+async def test_a_form_can_be_chosen_while_no_file_is_named(
+    entered: str, here: Path, tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, FILE, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        app.screen.query_one(Input).value = entered
+        await pilot.press("down", "enter")  # Markdown
+        await pilot.pause()
+        chosen = app.screen.query_one(RadioSet).pressed_button
+        assert chosen is not None
+        assert chosen.id == "md"
+        assert app.screen.query_one(Input).value == entered
+
+
+async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -> None:
+    folder = here / "srs-eval-report"
+    folder.mkdir()
+    for name in ("mine.csv", "mine.png"):
+        (folder / name).write_text("mine")
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("down", "down", "enter")  # CSV
+        await pilot.click("#write")
+        await until(pilot, lambda: "The folder has CSV files" in text_of(app))
+        app.screen.query_one(RadioSet).focus()
+        await pilot.press("down", "enter")  # PNG: the same folder
+        await pilot.pause()
+        assert "The folder has CSV files" not in text_of(app)
+        await pilot.click("#write")
+        await until(pilot, lambda: "The folder has PNG files" in text_of(app))
+    assert not written.asked
+
+
 async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
     collection = here / "collection.anki2"
     collection.write_bytes(b"SQLite format 3\0 and so on")

@@ -107,10 +107,11 @@ class ExportScreen(Dialog):
 
     @on(RadioSet.Changed)
     def _chosen(self) -> None:
-        """The path follows, unless its ending is one's own."""
+        """The path follows, unless its ending is one's own or it names nothing."""
+        self._say("", "Write")  # what was asked was asked of another form
         entry = self.query_one(Input)
         path = Path(entry.value)
-        if path.suffix.removeprefix(".") in ("", *FORMS):
+        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *FORMS):
             entry.value = str(path.with_suffix("" if self._form in FOLDERS else f".{self._form}"))
 
     @on(Input.Changed)
