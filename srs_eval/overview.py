@@ -18,6 +18,7 @@ from srs_eval.context import Cancelled, Context
 from srs_eval.engine import in_words, must_compile
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.learner_state import MODEL, learner_state
+from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import Answer, listed, signed
 from srs_eval.presets.calibration import does_it_mean_it
@@ -171,7 +172,9 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = ()) -> Line:
         text = "too few since changed"
     elif difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
         few = difference.reviews < FEWEST_REVIEWS
-        text = f"under {FEWEST_REVIEWS:,} reviews" if few else f"under {FEWEST_DAYS} days"
+        text = f"{difference.days} of {FEWEST_DAYS} days"
+        if few:
+            text = f"{difference.reviews:,} of {FEWEST_REVIEWS:,} reviews"
     else:
         more = more_reviews(difference)
         text = "more won't tell soon" if more is None else f"at most ~{more:,} more"
@@ -402,6 +405,13 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
 
 def _fresh(learner: Learner) -> Answer:
     """What FSRS would start with, were it fitted to these reviews today."""
+    if len(learner.trials.test_index) < FEWEST_REVIEWS:
+        few = counted(len(learner.trials), "review")
+        keep = (
+            f"FSRS-6 could be fitted to only {few} of later days: keep the defaults until there "
+            "are more."
+        )
+        return Answer("fresh", "all reviews", "too few", (keep,), ())
     fitted = learner.fitted("FSRS-6, recency", int(learner.trials.partition[0]))
     sentences = (
         f"FSRS-6 fitted to all your {len(learner.trials):,} reviews of later days: y copies the "

@@ -27,6 +27,7 @@ from srs_eval.overview import (
     _to_compile_side_by_side,
     in_one_line,
     overview,
+    preset_line,
 )
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
@@ -259,6 +260,42 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
         "less than desired: Words 78.8 % of 92 %; as desired: Maps 90.2 % of 90 %; "
         "can't tell yet: Birds 80.0 %"
     )
+
+
+def test_few_reviews_are_told_with_what_is_needed() -> None:
+    few = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
+    assert preset_line(few).text == "787 of 1,000 reviews"
+    days = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 2000, 7))
+    assert preset_line(days).text == "7 of 20 days"
+
+
+def test_a_tiny_history_gets_no_parameters_to_copy(log: ReviewLog) -> None:
+    assert log.entries is not None
+    few = replace(
+        log,
+        decks={},
+        presets={},
+        cards=Cards.empty(),
+        entries=replace(log.entries, **{n: c[:600] for n, c in vars(log.entries).items()}),
+    )
+    (fresh,) = (line for line in answered(few).lines if line.question == "fresh")
+    assert fresh.parameters is None
+    assert "keep the defaults until there are more" in fresh.text
+
+
+async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
+    answers = MadeUpAnswers(hold_at="hard")
+    app = make_app(tmp_path, FILE, answer=answers)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, answers.holding.is_set)
+        await pilot.press("escape")
+        await until(pilot, on(app, "Question"))
+        await until(pilot, lambda: "still open?" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        assert app.answers_ended is None
+        await pilot.press("escape", "y")
+        await until(pilot, on(app, "OpenScreen"))
 
 
 async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
