@@ -45,6 +45,7 @@ TASKS = (
     ("often",),
     ("says",),
     ("time",),
+    ("health",),
     ("retention",),
     ("day",),
     ("hard",),
@@ -59,6 +60,7 @@ NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
 TITLES = {
+    "health": "FSRS for you?",
     "split": "One preset for all?",
     "often": "Optimize how often?",
     "retention": "Remembered",
@@ -202,6 +204,8 @@ def in_one_line(answers: Sequence[Answer]) -> str:
         }.get(first.conclusion, "can't tell yet whether it behaves like Again")
     if question == "retention":
         return _remembered(answers)
+    if question == "health":
+        return _against_older(answers)
     if question == "says":
         return first.sentences[0].removeprefix("When it says ")
     last_month = str(first.tables[0].rows[-1][0]) if question == "time" and first.tables else ""
@@ -240,6 +244,24 @@ def _remembered(answers: Sequence[Answer]) -> str:
         shown.setdefault(says, []).append(figures)
     order = sorted(shown, key=lambda says: says != "less than desired")
     return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
+
+
+def _against_older(answers: Sequence[Answer]) -> str:
+    """ "better than SM-2: Default (−.037 … −.011); can't tell yet: Maps"."""
+    words = {each: f"{each} than SM-2" for each in ("better", "worse")}
+    words["as good"] = "as good as SM-2"
+    shown: dict[str, list[str]] = {}
+    for answer in answers:
+        says, bounds = "can't tell yet", ""
+        if answer.tables and answer.tables[0].columns[0] == "against":  # else nothing is held out
+            _, difference, found = answer.tables[0].rows[0]  # against the older scheduler
+            assert isinstance(difference, Interval)
+            says = words.get(str(found), says)
+            bounds = f" {_bounds(difference)}".rstrip()
+        if len(answers) == 1:
+            return f"{says}{bounds}"
+        shown.setdefault(says, []).append(f"{answer.subject}{bounds}")
+    return "; ".join(f"{says}: {listed(names)}" for says, names in shown.items())
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:

@@ -209,6 +209,11 @@ def make_answers() -> list[Answer]:
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
+    older = Table(
+        "Default: FSRS-6 against",
+        ("against", "minus it", "verdict"),
+        (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
+    )
     recalled = Table(
         "Default: retention",
         ("reviews of", "reviews", "recalled", "expected", "desired"),
@@ -251,6 +256,7 @@ def make_answers() -> list[Answer]:
             ),
         ),
         Answer("noise", "Default", "none of 21", ("No parameter is noise.",)),
+        Answer("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
         Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),

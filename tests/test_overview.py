@@ -113,7 +113,7 @@ def test_an_open_question_has_a_line_too() -> None:
     assert found.headline == ""
     assert [line.text for line in found.lines] == ["…"] * len(found.lines)
     found.add(make_answers()[1:2])  # a preset's; more may come
-    assert [line.title for line in found.lines[:2]] == ["Default", "One preset for all?"]
+    assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
     assert found.lines[0].way == "OPTIMIZE"
     assert found.lines[0].text == "−.029 (−.041 … −.017)"
 
@@ -259,6 +259,22 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     assert in_one_line(answers) == (
         "less than desired: Words 78.8 % of 92 %; as desired: Maps 90.2 % of 90 %; "
         "can't tell yet: Birds 80.0 %"
+    )
+
+
+def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
+    def answer(name: str, says: str, estimate: float) -> Answer:
+        row = ("SM-2 as scheduled", Interval(estimate, 0.01), says)
+        table = Table("", ("against", "minus it", "verdict"), (row,))
+        return Answer("health", name, "", ("",), (table,))
+
+    words = answer("Words", "better", -0.03)
+    assert in_one_line([words]) == "better than SM-2 (−.040 … −.020)"
+    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
+    unjudged = Answer("health", "New", "can't tell", ("Anki makes no health check here.",))
+    assert in_one_line([words, *others, unjudged]) == (
+        "better than SM-2: Words (−.040 … −.020); as good as SM-2: Maps (−.010 … +.010); "
+        "can't tell yet: Birds (−.011 … +.009) and New"
     )
 
 
