@@ -131,7 +131,7 @@ async def test_a_form_can_be_chosen_while_no_file_is_named(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         app.screen.query_one(Input).value = entered
-        await pilot.press("down", "enter")  # Markdown
+        await pilot.press("down", "space")  # Markdown
         await pilot.pause()
         chosen = app.screen.query_one(RadioSet).pressed_button
         assert chosen is not None
@@ -148,11 +148,11 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
     app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
-        await pilot.press("down", "down", "enter")  # CSV
+        await pilot.press("down", "down", "space")  # CSV
         await pilot.click("#write")
         await until(pilot, lambda: "The folder has CSV files" in text_of(app))
         app.screen.query_one(RadioSet).focus()
-        await pilot.press("down", "enter")  # PNG: the same folder
+        await pilot.press("down", "space")  # PNG: the same folder
         await pilot.pause()
         assert "The folder has CSV files" not in text_of(app)
         await pilot.click("#write")
