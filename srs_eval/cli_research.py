@@ -550,14 +550,22 @@ def dataset(
 def _download(folder: str, repo: str | None, users: str | None) -> int:
     from srs_eval.console import console_for, say
     from srs_eval.dataset import datasets_folder
-    from srs_eval.dataset_hub import KNOWN, OWNER, Fetched, Listed, download, page_of
+    from srs_eval.dataset_hub import (
+        KNOWN,
+        Fetched,
+        Listed,
+        download,
+        page_of,
+        refuse_misnamed,
+        usual_repo,
+    )
     from srs_eval.plural import counted
 
     target = Path(folder).expanduser()
     if folder in KNOWN and not target.exists():
         target = datasets_folder() / folder
-    if repo is None:
-        repo = f"{OWNER}/{target.name if target.name in KNOWN else KNOWN[0]}"
+    repo = usual_repo(target) if repo is None else repo
+    refuse_misnamed(repo)
     say(
         f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
         "lets you use the data and forbids to pass them on."

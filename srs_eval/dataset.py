@@ -190,8 +190,10 @@ def rows_in(part: Path) -> int:
 
     with file_errors(part), open(part, "rb") as source:
         if part.suffix == ".csv":
-            blocks = iter(lambda: source.read(1 << 20), b"")
-            return max(0, sum(block.count(b"\n") for block in blocks) - 1)
+            lines, last = 0, b"\n"
+            while block := source.read(1 << 20):
+                lines, last = lines + block.count(b"\n"), block[-1:]
+            return max(0, lines + (last != b"\n") - 1)
         try:
             return int(pyarrow.parquet.ParquetFile(source).metadata.num_rows)
         except (pyarrow.ArrowException, ValueError, OSError) as error:

@@ -99,7 +99,10 @@ def _check_user(dataset: Dataset, user: int) -> Checked:
         try:
             log = dataset.load(user)
         except InputError as error:
-            findings.append(Finding(_named(parts, error), _without_remedy(error)))
+            path = _named(parts, error)
+            findings.append(
+                Finding(path, _without_remedy(error).removeprefix(f"{printable(path)} "))
+            )
         else:
             assert log.rows is not None
             findings += [Finding(parts[0], told) for told in impossible(log.rows)]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval.batch import select_users
+from srs_eval.dataset import Dataset, Layout
 from srs_eval.dataset_check import digest, hub_digest
 from srs_eval.errors import InputError
 from srs_eval.extras import require
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 OWNER = "open-spaced-repetition"
-KNOWN = ("anki-revlogs-10k", "FSRS-Anki-20k")
+KNOWN_AS: dict[Layout, str] = {"parquet": "anki-revlogs-10k", "csv": "FSRS-Anki-20k"}
+KNOWN = tuple(KNOWN_AS.values())
 AT_A_TIME = 8
 _OF_A_USER = re.compile(
     r"(?:revlogs|cards|decks)/user_id=(0|[1-9]\d{0,14})/[^/]+\.parquet"
@@ -67,6 +69,19 @@ def page_of(repo: str) -> str:
     return f"https://huggingface.co/datasets/{repo}"
 
 
+def usual_repo(folder: Path) -> str:
+    """The data set that a folder is of by its name, else by the layout of what lies there."""
+    there = Dataset(folder)
+    layout = there.layout if there.users else "parquet"
+    return f"{OWNER}/{folder.name if folder.name in KNOWN else KNOWN_AS[layout]}"
+
+
+def refuse_misnamed(repo: str) -> None:
+    """Raises InputError for what cannot be the name of a data set."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo, re.ASCII):
+        raise InputError(f'"{repo}" is no name of a data set: name one as OWNER/NAME.')
+
+
 def download(
     repo: str, folder: Path, users: str | None = None
 ) -> Generator[Listed | Fetched, None, None]:
@@ -93,6 +108,7 @@ def download(
     except Exception as error:
         raise _in_words(error, repo) from error
     chosen, wanted = _wanted([each for each in tree if hasattr(each, "blob_id")], repo, users)
+    _refuse_other_layout(folder, repo, wanted)
     yield Listed(repo, revision, chosen, len(wanted), sum(each.size for each in wanted))
     _check_space(folder, wanted)
     files = size = 0
@@ -125,6 +141,17 @@ def _wanted(tree: Sequence[Any], repo: str, users: str | None) -> tuple[list[int
     chosen = select_users(sorted(of_user), users)
     about = [file for file in files if _ABOUT.fullmatch(file.path)]
     return chosen, [*about, *(file for user in chosen for file in of_user[user])]
+
+
+def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[HubFile]) -> None:
+    """Two data sets in one folder would be read as one of them."""
+    there = Dataset(folder)
+    coming: Layout = "csv" if any(file.path.endswith(".csv") for file in wanted) else "parquet"
+    if there.users and there.layout != coming:
+        raise InputError(
+            f'"{folder}" holds a data set laid out as {KNOWN_AS[there.layout]}, and {repo} is laid '
+            f"out as {KNOWN_AS[coming]}: name another folder."
+        )
 
 
 def _check_space(folder: Path, wanted: Sequence[HubFile]) -> None:

@@ -261,6 +261,13 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
     assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2
 
 
+def test_rows_without_a_final_newline_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "5.csv"
+    for content, rows in ((b"", 0), (b"a,b\n", 0), (b"a,b", 0), (b"a\n1\n2", 2), (b"a\n1\n2\n", 2)):
+        path.write_bytes(content)
+        assert rows_in(path) == rows
+
+
 def test_csv_data_set_refuses(tmp_path: Path) -> None:
     (tmp_path / "dataset" / "1").mkdir(parents=True)
     twice = tmp_path / "dataset" / "1" / "5.csv"

@@ -359,6 +359,35 @@ def test_verify(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     assert main(["dataset", "verify", str(folder), "--users", "1,4"]) == 0
 
 
+def test_a_csv_data_set_is_of_its_own_repository(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """What `verify` advises fetches FSRS-Anki-20k; a damaged file is named once."""
+    assert dataset_hub.usual_repo(tmp_path / "new") == REPO
+    assert dataset_hub.usual_repo(there) == REPO
+    file = tmp_path / "mine" / "dataset" / "1" / "5.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("card_id,review_th,delta_t,rating\n1,1,x,3\n")
+    folder = tmp_path / "mine"
+    assert dataset_hub.usual_repo(folder) == "open-spaced-repetition/FSRS-Anki-20k"
+    assert main(["dataset", "verify", str(folder)]) == 2
+    assert capsys.readouterr().out.count("5.csv") == 1
+    parquet = dataset_hub.HubFile("revlogs/user_id=1/data.parquet", 1, "0" * 64)
+    with pytest.raises(InputError, match="laid out as FSRS-Anki-20k"):
+        dataset_hub._refuse_other_layout(folder, REPO, [parquet])
+    dataset_hub._refuse_other_layout(there, REPO, [parquet])
+    dataset_hub._refuse_other_layout(tmp_path / "new", REPO, [parquet])
+
+
+def test_what_is_no_name_of_a_data_set_is_refused_before_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main(["dataset", "download", str(tmp_path), "--from", "x y z"]) == 2
+    told = capsys.readouterr().err
+    assert "OWNER/NAME" in told
+    assert "https" not in told
+
+
 def test_values_that_cannot_be(there: Path) -> None:
     rows = open_dataset(there).load(1).rows
     assert rows is not None
