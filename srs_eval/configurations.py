@@ -48,6 +48,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
 FALLBACK_DEFAULT = "fallback_default"
+DURATION = "duration"  # of LSTM in names of 2026: it knows answer times
 MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
 """Models that are spelled otherwise in names of 2026."""
 # Suffix -> how a person says it, where that is not the suffix itself.
@@ -272,7 +273,7 @@ def spelled(name: str, names: Names) -> str:
         suffixes = [each for each in SUFFIXES if each == "short" or each in suffixes]
     written = [SUFFIXES_OF_2026.get(each, each) for each in suffixes if each != "fallback_user"]
     if found.model.name == "LSTM" and flags.secs:
-        written.insert(written.index("secs") + 1, "duration")
+        written.insert(written.index("secs") + 1, DURATION)
     if _fits_parts(found) and not flags.fallback_user:
         written.append(FALLBACK_DEFAULT)
     model = MODELS_OF_2026.get(found.model.name, found.model.name)
@@ -293,16 +294,21 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
             return None
         name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
     else:
+        to_default = name.endswith(f"-{FALLBACK_DEFAULT}")
+        name = name.removesuffix(f"-{FALLBACK_DEFAULT}")
         for here, there in MODELS_OF_2026.items():
             rest = name.removeprefix(there)
             if rest != name and _parse_suffixes(_squeezed(rest)) is not None:
                 name = here + rest
                 break
-        plain = name.removesuffix(f"-{FALLBACK_DEFAULT}")
-        (found,) = resolve([plain])
-        if found.model.always_short and "-short" not in name:
+        if name.startswith("LSTM-"):
+            name = name.replace(f"-secs-{DURATION}", "-secs")
+        (found,) = resolve([name])
+        same_day_unknown = "-short" not in name and not found.protocol.disable_short_term
+        if found.model.always_short and same_day_unknown:
             return None
-        name = f"{name}-fallback_user" if _fits_parts(found) and plain == name else plain
+        if _fits_parts(found) and not to_default:
+            name = f"{name}-fallback_user"
     (found,) = resolve([name])
     flags = found.protocol
     if flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name:

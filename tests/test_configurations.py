@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from srs_eval.configurations import GROUPS, listed_names, published, resolve, spelled
@@ -221,8 +221,6 @@ def test_published_names_mean_what_their_files_hold(file: str, name: str) -> Non
 def test_names_of_2026(name: str, file: str) -> None:
     assert spelled(name, "2026") == file
     assert spelled(name, "2025") == name
-    if name.endswith("disable_short_term"):  # ours alone
-        return
     back = published(file, "2026")
     assert back is not None
     assert back.name == name
@@ -231,6 +229,25 @@ def test_names_of_2026(name: str, file: str) -> None:
 def test_every_configuration_has_a_name_of_its_own_in_2026() -> None:
     files = [spelled(each.name, "2026") for each in resolve("all")]
     assert len(set(files)) == len(files)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_names_of_2026_come_back(data: st.DataObject) -> None:
+    """Of every configuration that is listed, fitted to parts of the collection or not at all."""
+    listed = [name for model in all_models().values() for name in listed_names(model)]
+    name = data.draw(st.sampled_from(listed))
+    more = data.draw(
+        st.sampled_from(["", "-preset", "-deck", "-preset-fallback_user", "-dry-run-deck"])
+    )
+    try:
+        (configuration,) = resolve([name + more])
+    except InputError:
+        assert more  # which not every model can take
+        reject()
+    back = published(spelled(configuration.name, "2026"), "2026")
+    assert back is not None
+    assert back.name == configuration.name
 
 
 def test_what_2026_means_by_a_name() -> None:
