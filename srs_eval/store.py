@@ -239,7 +239,7 @@ class ResultStore:
         if configuration in self._handles:
             os.fsync(self._handles[configuration])
         records = self._records(configuration)
-        files = _files(records)
+        files = _files(records, self.names)
         for folder, lines in files.items():
             path = self.folder / folder / f"{spelled(configuration, self.names)}.jsonl"
             if lines:
@@ -362,16 +362,22 @@ def kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
     return folder / KEPT[kind].format(configuration=configuration, user=user)
 
 
-def _files(records: Mapping[int, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """By folder, the lines of the files that people read."""
+def _files(records: Mapping[int, Mapping[str, Any]], names: Names) -> dict[str, list[str]]:
+    """By folder, the lines of the files that people read.
+
+    Results under names of 2026 tell the time, as srs-benchmark's do since then: readers know
+    by it which year's names a file has (`result_files.year_of`).
+    """
     files: dict[str, list[str]] = {folder: [] for folder in FOLDERS}
     for user in sorted(records):
         record = records[user]
         if record["status"] == "done":
-            files["result"].append(json.dumps(record["line"]))
+            time_ms = {"time_ms": round(1000 * record.get("seconds", 0.0), 3)}  # upstream's key
+            result = record["line"] | (time_ms if names == "2026" else {})
+            files["result"].append(json.dumps(result))
             timing = {"user": user, "size": record["line"]["size"]}
             timing |= {key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record}
-            timing["time_ms"] = round(1000 * record.get("seconds", 0.0), 3)  # srs-benchmark's key
+            timing |= time_ms
             files["timing"].append(json.dumps(timing))
         else:
             why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
@@ -382,7 +388,8 @@ def _files(records: Mapping[int, Mapping[str, Any]]) -> dict[str, list[str]]:
 def result_text(folder: Path, configuration: str) -> str:
     """What a configuration's result file says by its journal."""
     records, _ = _read_journal(_journal(folder, configuration))
-    return "".join(f"{line}\n" for line in _files(records)["result"])
+    names: Names = (read_setup(folder) or {}).get("names", "2025")
+    return "".join(f"{line}\n" for line in _files(records, names)["result"])
 
 
 def has_journal(folder: Path, configuration: str) -> bool:

@@ -249,6 +249,8 @@ def test_what_differs_from_upstream(capsys: pytest.CaptureFixture[str]) -> None:
     mended = told(capsys, "2026", "--models", "FSRS-6-preset-fallback_user,AVG")
     assert fallback not in mended
     assert any("--names 2026" in words for words in mended)
+    (times,) = (words for words in mended if "time_ms" in words)
+    assert "--names 2026" in times
     assert all(whom == "AVG" for whom in told(capsys, "2026", "--models", "AVG").values())
     for unread in ("2024", "bd91", "abcdef1", ""):
         assert main(["batch", "--like-upstream", unread]) == 2

@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.errors import InputError
+from srs_eval.result_files import read_folders
+from srs_eval.results_check import check
 from srs_eval.store import (
     ResultStore,
     Unit,
@@ -67,13 +70,33 @@ def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
     with ResultStore(tmp_path, {**old, "names": "2026"}):
         pass
     renamed = {name.replace("6-dry-run", "6-default-short"): each for name, each in before.items()}
-    assert files(tmp_path) == renamed != before
+    told = {
+        name: each.replace(b"}\n", b', "time_ms": 1500.0}\n')
+        for name, each in renamed.items()
+        if name.startswith("result/")
+    }
+    assert files(tmp_path) == {**renamed, **told}
+    assert check(tmp_path) == []
     assert list(read_results(tmp_path, "FSRS-6-dry-run")) == [1]
     with ResultStore(tmp_path, old) as store:
         assert store.statuses("FSRS-6-dry-run") == {1: "done", 2: "failed"}
     assert files(tmp_path) == before
     with ResultStore(tmp_path, {**old, "names": "2026"}, fresh=True):
         assert files(tmp_path) == {}
+
+
+def test_files_of_2026_mean_the_same_outside_their_folder(tmp_path: Path) -> None:
+    names = ["FSRS-6", "FSRS-6-preset", "FSRS-6-preset-fallback_user", "FSRS-5-disable_short_term"]
+    entry = SETUP["configurations"]["AVG"]
+    setup = {**SETUP, "names": "2026", "configurations": dict.fromkeys(names, entry)}
+    batch, alone = tmp_path / "batch", tmp_path / "alone"
+    with ResultStore(batch, setup) as store:
+        for name in names:
+            store.append(unit(1, configuration=name))
+        store.publish()
+    shutil.copytree(batch / "result", alone)
+    (folder,) = read_folders([alone])
+    assert {each.name for each in folder.files} == set(names)
 
 
 def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> None:
