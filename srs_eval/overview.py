@@ -138,7 +138,15 @@ class Overview:
 
     @property
     def lines(self) -> list[Line]:
-        """Presets first, then the other questions; the text of an open one is "…"."""
+        """Presets first, then the other questions; the text of an open one is "…".
+
+        One line where none can be answered, for one and the same reason.
+        """
+        said = {(each.conclusion, each.sentences[0]) for each in self.answers}
+        if not self.waiting and len(said) == 1 < len(self.answers):
+            ((conclusion, sentence),) = said
+            if conclusion == UNANSWERED:
+                return [Line("fit", "All questions", sentence, (self.answers[0],))]
         beside = [each for question in BESIDE for each in self.of(question)]
         found = [
             preset_line(each, tuple(more for more in beside if more.subject == each.subject))

@@ -235,7 +235,12 @@ async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) 
 def test_suspended_cards_are_told(log: ReviewLog) -> None:
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
-    assert all("all your cards are suspended" in line.text for line in found.lines)
+    assert not found.waiting
+    assert len(found.answers) > 5
+    (line,) = found.lines  # the reason is one for all questions
+    assert "all your cards are suspended" in line.text
+    some = Overview(found.rows, ["day"], list(found.answers))
+    assert len(some.lines) > 5
 
 
 def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
