@@ -157,8 +157,6 @@ class Session:
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
         p, parameters, notes = fit_and_predict(configuration, trials, context, report)
-        if configuration.compiles:
-            mark_kernels(_kernels(configuration))
         stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
@@ -215,6 +213,12 @@ def must_compile(configuration: Configuration) -> bool:
     return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
+def mark_compiled(configuration: Configuration) -> None:
+    """Remember that its kernels are on disk; for callers that have run all of them."""
+    if configuration.compiles:
+        mark_kernels(_kernels(configuration))
+
+
 def fit_and_predict(
     configuration: Configuration,
     trials: Trials,
@@ -231,6 +235,7 @@ def fit_and_predict(
     if model.online is not None:
         p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))
         report(1.0, folds, folds)
+        mark_compiled(configuration)
         return p, None, ()
     if model.predict is None:
         raise RuntimeError(f"{model.name} defines neither predict nor online")
@@ -279,6 +284,8 @@ def fit_and_predict(
         parts.append(scratch[fold.test])
         context.tick(1.0)
         report(number / folds, number, folds)
+    if fit is None or fitted.keys() - too_small.keys():
+        mark_compiled(configuration)  # else nothing was fitted in the last fold
     shown = {
         partition: [float(w) for w in parameters]
         for partition, parameters in fitted.items()

@@ -20,7 +20,7 @@ from srs_eval import __version__
 from srs_eval.comparison import Interval, Verdict, log_losses, mean_interval, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
-from srs_eval.engine import Session
+from srs_eval.engine import Session, mark_compiled
 from srs_eval.models import fsrs6
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
 from srs_eval.over_time import dates, month_of
@@ -108,10 +108,12 @@ def learner_state(
 
 
 def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
-    trials = Session(log).trials(resolve(MODEL, protocol)[0].protocol)
+    (configuration,) = resolve(MODEL, protocol)
+    trials = Session(log).trials(configuration.protocol)
     z = base_logits(trials, fsrs6, context)
     features = features_of(trials, [z])
     traced = trace(features, trials.y, shipped_prior(MODEL))
+    mark_compiled(configuration)  # all that the model runs
     index = np.sort(trials.test_index)
     y, expected = trials.y[index], 1 / (1 + np.exp(-z[index]))
     return _Judged(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval import cache
+from srs_eval import cache, engine
 from srs_eval.configurations import resolve
 from srs_eval.engine import (
     Event,
@@ -33,6 +33,7 @@ from srs_eval.engine import (
     fit_and_predict,
 )
 from srs_eval.errors import InputError
+from srs_eval.learner_state import learner_state
 from srs_eval.models import Context, all_models
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
@@ -321,6 +322,24 @@ def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
     assert result.parameters is not None
     assert len(result.parameters) >= 2
     assert all(len(parameters) == 21 for parameters in result.parameters.values())
+
+
+def test_kernels_are_marked_wherever_they_have_run(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by what answers a question; not where nothing was fitted."""
+    marked: list[str] = []
+    monkeypatch.setattr(engine, "mark_kernels", marked.append)
+    (configuration,) = resolve("FSRS-6")
+    trials = Session(log).trials(configuration.protocol)
+    last = trials.folds[-1]
+    nothing = replace(last, train=last.train[:0])
+    fit_and_predict(configuration, replace(trials, folds=(nothing,)), Context())
+    assert marked == []
+    fit_and_predict(configuration, replace(trials, folds=(last,)), Context())
+    assert marked == ["FSRS-6 trained"]
+    learner_state(log)
+    assert marked[1:] == ["STATE-FSRS-6 trained"]
 
 
 def test_the_notebook_interface(simulated_collection: Path) -> None:
