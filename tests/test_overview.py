@@ -466,7 +466,7 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, answers.holding.is_set)
-        await pilot.press("escape")
+        await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, lambda: not any(each.alive for each in app._asking))
         assert not engine.asked
