@@ -538,6 +538,7 @@ def test_one_step_moves_against_the_gradient_of_the_last_transition() -> None:
             moved,
             lower,
             -lower,
+            fsrs6_one_step.LEARNING_RATE.default,
         )
         leaf = torch.tensor(start, requires_grad=True)
         s = d = torch.tensor(0.0)

@@ -299,7 +299,7 @@ def test_names_and_group() -> None:
     online = {each.name for each in resolve("online")}
     assert online == {"MOVING-AVG", "STATE-1", "STATE-FSRS-6", "STATE-FSRS-6+7"}
     assert all(all_models()[name].online is not None for name in online)
-    with pytest.raises(InputError, match="untrained"):
+    with pytest.raises(InputError, match="not fitted"):
         resolve("STATE-FSRS-6-dry-run")
 
 
