@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hits
+from textual.driver import Driver
 from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
@@ -245,6 +246,11 @@ class SrsEvalApp(App[int]):
         self._evaluating.set()
         while self._warm_up:
             self._warm_up.pop().terminate_workers()
+
+    def get_driver_class(self) -> type[Driver]:
+        from srs_eval.terminal import lasting
+
+        return lasting(super().get_driver_class())
 
     def _leave_on_signals(self) -> None:
         """Closing the window or `kill` quits as q does, so that no worker keeps running."""
