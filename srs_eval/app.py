@@ -248,7 +248,7 @@ class SrsEvalApp(App[int]):
             self._warm_up.pop().terminate_workers()
 
     def get_driver_class(self) -> type[Driver]:
-        from srs_eval.terminal import lasting
+        from srs_eval.widgets.terminal import lasting
 
         return lasting(super().get_driver_class())
 

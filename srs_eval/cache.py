@@ -28,7 +28,7 @@ from srs_eval.reviews import FloatArray
 LIMIT_BYTES = 500_000_000
 VIEWS = frozenset(
     {
-        *("app", "screens", "terminal", "widgets", "state", "config"),
+        *("app", "screens", "widgets", "state", "config"),
         *(
             "cli",
             "cli_output",
