@@ -10,8 +10,9 @@ are run by the command line. Prints Markdown.
 2. `--users` learners x 10 configurations: seconds of clock and of processor, judged reviews, the
    highest memory of a worker and of the process that writes; then the same for 20 learners
    with the same largest one: a worker's memory should be the same within 10 %.
-3. One worker and two on the same 100 learners: how many times as fast two are. On a machine
-   with other work this measures the other work.
+3. One worker and two on the same 400 learners: how many times as fast two are, beside what two
+   commands that share nothing get done at once: cores share memory and caches. On a machine with
+   other work this measures the other work.
 4. One learner with 1.94 million judged reviews, the most among the published ones, with all of
    `fast`: memory, below 5 GB.
 5. The process that writes, by itself: listing the files of 3,000 learners, adding 50,000 results
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,6 +50,7 @@ from srs_eval.store import ResultStore, Unit
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
 PUBLISHED_USERS, PUBLISHED_JUDGED, LARGEST_JUDGED = 9_999, 349_923_850, 1_939_325
 FEW = 20
+PAIRED = 400
 BASE_MB = 90  # of the process that writes, before it has done anything
 HERE = Path(__file__).resolve()
 
@@ -170,13 +173,23 @@ def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> 
 
 
 def part_three(many: Path, home: Path) -> None:
-    users = ("--users", "1-100")
+    users = ("--users", f"1-{PAIRED}")
     one = batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
     two = batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
+    with ThreadPoolExecutor(2) as side_by_side:
+        apart = list(
+            side_by_side.map(
+                lambda name: batch(many, home / name, CONFIGURATIONS, 1, *users),
+                ("left-out", "right-out"),
+            )
+        )
+    possible = 2 * one.clock / max(each.clock for each in apart)
     print(
-        f"100 learners: {one.clock:.1f} s with one worker, {two.clock:.1f} s with two, "
+        f"{one.learners} learners: {one.clock:.1f} s with one worker, {two.clock:.1f} s with two, "
         f"{one.clock / two.clock:.2f} times as fast (processor time {one.processor:.0f} and "
-        f"{two.processor:.0f} s; load {os.getloadavg()[0]:.1f}).\n"
+        f"{two.processor:.0f} s; load {os.getloadavg()[0]:.1f}). Two commands of one worker, "
+        f"side by side, get {possible:.2f} times as much done as one alone: the most that "
+        "two processes get out of this machine.\n"
     )
 
 
