@@ -804,6 +804,27 @@ def test_health_check_near_both_limits(recall: float, items: int) -> None:
         assert (found.rmse_ratio <= 1.53) == calibrated
 
 
+@pytest.mark.parametrize(
+    ("gained", "says"), [(0.02, "yes"), (-0.02, "no"), (0.0, "as good"), (None, "can't tell")]
+)
+def test_one_rule_decides_whether_fsrs_is_right(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch, gained: float | None, says: str
+) -> None:
+    """The conclusion, its sentence and the verdict in the table never contradict each other."""
+    size = len(learner.trials.test_index)
+    noise = np.random.default_rng(1).normal(0, 0.001, size)
+    if gained is None:
+        gained, noise = 0.01, noise * 300
+    losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
+    monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
+    monkeypatch.setattr(health, "check_health", lambda *_: None)
+    (answer, *_) = health.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
+    verdict_shown = answer.tables[0].rows[0][2]
+    assert answer.conclusion == says
+    assert health.SAID[verdict_shown][0] == says  # type: ignore[index]
+    assert answer.sentences[0].startswith(health.SAID[verdict_shown][1])  # type: ignore[index]
+
+
 def test_no_health_check_of_too_few_items() -> None:
     assert health.judge_health(0.3, 0.05, 0.9, 300) is None
     assert health.judge_health(0.3, 0.05, 0.9, 301) is not None

@@ -7,12 +7,12 @@ what is usual for that recall and number of reviews; one of the two has to be lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import log_losses, verdicts
+from srs_eval.comparison import Verdict, log_losses, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
@@ -27,6 +27,16 @@ VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
 FEWEST_ITEMS = 300
 FOLDS = 5
+SAID: Mapping[Verdict, tuple[str, str]] = {
+    "better": ("yes", "FSRS predicts better than the older scheduler"),
+    "worse": ("no", "The older scheduler predicts better than FSRS"),
+    "as good": ("as good", "FSRS and the older scheduler are as good"),
+    "can't tell yet": (
+        "can't tell",
+        "Whether FSRS predicts better than the older scheduler can't be told yet",
+    ),
+}
+"""A conclusion and its sentence, by the verdict on FSRS against the older scheduler."""
 
 
 @dataclass(frozen=True)
@@ -102,17 +112,10 @@ def is_fsrs_right_for_me(
                 for other in (SM2, "average")
             }
             says = verdicts(differences, equivalence=equivalence)
-            conclusion = {"better": "yes", "worse": "no"}.get(says[SM2], "can't tell")
+            conclusion, sentence = SAID[says[SM2]]
             difference = differences[SM2]
             sentences.append(
-                {
-                    "better": "FSRS predicts better than the older scheduler",
-                    "worse": "The older scheduler predicts better than FSRS",
-                    "as good": "FSRS and the older scheduler are as good",
-                    "can't tell yet": "Whether FSRS predicts better than the older scheduler "
-                    "can't be told yet",
-                }[says[SM2]]
-                + f": {signed(difference.estimate)} log loss on "
+                f"{sentence}: {signed(difference.estimate)} log loss on "
                 f"{counted(difference.reviews, 'held-out review')} {span(difference)}."
             )
             if says[SM2] == "can't tell yet":

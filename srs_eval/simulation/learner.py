@@ -142,7 +142,7 @@ class Habits:
     skip: float  # probability of skipping a day
     stop: float  # probability of leaving cards in learning for the next day
     seconds: float  # median answer time
-    hour: float  # at which sessions begin, counted from the rollover
+    hour: float  # at which a day's reviews begin, counted from the rollover
     daily_limit: int
     hard_when_unsure: float = 0.0  # how much more often, where recall was unlikely
     slowing: float = 0.0  # how much longer answers take where recall was unlikely
@@ -156,7 +156,7 @@ class Habits:
     new_per_day: int | None = None
     form: float = 0.0
     """Good and bad days: standard deviation of a day's shift of the logit of recall."""
-    form_lasts: float = 0.0  # its correlation with that of the session before
+    form_lasts: float = 0.0  # its correlation with that of the last day with reviews
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,7 @@ def simulate_learner(
             continue
         if random.random() < habits.long_pause:
             pause = int(random.integers(4, habits.pause_days + 1))
-        sim.begin_session()
+        sim.begin_day()
         while plan and sim.answered >= plan[0][0]:
             plan.pop(0)[1](sim)
         sim.study(pace if random.random() < habits.new_share else 0)
@@ -452,7 +452,7 @@ class _Simulation:
 
     # Time
 
-    def begin_session(self) -> None:
+    def begin_day(self) -> None:
         hour = np.clip(self.habits.hour + 1.5 * self.random.standard_normal(), 0.5, 20.0)
         self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * DAY + float(hour) * 3600)
         if self.habits.form:
@@ -461,7 +461,7 @@ class _Simulation:
             self.form = lasts * self.form + news
 
     def study(self, new: int) -> None:
-        """One day's session: due cards and new ones, then learning steps until none is left."""
+        """A day's reviews: due cards and new ones, then learning steps until none is left."""
         due = self.active(_IN_REVIEW)
         due = due[self.integer["due_day"][due] <= self.day]
         due = due[np.argsort(self.integer["due_day"][due], kind="stable")]
