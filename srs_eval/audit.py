@@ -39,6 +39,7 @@ from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.extras import is_installed, missing, require
 from srs_eval.hyperparameters import SEED
 from srs_eval.journal import append_record, hold, open_journal, read_records
+from srs_eval.ledger import LAYOUT, LEDGER
 from srs_eval.models import all_models
 from srs_eval.protocol import Fold, Trials
 from srs_eval.ranking import placed
@@ -53,8 +54,7 @@ from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, cores, se
 HALVES = 2
 HELD_OUT = 5  # a training part's last fifth judges the set-ups
 PUBLISHED, TUNED = "published", "tuned"  # folders of results
-LEDGER, SETUP = "ledger.json", "audit.json"
-LAYOUT = 1
+SETUP = "audit.json"
 
 Part = Literal["past", "judged"]
 

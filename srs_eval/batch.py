@@ -288,6 +288,7 @@ def make_setup(
                 **({"model_file": each.model.file.digest} if each.model.file else {}),
                 "fit": each.fit,
                 **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
+                **({"ledger": each.ledger} if each.ledger else {}),
                 "protocol": asdict(each.protocol),
             }
             for each in configurations

@@ -49,6 +49,7 @@ from srs_eval.options import (
     NoCacheOption,
     PngFolderOption,
     ReferenceOption,
+    SetupOption,
     Source,
     context_options,
     load_model_files,
@@ -198,6 +199,7 @@ def open_command(
     flags: Flags,
     context: Context,
     models: ModelsOption = "all",
+    setup: SetupOption = None,
     jobs: JobsOption = None,
     json: JsonOption = None,
     csv: CsvOption = None,
@@ -205,8 +207,10 @@ def open_command(
     names: NamesOption = "2025",
     no_cache: NoCacheOption = False,
 ) -> int:
-    """The terminal app, or `run` where stdout is no terminal or a file is asked for."""
-    if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
+    """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
+    flags = flags.set_up_by(setup, models)
+    terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if terminal and json is None and csv is None and setup is None:
         return _open_app(source, flags, context, models, jobs, not no_cache)
     return _run(source, flags, context, models, jobs, json, csv, reference, names, not no_cache)
 
@@ -218,6 +222,7 @@ def run(
     flags: Flags,
     context: Context,
     models: ModelsOption = "all",
+    setup: SetupOption = None,
     jobs: JobsOption = None,
     json: JsonOption = None,
     csv: CsvOption = None,
@@ -226,6 +231,7 @@ def run(
     no_cache: NoCacheOption = False,
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
+    flags = flags.set_up_by(setup, models)
     return _run(source, flags, context, models, jobs, json, csv, reference, names, not no_cache)
 
 

@@ -26,6 +26,7 @@ from srs_eval.options import (
     ModelsOption,
     NamesOption,
     PngFolderOption,
+    SetupOption,
     context_options,
     names_of,
     one_of,
@@ -65,6 +66,7 @@ def batch(
         typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
     ] = None,
     models: ModelsOption = "all",
+    setup: SetupOption = None,
     out: Annotated[
         Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
     ] = Path("results"),
@@ -149,6 +151,7 @@ def batch(
     from srs_eval.store import read_results
     from srs_eval.tables import batch_table
 
+    flags = flags.set_up_by(setup, models)
     if like_upstream is not None:
         refuse_rows_of_anki(flags)
         _tell_differences(flags.resolve(models), like_upstream)

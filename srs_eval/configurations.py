@@ -49,6 +49,7 @@ SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary
 SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
 FALLBACK_DEFAULT = "fallback_default"
 DURATION = "duration"  # of LSTM in names of 2026: it knows answer times
+TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
 MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
 """Models that are spelled otherwise in names of 2026."""
 # Suffix -> how a person says it, where that is not the suffix itself.
@@ -98,6 +99,8 @@ class Configuration:
     fit: Fit = "trained"
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
     """Of the training, what is not as published."""
+    ledger: str = ""
+    """Digest of the audit's ledger that these are from (`srs_eval.ledger`)."""
 
     @property
     def tunable(self) -> tuple[Hyperparameter, ...]:
@@ -111,6 +114,13 @@ class Configuration:
         """
         refuse_unknown(self.name, self.tunable, values)
         return replace(self, hyperparameters=dict(sorted(values.items())))
+
+    def tuned_with(self, values: Mapping[str, Value], ledger: str) -> Configuration:
+        """The same with the training that a ledger of this digest names, as `NAME-tuned`.
+
+        Raises InputError for what its training cannot be set to.
+        """
+        return replace(self.trained_with(values), name=f"{self.name}-{TUNED}", ledger=ledger)
 
     @property
     def parameters(self) -> int:
@@ -236,6 +246,8 @@ def in_words(name: str) -> str:
     """A configuration's name as a person says it: "FSRS-6 recency", "average"."""
     if name in CONFIGURATION_WORDS:
         return CONFIGURATION_WORDS[name]
+    if (base := untuned(name)) != name:
+        return f"{in_words(base)} {TUNED}"
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
@@ -264,6 +276,8 @@ def spelled(name: str, names: Names) -> str:
     `-deck` stand for what is `-fallback_user` here; falling back to the defaults, which has no
     name there any more, is `-fallback_default`. A model that is not here keeps its name.
     """
+    if (base := untuned(name)) != name:
+        return f"{spelled(base, names)}-{TUNED}"
     if names == "2025" or not meant_by(name):
         return name
     (found,) = resolve([name])
@@ -289,6 +303,9 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
     `spelled`; FSRS without `-short` has no same-day reviews in its histories there.
     Raises InputError for a name that is none.
     """
+    if (base := untuned(name)) != name:
+        of_base = published(base, names)
+        return of_base and replace(of_base, name=f"{of_base.name}-{TUNED}")
     if names == "2025":
         if name == "FSRS-rs":
             return None
@@ -317,6 +334,12 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
         elif not found.model.always_short:
             (found,) = resolve([name], Protocol(secs=True, short=True))
     return found
+
+
+def untuned(name: str) -> str:
+    """The name of a configuration as published: without what a ledger's training adds to it."""
+    base = name.removesuffix(f"-{TUNED}")
+    return name if base == name or meant_by(name) else base
 
 
 def meant_by(word: str) -> str:

@@ -173,6 +173,7 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "words": line.configuration.words,
         "model": line.configuration.model.name,
         "parameter_count": line.configuration.parameters,
+        **_training(line.configuration),
         **line.result.to_upstream(),
         "log_loss_half_width": _rounded(line.log_loss.half_width),
         "standing": line.standing,
@@ -184,6 +185,16 @@ def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
         "notes": list(line.result.notes),
+    }
+
+
+def _training(configuration: Configuration) -> dict[str, Any]:
+    """What of its training is not as published, and where that is from; nothing as a rule."""
+    if not configuration.ledger:
+        return {}
+    return {
+        "hyperparameters": dict(configuration.hyperparameters),
+        "ledger": configuration.ledger,
     }
 
 

@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration, Fit, Names
     from srs_eval.context import Context
     from srs_eval.flags import Protocol
+    from srs_eval.ledger import Ledger
     from srs_eval.reviews import ReviewLog
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
@@ -92,11 +93,28 @@ class Flags:
 
     protocol: Protocol
     fit: Fit
+    ledger: Ledger | None = None  # of trainings that are not as published
 
     def resolve(self, names: str) -> list[Configuration]:
         from srs_eval.configurations import resolve
 
-        return resolve(names, self.protocol, self.fit)
+        found = resolve(names, self.protocol, self.fit)
+        return found if self.ledger is None else self.ledger.tuned(found)
+
+    def set_up_by(self, ledger: Path | None, models: str) -> Flags:
+        """The same with the trainings of a ledger, if there is one.
+
+        Raises InputError where none of the models is in it.
+        """
+        if ledger is None:
+            return self
+        from srs_eval.ledger import read_ledger
+
+        made = replace(self, ledger=(found := read_ledger(ledger)))
+        if not any(each.ledger for each in made.resolve(models)):
+            there = ", ".join(found.best) or "nothing"
+            raise InputError(f'No model of --models is in "{found.path}", which has {there}.')
+        return made
 
 
 def protocol_options(
@@ -321,6 +339,15 @@ ModelsOption = Annotated[
         "--models",
         help="Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
         metavar="A,B|fast|all",
+        rich_help_panel=RUN_PANEL,
+    ),
+]
+SetupOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--setup",
+        help="Train what an audit's ledger names as it says, as NAME-tuned.",
+        metavar="LEDGER",
         rich_help_panel=RUN_PANEL,
     ),
 ]

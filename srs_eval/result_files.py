@@ -26,6 +26,7 @@ from srs_eval.configurations import (
     Names,
     meant_by,
     published,
+    untuned,
 )
 from srs_eval.configurations import resolve as resolved
 from srs_eval.configurations import rows_in_words as words_of_rows
@@ -227,13 +228,14 @@ def configuration_of(
         if setup is None:
             return published(name, names)
         name = named_by(name, setup) or name
-        (found,) = resolved([name])
+        (found,) = resolved([untuned(name)])
     except InputError:
         return None
     flags = setup["configurations"].get(name, {}).get("protocol", {})
     there = {field.name for field in fields(Protocol)}
     return replace(
         found,
+        name=name if untuned(name) != name else found.name,
         protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in there}),
     )
 

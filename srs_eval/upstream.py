@@ -116,7 +116,7 @@ _RULES = (
 def _invented(each: Configuration) -> bool:
     """Whether it has never been upstream's."""
     return each.model.name in ("STATE-1", "STATE-FSRS-6", "Memrise", "LSTM-fixed") or (
-        each.fit == "own" or each.model.file is not None
+        each.fit == "own" or each.model.file is not None or bool(each.ledger)
     )
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from srs_eval.audit import Audit, Record, Try, _Records, run_audit, split_past
 from srs_eval.batch import Planned, UnitDone, make_setup
 from srs_eval.cli_output import write_document
-from srs_eval.configurations import resolve
+from srs_eval.configurations import published, resolve, spelled
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset, open_dataset
 from srs_eval.engine import Session
@@ -35,8 +35,10 @@ from srs_eval.hyperparameters import (
 )
 from srs_eval.journal import read_records
 from srs_eval.models import all_models, load_model_file
+from srs_eval.options import Flags
 from srs_eval.protocol import Protocol
 from srs_eval.report.audit import audit_document
+from srs_eval.result_files import read_folders
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
@@ -379,6 +381,118 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="choose another --out"):
         next(run_audit(dataset, resolve("AVG"), tmp_path / "file", users=[1, 2]))
+
+
+# Runs that a ledger sets
+
+
+def main_says(*arguments: object) -> tuple[int, str]:
+    """Exit code and stderr of a command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stderr
+
+
+def lines_of(folder: Path, name: str) -> dict[int, dict[str, Any]]:
+    text = (folder / "result" / f"{name}.jsonl").read_text()
+    return {line["user"]: line for line in map(json.loads, text.splitlines())}
+
+
+def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    out, results = tmp_path / "audit", tmp_path / "results"
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    load_model_file(file)
+    try:
+        audited(dataset, "SLOW,AVG", out, trials=3, repeats=1, users=[1, 2, 3, 4])
+        told = json.loads((out / "ledger.json").read_text())["configurations"]["SLOW"]
+        half = [each["hyperparameters"] for each in told["halves"]].index(told["best"])
+        command: tuple[object, ...] = (
+            *("batch", "--dataset", dataset.folder, "--users", "1-4", "--batch_size", 64),
+            *("--models", "SLOW,HLR", "--model-file", file, "--out", results, "--jobs", 1),
+        )
+        assert main_says(*command)[0] == 0
+        assert main_says(*command, "--setup", out / "ledger.json")[0] == 0
+        labels = {each.label for each in read_folders([results])[0].files}
+    finally:
+        del all_models()["SLOW"]
+    assert {"SLOW", "SLOW tuned"} <= labels
+    tuned = lines_of(results, "SLOW-tuned")
+    for user in ((1, 3), (2, 4))[1 - half]:  # one half is judged with what the other has found
+        assert tuned[user] == lines_of(out / "tuned", "SLOW")[user]
+        assert tuned[user] != lines_of(results, "SLOW")[user]
+    assert not (results / "result" / "HLR-tuned.jsonl").exists()  # the audit knew no HLR
+    setup = json.loads((results / "setup.json").read_text())["configurations"]
+    assert setup["SLOW-tuned"]["hyperparameters"] == told["best"]
+    assert "hyperparameters" not in setup["SLOW"]
+    # With the same set-up in it, another ledger is another one all the same.
+    other = tmp_path / "other.json"
+    other.write_text((out / "ledger.json").read_text() + "\n")
+    code, words = main_says(*command, "--setup", other)
+    assert code == 2
+    assert "SLOW-tuned had ledger" in words
+    # On one collection, too; the ledger is found in the audit's folder.
+    page = tmp_path / "run.json"
+    run = ("run", dataset.folder, "--user", 1, "--batch_size", 64, "--model-file", file)
+    code, words = main_says(*run, "--models", "SLOW", "--setup", out, "--json", page)
+    assert code == 0, words
+    (line,) = json.loads(page.read_text())["results"]
+    assert line["configuration"] == "SLOW-tuned"
+    assert line["hyperparameters"] == told["best"]
+    assert line["metrics"] == tuned[1]["metrics"]
+
+
+def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    (hlr,) = resolve("HLR")
+    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    path = tmp_path / "ledger.json"
+
+    def written(name: str = "HLR", layout: int = 1, best: Any = None, **there: Any) -> None:
+        entry = {"best": best or {}, "published": {**published, **there}}
+        path.write_text(json.dumps({"layout": layout, "configurations": {name: entry}}))
+
+    def refusal(models: str = "HLR") -> str:
+        with pytest.raises(InputError) as refused:
+            Flags(Protocol(), "trained").set_up_by(path, models)
+        return str(refused.value)
+
+    assert "There is no ledger" in refusal()
+    for text in ("{", "[]", '{"layout": 1, "configurations": {"HLR": {"best": {}}}}'):
+        path.write_text(text)
+        assert "is no ledger" in refusal()
+    for value in (None, True, [1], math.nan):
+        written(best={"epochs": value})
+        assert "is no ledger" in refusal()
+    written(layout=2)
+    assert "layout 2" in refusal()
+    written("HLR-9")
+    assert "names HLR-9, which is no configuration here" in refusal()
+    written(best={"warmth": 3})
+    assert "HLR has no hyperparameter warmth" in refusal()
+    written(best={"epochs": 2.5})
+    assert "whole number" in refusal()
+    written(epochs=99)
+    assert "was made where HLR has epochs 99" in refusal()
+    written()
+    assert "No model of --models is in" in refusal("SM2-trainable,AVG")
+    made = Flags(Protocol(), "trained").set_up_by(path, "HLR").resolve("HLR,AVG")
+    assert sorted(each.name for each in made) == ["AVG", "HLR-tuned"]
+
+
+def test_names_of_tuned_runs_in_both_years() -> None:
+    assert spelled("FSRS-6-tuned", "2026") == "FSRS-6-short-tuned"
+    for name in ("FSRS-6-tuned", "FSRS-6-short-tuned"):
+        found = published(name, "2026" if "short" in name else "2025")
+        assert found is not None
+        assert found.name == "FSRS-6-tuned"
+        assert found.words == "FSRS-6 tuned"
 
 
 def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
