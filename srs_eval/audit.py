@@ -36,7 +36,7 @@ from srs_eval.context import Context
 from srs_eval.dataset import Dataset
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, fit_and_predict, in_words
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.extras import is_installed, missing, require
+from srs_eval.extras import is_installed, require
 from srs_eval.hyperparameters import SEED
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.ledger import LAYOUT, LEDGER
@@ -46,15 +46,22 @@ from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.reviews import IntArray
 from srs_eval.standings import Change, changes, compare
-from srs_eval.store import JOURNAL, ResultStore, Unit, disagreement, write_atomically
-from srs_eval.store import SETUP as BATCH_SETUP
+from srs_eval.store import (
+    AUDIT,
+    JOURNAL,
+    PUBLISHED,
+    SETUP,
+    TUNED,
+    ResultStore,
+    Unit,
+    disagreement,
+    write_atomically,
+)
 from srs_eval.tuning import Search, Setup
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, cores, send
 
 HALVES = 2
 HELD_OUT = 5  # a training part's last fifth judges the set-ups
-PUBLISHED, TUNED = "published", "tuned"  # folders of results
-SETUP = "audit.json"
 
 Part = Literal["past", "judged"]
 
@@ -368,8 +375,7 @@ def _judged(session: Session, configuration: Configuration, context: Context) ->
             line = result.to_upstream()
             loss = result.metrics.log_loss
             return Record("done", loss, line, seconds=time.perf_counter() - start)
-        case Skipped(reason=reason):
-            lacked = needs if missing(needs := configuration.model.needs) else ""
+        case Skipped(reason=reason, lacked=lacked):
             return Record("skipped", reason=reason, lacked=lacked)
         case Failed(reason=reason):
             return Record("failed", reason=reason)
@@ -380,7 +386,7 @@ def _past(session: Session, configuration: Configuration, context: Context) -> R
     try:
         loss = past_log_loss(session, configuration, context)
     except NotInstalled as reason:
-        return Record("skipped", reason=str(reason), lacked=configuration.model.needs)
+        return Record("skipped", reason=str(reason), lacked=reason.module)
     except NotEnoughData as reason:
         return Record("skipped", reason=str(reason))
     except Exception as error:
@@ -480,7 +486,7 @@ class _Records:
             path = out / JOURNAL / "audit.jsonl"
             if fresh:
                 path.unlink(missing_ok=True)
-                (out / SETUP).unlink(missing_ok=True)
+                (out / AUDIT).unlink(missing_ok=True)
             self._agree(setup)
             known = {
                 _try_of(record): _record_of(record)
@@ -551,7 +557,7 @@ class _Records:
         return [user for user in users if self._known[published, user].status == "done"]
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
-        path = self._out / SETUP
+        path = self._out / AUDIT
         if path.exists():
             try:
                 stored = json.loads(path.read_text(encoding="utf-8"))
@@ -572,7 +578,7 @@ class _Records:
 
 def _refuse_results_of_others(out: Path, fresh: bool) -> None:
     """Raises InputError where an audit would write over results that no audit has left."""
-    if (out / SETUP).exists():
+    if (out / AUDIT).exists():
         return
     for path in _results_in(out):
         raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
@@ -584,7 +590,7 @@ def _refuse_results_of_others(out: Path, fresh: bool) -> None:
 
 
 def _results_in(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("result/*.jsonl"), *folder.glob(BATCH_SETUP)])
+    return sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP)])
 
 
 def _is_final(record: Record) -> bool:

@@ -29,7 +29,7 @@ from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_word
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.results import Result
-from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint
+from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkersCannotStart, cores, send
 
 PUBLISH_SECONDS = 30.0
@@ -101,6 +101,7 @@ def run_batch(
     set-up.
     """
     context, makers = context or Context(), keep or {}
+    refuse_audits(out)
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = survey(dataset)
@@ -531,8 +532,8 @@ def _evaluate_unit(
                     kind: make(session, configuration, user, result) for kind, make in keep.items()
                 },
             )
-        case Skipped(reason=reason):
-            return Unit(configuration.name, user, "skipped", reason=reason)
+        case Skipped(reason=reason, lacked=lacked):
+            return Unit(configuration.name, user, "skipped", reason=reason, lacked=lacked)
         case Failed(reason=reason, detail=detail):
             return Unit(configuration.name, user, "failed", reason=reason, detail=detail)
 

@@ -76,10 +76,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Too little data: no failure."""
+    """Too little data, or something is not installed: no failure."""
 
     configuration: Configuration
     reason: str
+    lacked: str = ""  # the module that was not installed
 
 
 Outcome = Finished | Failed | Skipped
@@ -420,8 +421,10 @@ def attempt(
     try:
         result = session.run(configuration, context, report, use_cache=use_cache)
         return Finished(configuration, result)
-    except (NotEnoughData, NotInstalled) as reason:
+    except NotEnoughData as reason:
         return Skipped(configuration, str(reason))
+    except NotInstalled as reason:
+        return Skipped(configuration, str(reason), reason.module)
     except Cancelled:
         raise
     except Exception as error:

@@ -14,6 +14,11 @@ class InputError(Exception):
 class NotInstalled(InputError):
     """Something that this program can do without is not there. A skip with a reason."""
 
+    def __init__(self, sentence: str, module: str = "") -> None:
+        """`module` is what has to be installed, if it is one."""
+        super().__init__(sentence)
+        self.module = module
+
 
 class NotEnoughData(Exception):
     """A configuration has too few usable reviews. A skip with a reason, no failure."""

@@ -30,4 +30,4 @@ def missing(module: str) -> str:
 def require(module: str, wanted_by: str) -> None:
     """Raises NotInstalled, with the command that adds it, where a module is not there."""
     if wanted := missing(module):
-        raise NotInstalled(f"{wanted_by} needs {wanted}")
+        raise NotInstalled(f"{wanted_by} needs {wanted}", module)

@@ -26,6 +26,7 @@ from srs_eval.store import (
     has_journal,
     named_by,
     read_setup,
+    refuse_audits,
     result_text,
     write_atomically,
 )
@@ -112,6 +113,7 @@ def merge(parts: Sequence[Path], out: Path) -> int:
     setup = read_setup(parts[0])
     if setup is None:
         raise InputError(f'"{parts[0]}" holds no results of `srs-eval batch`.')
+    refuse_audits(out)
     with ResultStore(out, setup) as store:
         try:
             return sum(store.take_over(part) for part in parts)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from srs_eval.configurations import NAMES, Names, spelled
 from srs_eval.errors import InputError
+from srs_eval.extras import is_installed
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.result_lines import read_lines
 
@@ -33,6 +34,8 @@ KEPT = {
 """Where the files lie that a batch keeps of a unit when it is asked to, by kind."""
 JOURNAL = ".journal"
 SETUP = "setup.json"
+AUDIT = "audit.json"  # in the folder of an audit
+PUBLISHED, TUNED = "published", "tuned"  # folders of results within it
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Unit:
     status: Status
     line: Mapping[str, Any] | None = None  # upstream's result line, if done
     reason: str = ""  # one sentence, if failed or skipped
+    lacked: str = ""  # the module that was not installed, if it was skipped for that
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
     peak_mb: float = 0.0
@@ -59,6 +63,14 @@ def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
 def named_by(file: str, setup: Mapping[str, Any]) -> str:
     """The configuration of a batch folder whose files are called so; "" for none."""
     return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")
+
+
+def refuse_audits(folder: Path) -> None:
+    """Raises InputError for a folder that an audit writes to: its journal is no batch's."""
+    place = folder.resolve()
+    places = (place, place.parent) if place.name in (PUBLISHED, TUNED) else (place,)
+    if any((each / AUDIT).exists() for each in places):
+        raise InputError(f'"{folder}" holds an audit: choose another --out.')
 
 
 def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
@@ -119,8 +131,15 @@ class ResultStore:
             self._lock = None
 
     def statuses(self, configuration: str) -> dict[int, Status]:
-        """What became of each user so far (the last word counts)."""
-        return {user: record["status"] for user, record in self._records(configuration).items()}
+        """What became of each user so far (the last word counts).
+
+        Those are missing that were skipped for what was not installed then, and is now.
+        """
+        return {
+            user: record["status"]
+            for user, record in self._records(configuration).items()
+            if not ("lacked" in record and is_installed(record["lacked"]))
+        }
 
     def append(self, unit: Unit) -> None:
         """Add a unit. It survives the end of this process as soon as this returns.
@@ -139,6 +158,7 @@ class ResultStore:
                 record["notes"] = list(unit.notes)
         else:
             record["reason"] = unit.reason
+            record |= {"lacked": unit.lacked} if unit.lacked else {}
             if unit.detail:
                 record["detail"] = unit.detail
         self._add(unit.configuration, record, unit.kept)
@@ -165,7 +185,7 @@ class ResultStore:
             self._save_setup(_joined(here, setup))
         added = 0
         for configuration in _configurations_in(other):
-            mine = self.statuses(configuration)
+            mine = self._records(configuration)
             records, damaged = _read_journal(_journal(other, configuration))
             self.damaged += damaged
             for user in sorted(records):
@@ -175,17 +195,17 @@ class ResultStore:
                     if kept_file(other, kind, configuration, user).is_file()
                     and not self.keeps(kind, configuration, user)
                 ]
-                before, status = mine.get(user), records[user]["status"]
+                before, theirs = mine.get(user), records[user]
                 if (
                     before is None
-                    or (before == "failed" and status != "failed")
-                    or (before == status == "done" and more)
+                    or (_is_settled(theirs) and not _is_settled(before))
+                    or (before["status"] == theirs["status"] == "done" and more)
                 ):
                     kept = {
                         kind: kept_file(other, kind, configuration, user).read_bytes()
                         for kind in more
                     }
-                    self._add(configuration, records[user], kept)
+                    self._add(configuration, theirs, kept)
                     added += 1
         return added
 
@@ -351,6 +371,11 @@ def folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
             size = -1
         digest.update(f"{name}:{size};".encode())
     return digest.hexdigest()
+
+
+def _is_settled(record: Mapping[str, Any]) -> bool:
+    """Whether it would be the same wherever it is evaluated."""
+    return record["status"] != "failed" and "lacked" not in record
 
 
 def _journal(folder: Path, configuration: str) -> Path:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.audit import Audit, Record, Try, _Records, run_audit, split_past
-from srs_eval.batch import Planned, UnitDone, make_setup
+from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
 from srs_eval.cli_output import write_document
 from srs_eval.configurations import published, resolve, spelled
 from srs_eval.context import Context
@@ -39,6 +39,7 @@ from srs_eval.options import Flags
 from srs_eval.protocol import Protocol
 from srs_eval.report.audit import audit_document
 from srs_eval.result_files import read_folders
+from srs_eval.results_check import merge
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
@@ -529,6 +530,28 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         assert words in done.stderr
 
 
+def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
+    """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
+    out, results = tmp_path / "audit", tmp_path / "results"
+    audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1, jobs=1)
+    list(run_batch(dataset, resolve("AVG"), results, users=[1, 2], jobs=1))
+    before = contents(tmp_path)
+    for folder in (out, out / "tuned"):
+        for fresh in (False, True):
+            with pytest.raises(InputError, match="holds an audit: choose another --out"):
+                list(run_batch(dataset, resolve("AVG"), folder, users=[1, 2], fresh=fresh))
+        with pytest.raises(InputError, match="holds an audit"):
+            merge([results], folder)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="not from an audit in this folder"):
+            audited(dataset, "AVG", results, users=[1, 2], fresh=fresh)
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path) -> None:
     """Neither where an audit puts its own, nor a folder of a batch; its own are, as before."""
     out = tmp_path / "out"
@@ -543,11 +566,11 @@ def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path
     audited(dataset, "AVG", out, **options)
     assert len(foreign.read_text().splitlines()) == 2
     batch = out / "tuned"
-    before = {path: path.read_bytes() for path in batch.rglob("*") if path.is_file()}
+    before = contents(batch)
     for fresh in (False, True):
         with pytest.raises(InputError, match="choose another --out"):
             audited(dataset, "AVG", batch, fresh=fresh, **options)
-    assert before == {path: path.read_bytes() for path in batch.rglob("*") if path.is_file()}
+    assert contents(batch) == before
 
 
 MENDED = """

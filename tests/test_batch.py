@@ -21,7 +21,15 @@ import pandas
 import pytest
 
 from srs_eval import batch, cluster, metrics
-from srs_eval.batch import Ended, Planned, absent_users, run_batch, select_users, shard_of
+from srs_eval.batch import (
+    Ended,
+    Planned,
+    absent_users,
+    evaluate_user,
+    run_batch,
+    select_users,
+    shard_of,
+)
 from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
@@ -605,6 +613,16 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
         assert stored == (json.loads(json.dumps(unit.line)) if unit.line else None)
     failed = {unit.user for unit in units if unit.status == "failed"}
     assert failed == {POISONED}
+
+
+def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By it, a later batch knows when to try again (`ResultStore.statuses`)."""
+    monkeypatch.setattr("srs_eval.extras.is_installed", lambda module: module != "torch")
+    networks, average = resolve("LSTM"), resolve("AVG")
+    units = evaluate_user(dataset, 1, [*networks, *average], Context(), {})
+    assert [(each.status, each.lacked) for each in units] == [("skipped", "torch"), ("done", "")]
+    (tiny,) = evaluate_user(dataset, TINY, average, Context(), {})
+    assert (tiny.status, tiny.lacked) == ("skipped", "")
 
 
 def test_closing_the_iterator_keeps_what_is_done(dataset: Path, tmp_path: Path) -> None:

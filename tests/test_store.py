@@ -366,6 +366,22 @@ def test_merging_takes_over_predictions_that_only_the_other_has(tmp_path: Path) 
         assert store.take_over(here) == 0
 
 
+def test_what_was_not_installed_is_missing_once_it_is(tmp_path: Path) -> None:
+    """Units that lack a module count as skipped until it is there, and where others made them."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    with ResultStore(here, SETUP) as store:
+        store.append(dataclasses.replace(unit(1, "skipped"), lacked="json"))  # is there
+        store.append(dataclasses.replace(unit(2, "skipped"), lacked="no_such_module"))
+        store.append(unit(3, "skipped"))
+    with ResultStore(there, SETUP) as store:
+        for user in (1, 2, 3):
+            store.append(unit(user))
+    with ResultStore(here, SETUP) as store:
+        assert store.statuses("AVG") == {2: "skipped", 3: "skipped"}
+        assert store.take_over(there) == 2
+        assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
+
+
 def test_a_damaged_line_is_told_until_its_user_has_a_later_record(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
         for user in (1, 2):
