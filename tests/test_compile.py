@@ -29,13 +29,18 @@ print(compiled(double)(2.0))
 """
 
 
-def output(program: Path, cache: Path, package: Path = REPOSITORY) -> str:
+def output(program: Path, cache: Path, package: Path = REPOSITORY, **settings: str) -> str:
     """What it prints, run with its kernels in `cache` and srs_eval from `package`."""
     done = subprocess.run(
         [sys.executable, program],
         capture_output=True,
         text=True,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(package)},
+        env={
+            **os.environ,
+            "NUMBA_CACHE_DIR": str(cache),
+            "PYTHONPATH": str(package),
+            **settings,
+        },
         timeout=240,
     )
     assert not done.stderr
@@ -165,6 +170,34 @@ def test_a_record_with_its_fields_in_another_order_is_another_argument(tmp_path:
     for first, second in (("high", "low"), ("low", "high")):
         program.write_text(PAIRS.format(first=first, second=second))
         assert output(program, tmp_path / "cache") == "2.0\n"
+
+
+PICK = """
+import sys
+import numpy as np
+from srs_eval.fitting.compile import compiled
+
+def pick(x, k):
+    return x[k]
+
+try:
+    print(compiled(pick)(np.zeros(4)[:2], 3))
+except IndexError:
+    print("refused")
+"""
+
+
+def test_a_kernel_compiled_under_other_settings_of_numba_is_another(tmp_path: Path) -> None:
+    program, cache = tmp_path / "program.py", tmp_path / "cache"
+    program.write_text(PICK)
+    assert output(program, cache) == "0.0\n"
+    assert output(program, cache, NUMBA_BOUNDSCHECK="1") == "refused\n"
+    assert output(program, cache) == "0.0\n"
+    before = len(list(cache.rglob("*.nbc")))
+    for settings in ({"NUMBA_OPT": "1"}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}):
+        assert output(program, cache, **settings) == "0.0\n"
+        before += 1
+        assert len(list(cache.rglob("*.nbc"))) == before
 
 
 BASE = """

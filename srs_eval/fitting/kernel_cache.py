@@ -2,9 +2,9 @@
 
 numba itself keeps them by the path and the date of the file of the outermost function, and so
 notices no change of what that function calls. Here the digest (`kernel_source`) is the key,
-and neither path nor date counts. A damaged cache or a full disk only means compiling: numba writes
-its files without a sync, so a crash of the machine can leave them empty, and lets every error
-of reading and writing them through.
+with numba's settings, and neither path nor date counts. A damaged cache or a full disk only means
+compiling: numba writes its files without a sync, so a crash of the machine can leave them empty,
+and lets every error of reading and writing them through.
 
 This module imports numba; import it inside functions only.
 """
@@ -17,9 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from numba.core import caching, types
+from numba.core import caching, config, types
 
 from srs_eval import installed
+
+SETTINGS = (
+    *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML"),
+    *("BOUNDSCHECK", "DEBUGINFO_DEFAULT"),
+)
+"""Settings of numba (NUMBA_OPT, ...) that change machine code; its own key has CPU and features."""
 
 
 class _Locator(caching._CacheLocator):
@@ -75,8 +81,9 @@ class KernelCache(caching.FunctionCache):
             super().save_overload(sig, data)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        """With the names of records' fields: numba compares their classes and types only."""
-        return (*super()._index_key(sig, codegen), tuple(map(_fields, sig)))
+        """With the settings, and the names of records' fields: numba compares types only."""
+        settings = tuple(repr(getattr(config, name, None)) for name in SETTINGS)
+        return (*super()._index_key(sig, codegen), settings, tuple(map(_fields, sig)))
 
 
 def _fields(kind: Any) -> tuple[Any, ...]:
