@@ -260,6 +260,7 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         rating=rows.rating[order].astype(float),
         days=days,
         fraction=days,
+        seconds=rows.duration_ms[order] / 1000,
         last_day=learner.deck.last_day[longest],
     )
     today = Today(

@@ -439,7 +439,7 @@ def workload(
         str,
         typer.Option(
             help="What your answers are drawn from, too: the model that predicts them best, or "
-            "one of FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P.",
+            "one of FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P, LSTM.",
             metavar="best|NAME",
             rich_help_panel=RUN_PANEL,
         ),

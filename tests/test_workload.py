@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError
+from srs_eval.models.lstm import _start as pretrained
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import IntArray
 from srs_eval.workload.draws import drawn_reviews, draws, fitted
-from srs_eval.workload.memories import SCHEDULERS, Memory, parameters_of
+from srs_eval.workload.memories import SCHEDULERS, Memory, parameters_of, states_of
+from srs_eval.workload.rivals import as_memory
 from srs_eval.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 
 FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
@@ -215,6 +218,33 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
     three = np.vstack([deck.state[:1], deck.state])
     other = simulate(FSRS6, replace(deck, memory_state=three), HABITS, settings, 1, memory=FSRS7)
     assert 0.5 < other.recalled.sum() / other.reviews.sum() < 1.0
+
+
+def test_what_an_answer_took_matters_to_a_memory_that_sees_it() -> None:
+    """LSTM with its shipped weights, no PyTorch needed: slow answers are forgotten otherwise."""
+    lstm = as_memory("LSTM", pretrained(False, Context()))
+    deck = replace(deck_of(0, new=400), memory_state=np.empty((states_of("LSTM"), 0)))
+    settings = Settings(days=120)
+
+    def run(costs: Costs, memory: Memory) -> Simulated:
+        return simulate(FSRS6, deck, costs, settings, 1, memory)
+
+    usual = run(HABITS, lstm)
+    assert same(usual, run(HABITS, lstm))
+    assert 0.5 < usual.recalled.sum() / usual.reviews.sum() < 1.0
+    assert not same(usual, run(replace(HABITS, spread=0.1), lstm))
+    own = replace(deck, memory_state=np.empty((2, 0)))
+    wide = simulate(FSRS6, own, replace(HABITS, spread=2.0), settings, 1, FSRS6)
+    assert same(wide, simulate(FSRS6, own, HABITS, settings, 1))
+
+
+def test_answer_times_have_the_learners_mean_and_spread() -> None:
+    from srs_eval.workload.kernel import answer_time
+
+    clock = np.array([1], np.uint64)
+    drawn = np.array([answer_time(clock, 8.0, 0.6) for _ in range(20_000)])
+    assert drawn.mean() == pytest.approx(8.0, rel=0.02)
+    assert np.log(drawn).std() == pytest.approx(0.6, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import srs_eval
+import srs_eval.extras
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.presets.answers import signed
 from srs_eval.reviews import LEARNING, Entries, Preset, ReviewLog
@@ -29,6 +30,7 @@ from srs_eval.workload.estimate import (
 )
 from srs_eval.workload.memories import MODELS, SCHEDULERS, Memory
 from srs_eval.workload.preview import preview, worded
+from srs_eval.workload.rivals import candidates
 from srs_eval.workload.today import todays_cards
 from tests.anki_files import make_collection, plain_history
 
@@ -204,7 +206,8 @@ def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> 
 def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Workload]) -> None:
     last = stages[-1]
     losses = [each.log_loss.estimate for each in last.judged]
-    assert sorted(each.model for each in last.judged) == sorted(MODELS)
+    reviews = last.judged[0].log_loss.reviews * 6 // 5  # judged are five parts of six
+    assert sorted(each.model for each in last.judged) == sorted(candidates(reviews))
     assert losses == sorted(losses)
     assert len({each.log_loss.reviews for each in last.judged}) == 1  # the same reviews
     best = next(each for each in last.judged if each.model != "FSRS-6")
@@ -241,8 +244,17 @@ def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
     said = [each for each in answers(last)[0].sentences if "GRU-P has a log loss" in each]
     assert len(said) == 1
     assert document(last)["question"]["memory"] == "GRU-P"
-    with pytest.raises(InputError, match="FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P"):
-        workload(log, question=replace(QUICK, memory="LSTM"))
+    with pytest.raises(InputError, match="FSRS-5, FSRS-6, FSRS-7, GRU, GRU-P, LSTM"):
+        workload(log, question=replace(QUICK, memory="Transformer"))
+
+
+def test_a_slow_model_is_asked_by_name(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert candidates(5000) == MODELS
+    assert {*MODELS} - {*candidates(10_000)} == {"LSTM"}
+    monkeypatch.setattr(srs_eval.extras, "is_installed", lambda module: False)
+    assert "LSTM" not in candidates(5000)
+    with pytest.raises(InputError, match="--memory LSTM needs PyTorch: pip install"):
+        workload(log, question=replace(QUICK, memory="lstm"))
 
 
 def test_parameters_of_ones_own_stand_in_for_those_in_force(
@@ -382,7 +394,7 @@ def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None
         (["--retention", "9"], "cannot be asked for"),
         (["--params", "1, 2, 3"], "17, 19 or 21"),
         (["--states", "guess"], "--states"),
-        (["--memory", "LSTM"], "--memory LSTM"),
+        (["--memory", "Transformer"], "--memory Transformer"),
         (["--preset", "nowhere"], "no preset"),
     ],
 )

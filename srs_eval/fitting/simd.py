@@ -235,6 +235,16 @@ def rows_from(typing_context, array, index):
 
 
 @intrinsic
+def starting_at(typing_context, array, index):
+    """The elements of a contiguous float64 array from an index on, as a pointer."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
+
+    return types.CPointer(types.float64)(array, types.intp), codegen
+
+
+@intrinsic
 def load(typing_context, array, index):
     """array[index : index + LANES] of a contiguous float64 array."""
 

@@ -5,6 +5,7 @@ src/simulation.rs, `extract_simulator_config` with smoothing), so that figures c
 
 - An answer counts if it took more than 0 and less than 20 minutes.
 - Seconds: the mean, in whole milliseconds, by state (learning, review, relearning) and rating.
+- How much answers of one state and rating differ in time: the standard deviation of the logarithm.
 - Shares of ratings go by the first answer of a card on a day: one in learning, or a review; of
   reviews the shares of Hard, Good and Easy among those passed.
 - Steps: which rating follows which on the same day, where a day began in learning or with a
@@ -12,7 +13,8 @@ src/simulation.rs, `extract_simulator_config` with smoothing), so that figures c
 - All of these are drawn to the defaults of many learners, with weight 50 / (n + 50) where n
   answers were seen.
 
-Only Anki's rounding differs: figures of float32 there are of float64 here.
+Anki's rounding differs: figures of float32 there are of float64 here. The spread is ours: Anki's
+simulator knows no memory that sees what an answer takes.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
     return Costs(
         seconds=_rows(_seconds(entries, kept, default)),
+        spread=_spread(entries, kept, default.spread),
         first_rating=_row(_shares(learned, default.first_rating)),
         review_rating=_row(_shares(reviewed, default.review_rating)),
         learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
@@ -70,16 +73,30 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     )
 
 
-def _seconds(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
-    """By state and rating (3, 4)."""
+def _by_state_and_rating(entries: Entries, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Where each answer belongs (k,), its milliseconds (k,), and how many belong there (12,)."""
     kind, rating = entries.kind[kept], entries.rating[kept]
     known = (kind >= LEARNING) & (kind <= RELEARNING)
     cell = (4 * kind + rating - 1)[known]
-    count = np.bincount(cell, minlength=12)
-    total = np.bincount(cell, entries.duration_ms[kept][known], minlength=12)
-    mean = total // np.maximum(count, 1) / 1000
+    return cell, entries.duration_ms[kept][known], np.bincount(cell, minlength=12)
+
+
+def _seconds(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
+    """By state and rating (3, 4)."""
+    cell, ms, count = _by_state_and_rating(entries, kept)
+    mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
     drawn = _drawn(mean, np.ravel(default.seconds), count)
     return np.round(drawn, 2).reshape(3, 4)
+
+
+def _spread(entries: Entries, kept: IntArray, default: float) -> float:
+    """Of ln seconds around the mean of their state and rating."""
+    cell, ms, count = _by_state_and_rating(entries, kept)
+    log_ms = np.log(ms)
+    mean = np.bincount(cell, log_ms, minlength=12) / np.maximum(count, 1)
+    free = max(len(ms) - int((count > 0).sum()), 0)  # answers beyond the first of each
+    variance = float(((log_ms - mean[cell]) ** 2).sum()) / max(free, 1)
+    return float(_drawn(np.sqrt(variance), np.array(default), free))
 
 
 def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:

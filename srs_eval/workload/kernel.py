@@ -32,6 +32,7 @@ begin: Any = None  # the memory's loops
 review: Any = None
 step: Any = None
 recall: Any = None
+SEES_TIME = 0  # whether the memory sees what an answer takes
 SEPARATE = 0  # whether the scheduler is another model or has other parameters
 scheduler_begin: Any = None
 scheduler_review: Any = None
@@ -67,6 +68,7 @@ class Question(NamedTuple):
     parameters: FloatArray  # of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
+    spread: float  # of their logarithms
     first_rating: FloatArray  # (4,) shares added up
     review_rating: FloatArray  # (3,) shares added up
     step_rating: FloatArray  # (24,) shares added up after each rating, learning, then relearning
@@ -107,6 +109,7 @@ class Day(NamedTuple):
     t: FloatArray  # since the last review; later the interval
     recall: FloatArray
     rating: FloatArray
+    taken: FloatArray  # seconds of each answer, where the memory sees them
     stepping: Int32Array  # cards in learning or relearning
     step_rating: FloatArray
     row: Int32Array  # where the shares of its kind begin in Question.step_rating
@@ -146,6 +149,14 @@ def drawn(random: Any, shares: Any, start: int, count: int) -> int:
     for other in range(start, start + count - 1):
         place += u >= shares[other]  # without a branch that nobody could foresee
     return place
+
+
+@njit(nogil=True, error_model="numpy")
+def answer_time(random: Any, mean: float, spread: float) -> float:
+    """Log-normal seconds of a mean, their logarithms of a spread (Box and Muller 1958)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(random)))
+    normal = radius * math.cos(2.0 * math.pi * uniform(random))
+    return mean * math.exp(spread * (normal - 0.5 * spread))
 
 
 @njit(nogil=True, error_model="numpy")
@@ -231,7 +242,11 @@ def play(
     question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, out_table: Any,
     random: Any,
 ) -> None:  # fmt: skip
-    """Play all days. Changes the cards, the queue and `random`, and fills in what happened."""
+    """Play all days. Changes the cards, the queue and `random`, and fills in what happened.
+
+    `random` are the states of two streams of chance: that of the answers, and that of the time
+    they take, which not every memory asks for.
+    """
     question = unpacked(question_table, Question)
     cards = unpacked(cards_table, Cards)
     queue = unpacked(queue_table, Queue)
@@ -248,6 +263,7 @@ def play(
     recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
     row, consecutive, needed = today.row, today.consecutive, today.needed
     seconds, order = question.seconds, question.order
+    taken, spread, clock = today.taken, question.spread, random[1:]
     difficulty = cards.difficulty
     most_lapses = question.most_lapses
     learned, waiting = question.learned, question.new
@@ -334,12 +350,14 @@ def play(
                 steps += 1
             ratings[i] = rating
             cost += seconds[REVIEW + rating - 1]
+            if SEES_TIME:
+                taken[i] = answer_time(clock, seconds[REVIEW + rating - 1], spread)
         for i in range(n, n + LANES):
             ratings[i] = 3.0
-        review(parameters, states, room, card, t, ratings, n, work)
+        review(parameters, states, room, card, t, ratings, taken, n, work)
         if SEPARATE:
             scheduler_review(
-                scheduler_parameters, scheduler_states, room, card, t, ratings, n, work
+                scheduler_parameters, scheduler_states, room, card, t, ratings, taken, n, work
             )
 
         # New cards come after the reviews
@@ -351,16 +369,18 @@ def play(
             rating = 1 + drawn(random, question.first_rating, 0, 4)
             card[i], ratings[i] = learned + i - n, rating
             cost += seconds[LEARNING + rating - 1]
+            if SEES_TIME:
+                taken[i] = answer_time(clock, seconds[LEARNING + rating - 1], spread)
             stepping[steps], step_rating[steps] = card[i], rating
             row[steps], consecutive[steps] = 0, 0
             needed[steps] = question.learning_steps - (1 if rating > 2 else 0)
             steps += 1
         for i in range(n + new, n + new + LANES):
             card[i], ratings[i] = 0, 3.0
-        begin(parameters, states, room, card, ratings, n, n + new, work)
+        begin(parameters, states, room, card, ratings, taken, n, n + new, work)
         if SEPARATE:
             scheduler_begin(
-                scheduler_parameters, scheduler_states, room, card, ratings, n, n + new, work
+                scheduler_parameters, scheduler_states, room, card, ratings, taken, n, n + new, work
             )
         learned += new
         waiting -= new
@@ -374,7 +394,10 @@ def play(
                     continue
                 kind = row[i]
                 rating = 1 + drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
-                cost += seconds[(RELEARNING if kind == RELEARNING_ROW else LEARNING) + rating - 1]
+                mean = seconds[(RELEARNING if kind == RELEARNING_ROW else LEARNING) + rating - 1]
+                cost += mean
+                if SEES_TIME:
+                    taken[going] = answer_time(clock, mean, spread)
                 held = consecutive[i]
                 if rating > 2:
                     held += 1
@@ -388,11 +411,14 @@ def play(
                 break
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            step(parameters, states, room, stepping, question.step_days, step_rating, steps, work)
+            step(
+                parameters, states, room, stepping, question.step_days, step_rating, taken, steps,
+                work,
+            )  # fmt: skip
             if SEPARATE:
                 scheduler_step(
                     scheduler_parameters, scheduler_states, room, stepping,
-                    question.scheduler_step_days, step_rating, steps, work,
+                    question.scheduler_step_days, step_rating, taken, steps, work,
                 )  # fmt: skip
 
         # When they come up again

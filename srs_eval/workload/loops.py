@@ -1,17 +1,18 @@
 """The templates of what a memory does to many cards at once: five loops, and two of a scheduler.
 
-    begin(parameters, states, room, card, rating, start, end)
-    review(parameters, states, room, card, t, rating, count, work)   answers of a later day
-    step(parameters, states, room, card, t, rating, count, work)     of the same day, t for all
-    recall(parameters, states, room, card, t, count, out)            probabilities
-    follow(histories_table)                                          whole histories, from Python
+    begin(parameters, states, room, card, rating, seconds, start, end, work)
+    review(parameters, states, room, card, t, rating, seconds, count, work)  of a later day
+    step(parameters, states, room, card, t, rating, seconds, count, work)    of the same day
+    recall(parameters, states, room, card, t, count, out)                    probabilities
+    follow(histories_table)                                                  whole histories
 
-    factor(parameters, retention, work)                              what `intervals` needs once
+    factor(parameters, retention, work)                                      what follows needs once
     intervals(parameters, states, room, card, count, retention, factor, longest, out)
 
 That is all that the simulation asks of a model. `states` (width, room) are those of all cards, of
-which `card` (count,) are answered, each once; arrays are pointers (`records`) with LANES places
-more than are used, which hold ordinary values. Days are floats. `recurrent` models have steps in
+which `card` (count,) are answered, each once, in so many `seconds` (count,); `t` are days (count,),
+in a step one number for all. Arrays are pointers (`records`) with LANES places more than are used,
+which hold ordinary values. `follow` is called from Python. `recurrent` models have steps in
 place of the names below; networks go through their cells (`fitting.cells`).
 
 This module imports numba; import it inside functions only.
@@ -76,14 +77,17 @@ class Followed(NamedTuple):
     begins: IntArray  # (rounds + 1,) of each round in the columns
     given_rating: FloatArray  # of all reviews, round after round
     given_t: FloatArray  # days since the review before
+    given_seconds: FloatArray  # that the answer took
     room: int
     states: FloatArray  # (states, room)
     parameters: FloatArray
     card: Int32Array  # (room + LANES,), as all below, of a round
     t: FloatArray
     rating: FloatArray
+    seconds: FloatArray
     same_day_card: Int32Array
     same_day_rating: FloatArray
+    same_day_seconds: FloatArray
     work_state: FloatArray  # see Work
     work_card: Int32Array
     work_t: FloatArray
@@ -93,8 +97,9 @@ class Followed(NamedTuple):
 
 
 def recurrent_begin(
-    parameters: Any, states: Any, room: int, card: Any, rating: Any, start: int, end: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
+    end: int, work: Any,
+) -> None:  # fmt: skip
     for i in range(start, end, LANES):
         w = as_tuple(parameters, VALUES)
         store_state((work.state, LANES), 0, first(load(rating, i), w))
@@ -104,8 +109,9 @@ def recurrent_begin(
 
 
 def recurrent_review(
-    parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, count: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
+    count: int, work: Any,
+) -> None:  # fmt: skip
     """Passes first; failures, which are few, then by themselves."""
     failed = 0
     for i in range(0, count, LANES):
@@ -132,12 +138,13 @@ def recurrent_review(
 
 
 def recurrent_step(
-    parameters: Any, states: Any, room: int, card: Any, t: float, rating: Any, count: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, t: float, rating: Any, seconds: Any,
+    count: int, work: Any,
+) -> None:  # fmt: skip
     if not HAS_SAME_DAY:
         for i in range(count + LANES):
             work.t[i] = t
-        review(parameters, states, room, card, work.t, rating, count, work)
+        review(parameters, states, room, card, work.t, rating, seconds, count, work)
     else:
         dt = broadcast(t)
         for i in range(0, count, LANES):
@@ -246,8 +253,9 @@ def through_cells(
 
 
 def network_begin(
-    parameters: Any, states: Any, room: int, card: Any, rating: Any, start: int, end: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
+    end: int, work: Any,
+) -> None:  # fmt: skip
     shape = Shape(CELL, HEAD, INPUTS, HIDDEN)
     x, before, after, kept = cell_scratch(shape)
     for i in range(start, end, LANES):
@@ -264,8 +272,9 @@ def network_begin(
 
 
 def network_review(
-    parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, count: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
+    count: int, work: Any,
+) -> None:  # fmt: skip
     shape = Shape(CELL, HEAD, INPUTS, HIDDEN)
     scratch = cell_scratch(shape)
     x, _, after, _ = scratch
@@ -284,12 +293,13 @@ def network_review(
 
 
 def network_step(
-    parameters: Any, states: Any, room: int, card: Any, t: float, rating: Any, count: int, work: Any
-) -> None:
+    parameters: Any, states: Any, room: int, card: Any, t: float, rating: Any, seconds: Any,
+    count: int, work: Any,
+) -> None:  # fmt: skip
     """Trained on whole days, a network knows steps as answers after none."""
     for i in range(count + LANES):
         work.t[i] = 0.0
-    review(parameters, states, room, card, work.t, rating, count, work)
+    review(parameters, states, room, card, work.t, rating, seconds, count, work)
 
 
 def network_recall(
@@ -332,20 +342,22 @@ def follow(followed_table: Any) -> None:
             if k > 0 and HAS_SAME_DAY and it.given_t[i] < 1.0:
                 it.same_day_card[same_day_count] = at
                 it.same_day_rating[same_day_count] = it.given_rating[i]
+                it.same_day_seconds[same_day_count] = it.given_seconds[i]
                 same_day_count += 1
             else:
                 it.card[count], it.rating[count] = at, it.given_rating[i]
-                it.t[count] = it.given_t[i]
+                it.t[count], it.seconds[count] = it.given_t[i], it.given_seconds[i]
                 count += 1
         for i in range(LANES):
             it.card[count + i], it.rating[count + i], it.t[count + i] = 0, 3.0, 1.0
             it.same_day_card[same_day_count + i] = 0
             it.same_day_rating[same_day_count + i] = 3.0
+            it.seconds[count + i], it.same_day_seconds[same_day_count + i] = 1.0, 1.0
         if k == 0:
-            begin(it.parameters, states, room, it.card, it.rating, 0, count, work)
+            begin(it.parameters, states, room, it.card, it.rating, it.seconds, 0, count, work)
             continue
-        review(it.parameters, states, room, it.card, it.t, it.rating, count, work)
+        review(it.parameters, states, room, it.card, it.t, it.rating, it.seconds, count, work)
         step(
             it.parameters, states, room, it.same_day_card, 0.0, it.same_day_rating,
-            same_day_count, work,
+            it.same_day_seconds, same_day_count, work,
         )  # fmt: skip

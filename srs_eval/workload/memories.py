@@ -3,7 +3,8 @@
 The simulation asks the same few things of each: a state of so many numbers for a card, what it is
 after a first answer and after a next one, and how probable it is that the card is recalled
 (`loops`). FSRS's versions answer by their steps, small networks by their cells, in both cases the
-code by which they are fitted and evaluated. An interval can be had of FSRS only: the networks
+code by which they are fitted and evaluated; LSTM, which PyTorch fits, by loops of its own
+(`lstm_loops`). An interval can be had of FSRS only: the networks
 have no forgetting curve that need fall, or none by which anybody schedules.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 from srs_eval.errors import InputError
 from srs_eval.fitting.networks import Network
 from srs_eval.fitting.recurrent import RecurrentModel
-from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p
+from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
 from srs_eval.reviews import FloatArray
 
 SCHEDULERS: Mapping[str, RecurrentModel] = {
@@ -32,7 +33,13 @@ SCHEDULERS: Mapping[str, RecurrentModel] = {
 NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru_p.NETWORK}
 """A state are the hidden units, of GRU-P also the last rating."""
 
-MODELS = (*SCHEDULERS, *NETWORKS)
+LSTM = "LSTM"
+"""A state are h and c of both layers and three curves; see `lstm_loops`."""
+
+MODELS = (*SCHEDULERS, *NETWORKS, LSTM)
+
+SEE_TIME = (LSTM,)
+"""What an answer took matters to them."""
 
 SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
 """Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
@@ -74,13 +81,15 @@ class Memory:
     @property
     def sees_fractions(self) -> bool:
         """Whether time within a day counts; else a card's answers of one day are 0 days apart."""
-        return self.model in SCHEDULERS and self.recurrent.same_day is None
+        return self.model == LSTM or (self.model in SCHEDULERS and self.recurrent.same_day is None)
 
 
 def states_of(model: str) -> int:
     """Numbers in a card's state."""
     if model in SCHEDULERS:
         return SCHEDULERS[model].states
+    if model == LSTM:
+        return 4 * lstm.HIDDEN + 3 * lstm.CURVES
     network = NETWORKS[model]
     return network.hidden + int(network.following_interval)
 
@@ -89,6 +98,8 @@ def parameters_of(model: str) -> int:
     """How many parameters a memory has."""
     if model in SCHEDULERS:
         return len(SCHEDULERS[model].default)
+    if model == LSTM:
+        return lstm.VALUES
     return sum(int(np.prod(shape)) for shape in NETWORKS[model].shapes.values())
 
 
@@ -96,11 +107,16 @@ def parameters_of(model: str) -> int:
 def loops_of(model: str) -> Mapping[str, Any]:
     """The model's compiled loops by their names in `loops`."""
     from srs_eval.fitting.compile import specialised
-    from srs_eval.workload import loops
+    from srs_eval.workload import loops, lstm_loops
 
     kind, wanted = "network", ["begin", "review", "recall"]
     steps: dict[str, Any] = {}
-    if model in NETWORKS:
+    templates: Any = loops
+    constants: dict[str, int]
+    if model == LSTM:
+        kind, templates = "lstm", lstm_loops
+        constants = {"HAS_SAME_DAY": 0}
+    elif model in NETWORKS:
         network = NETWORKS[model]
         constants = {
             "CELL": network.cell,
@@ -127,7 +143,8 @@ def loops_of(model: str) -> Mapping[str, Any]:
     def made(template: Any, **kernels: Any) -> Any:
         return specialised(template, model.replace("-", "_"), steps, constants, kernels=kernels)
 
-    found = {loop: made(getattr(loops, f"{kind}_{loop}")) for loop in wanted}
-    found["step"] = made(getattr(loops, f"{kind}_step"), review=found["review"])
+    found = {loop: made(getattr(templates, f"{kind}_{loop}")) for loop in wanted}
+    step_of = loops.network_step if model in NETWORKS else loops.recurrent_step
+    found["step"] = made(step_of, review=found["review"])
     follow = made(loops.follow, **{loop: found[loop] for loop in ("begin", "review", "step")})
     return {**found, "follow": follow}

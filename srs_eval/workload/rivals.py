@@ -8,6 +8,7 @@ wrong, the best of the others is the learner's best guess at what their memory d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +17,18 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError
+from srs_eval.extras import missing, require
+from srs_eval.models.lstm import Weights, as_vector
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.workload.memories import MODELS, Memory
 
 BEST = "best"
 REFERENCE = "FSRS-6"  # what others are held against: the model of the schedule
+
+LONGEST_S = 5.0
+"""Processor time that a model's five fits are expected to take, at most, for it to be among those
+from which the best is chosen unasked: LSTM's take longer from some 6,000 reviews on."""
 
 # By the names of MODELS. All see a day's later answers, which the simulation has, too.
 CONFIGURATIONS = {
@@ -30,6 +37,7 @@ CONFIGURATIONS = {
     "FSRS-7": "FSRS-7-short-secs-equalize_test_with_non_secs",
     "GRU": "GRU-short",
     "GRU-P": "GRU-P-short",
+    "LSTM": "LSTM",
 }
 
 
@@ -44,9 +52,11 @@ class Judged:
 
 
 def checked(memory: str) -> str:
-    """BEST or one of MODELS; raises InputError for another name."""
+    """BEST or one of MODELS; raises InputError for another name, and where PyTorch is missing."""
     for name in (BEST, *MODELS):
         if name.lower() == memory.lower():
+            if name != BEST:
+                require(_configuration(name).model.needs, f"--memory {name}")
             return name
     raise InputError(
         f"--memory {memory}: a memory that can be simulated is one of {', '.join(MODELS)}, "
@@ -54,13 +64,26 @@ def checked(memory: str) -> str:
     )
 
 
+def candidates(reviews: int) -> tuple[str, ...]:
+    """Of MODELS, those that can be judged here on so many reviews without a long wait."""
+
+    def is_quick(model: str) -> bool:
+        configuration = _configuration(model)
+        expected_s = configuration.expected_seconds_per_10k * reviews / 10_000
+        return not missing(configuration.model.needs) and expected_s <= LONGEST_S
+
+    return tuple(model for model in MODELS if is_quick(model))
+
+
 def ranked(session: Session, context: Context, memory: str = BEST) -> list[Judged]:
-    """All models, or one and REFERENCE, the one that predicts best first.
+    """All `candidates`, or one and REFERENCE, the one that predicts best first.
 
     `session` is of the preset's reviews alone. Raises NotEnoughData.
     """
-    wanted = MODELS if memory == BEST else tuple(dict.fromkeys((REFERENCE, memory)))
     reference = _losses(session, REFERENCE, context)
+    wanted = tuple(dict.fromkeys((REFERENCE, memory)))
+    if memory == BEST:
+        wanted = candidates(len(session.trials(_configuration(REFERENCE).protocol)))
     losses = {REFERENCE: reference}
     for model in wanted:
         if model == REFERENCE:
@@ -84,11 +107,24 @@ def ranked(session: Session, context: Context, memory: str = BEST) -> list[Judge
 
 def fitted_memory(session: Session, model: str, context: Context) -> Memory:
     """The model fitted to all reviews. Raises NotEnoughData."""
+    return as_memory(model, _fitted(session, model, context))
+
+
+def as_memory(model: str, parameters: Any) -> Memory:
+    """The memory with the parameters that the model's own fit returns."""
+    if isinstance(parameters, Weights):
+        parameters = as_vector(parameters).tolist()
+    return Memory(model, tuple(parameters))
+
+
+def _fitted(session: Session, model: str, context: Context) -> Any:
+    """Parameters, or whatever else the model's fit returns."""
     configuration = _configuration(model)
+    require(configuration.model.needs, configuration.model.name)
     trials = session.trials(configuration.protocol)
     fit = configuration.model.fit
     assert fit is not None
-    return Memory(model, tuple(fit(trials, np.arange(len(trials)), np.ones(len(trials)), context)))
+    return fit(trials, np.arange(len(trials)), np.ones(len(trials)), context)
 
 
 def _losses(session: Session, model: str, context: Context) -> tuple[FloatArray, IntArray]:

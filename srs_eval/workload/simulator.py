@@ -21,7 +21,7 @@ import numpy as np
 
 from srs_eval.errors import InputError
 from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.workload.memories import SCHEDULERS, Memory, loops_of
+from srs_eval.workload.memories import SCHEDULERS, SEE_TIME, Memory, loops_of
 
 Order = Literal[
     "due",
@@ -68,7 +68,11 @@ class Costs:
         (19.38, 17.59, 12.38, 8.94),
         (16.44, 15.25, 12.32, 8.03),
     )
-    """By state and rating (3, 4)."""
+    """The mean, by state and rating (3, 4): what an answer is charged."""
+    spread: float = 0.9
+    """Standard deviation of the logarithm of the seconds, within a state and rating: what an answer
+    took, for a memory that sees it, is log-normal around its mean. Of many learners' collections.
+    """
     first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
     review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
@@ -177,6 +181,7 @@ def simulate(
         parameters=answering.values,
         scheduler_parameters=scheduler.values,
         seconds=seconds,
+        spread=costs.spread,
         first_rating=np.cumsum(costs.first_rating),
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
@@ -208,6 +213,7 @@ def simulate(
         t=np.empty(room + LANES),
         recall=np.empty(room + LANES),
         rating=np.empty(room + LANES),
+        taken=np.ones(room + LANES),
         stepping=np.empty(room + LANES, np.int32),
         step_rating=np.empty(room + LANES),
         row=np.empty(room, np.int32),
@@ -225,7 +231,7 @@ def simulate(
         known=np.zeros(days),
     )
     tables = [packed(table) for table in (question, cards, queue, day, happened)]
-    random = np.array([seed], np.uint64)
+    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
     known_days = np.flatnonzero(counted)
     return Simulated(
@@ -291,7 +297,11 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
         for loop in ("begin", "review", "step", "factor", "intervals")
     }
     name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
-    return specialised(kernel.play, name, {}, {"SEPARATE": int(memory is not None)}, kernels=loops)
+    constants = {
+        "SEES_TIME": int((memory or scheduler) in SEE_TIME),
+        "SEPARATE": int(memory is not None),
+    }
+    return specialised(kernel.play, name, {}, constants, kernels=loops)
 
 
 def days_counted(settings: Settings) -> IntArray:

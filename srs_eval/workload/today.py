@@ -24,7 +24,7 @@ from srs_eval.errors import InputError
 from srs_eval.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.workload.memories import SCHEDULERS, Memory, loops_of
-from srs_eval.workload.simulator import Deck
+from srs_eval.workload.simulator import Costs, Deck
 
 States = Literal["history", "stored"]
 
@@ -42,6 +42,7 @@ class Histories:
     rating: FloatArray  # 1-4
     days: FloatArray  # whole days since the review before
     fraction: FloatArray  # the same with fractions
+    seconds: FloatArray  # that the answers took
     last_day: IntArray  # (m,) of the last review, relative to the first simulated day
 
 
@@ -162,10 +163,11 @@ def _without_history(today: Today, memory: Memory) -> FloatArray:
 
 
 def _answered_good() -> Histories:
-    """The history of one card: a first Good."""
+    """The history of one card: a first Good, in the time that it takes many learners."""
     nothing = np.zeros(1)
     at = np.zeros(1, np.int64)
-    return Histories(at, np.arange(2), np.full(1, 3.0), nothing, nothing, at)
+    seconds = np.full(1, Costs().seconds[0][2])
+    return Histories(at, np.arange(2), np.full(1, 3.0), nothing, nothing, seconds, at)
 
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
@@ -176,21 +178,24 @@ def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
 
     m = len(histories.card)
     room = m + LANES
-    rating, same_day_rating, t, work_t = np.empty((4, room))
+    rating, same_day_rating, seconds, same_day_seconds, t, work_t = np.empty((6, room))
     card, same_day_card, work_card = np.empty((3, room), np.int32)
     followed = Followed(
         rounds=len(histories.first) - 1,
         begins=histories.first,
         given_rating=histories.rating,
         given_t=histories.fraction if memory.sees_fractions else histories.days,
+        given_seconds=histories.seconds,
         room=room,
         states=np.ones((memory.states, room)),
         parameters=memory.values,
         card=card,
         t=t,
         rating=rating,
+        seconds=seconds,
         same_day_card=same_day_card,
         same_day_rating=same_day_rating,
+        same_day_seconds=same_day_seconds,
         work_state=np.empty((memory.states, LANES)),
         work_card=work_card,
         work_t=work_t,
@@ -222,5 +227,6 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
         fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
+        seconds=rows.duration_ms[by_round] / 1000,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )

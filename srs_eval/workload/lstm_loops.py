@@ -1,0 +1,191 @@
+"""The templates of what LSTM, as a memory, does to many cards at once: see `loops`.
+
+The network is that of `models.lstm`, in double precision and 8 cards at a time; its weights are
+the vector that `models.lstm.as_vector` makes, layer after layer. A card's state are h and c of
+both recurrent layers, and then weight, stability and exponent of its forgetting curves: what
+the network makes of an answer is computed once, when it is given.
+
+This module imports numba; import it inside functions only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from srs_eval.fitting import simd
+from srs_eval.fitting.cells import LSTM, Shape, forward
+from srs_eval.fitting.elementwise import LANES
+from srs_eval.models.lstm import CURVES, HIDDEN, INPUTS, VALUES
+
+# numba's intrinsics have no signatures that a type checker could follow.
+broadcast: Any = simd.broadcast
+exp: Any = simd.exp
+gather_state: Any = simd.gather_state
+load: Any = simd.load
+log: Any = simd.log
+rows_of: Any = simd.rows_of
+starting_at: Any = simd.starting_at
+store: Any = simd.store
+where: Any = simd.where
+
+RECURRENT = 4 * HIDDEN  # numbers in a card's state before those of its curves
+CURVE_VALUES = 3 * CURVES
+NORMALISATION = VALUES - 4  # where mean and deviation of both inputs begin among the weights
+EPSILON = 1e-5  # of the layer norms
+LARGEST_LOG = 25.0  # of stabilities and exponents
+
+
+def silu(x: Any) -> Any:
+    return x / (1.0 + exp(-x))
+
+
+def linear(w: Any, at: int, inputs: int, outputs: int, x: Any, out: Any) -> int:
+    """out = W x + b. Returns where the next layer's weights begin, as all layers do."""
+    bias = at + inputs * outputs
+    for j in range(outputs):
+        value = broadcast(w[bias + j])
+        for k in range(inputs):
+            value += w[at + j * inputs + k] * x[k]
+        out[j] = value
+    return bias + outputs
+
+
+def through_silu(x: Any) -> None:
+    for k in range(HIDDEN):
+        x[k] = silu(x[k])
+
+
+def normed(w: Any, at: int, x: Any, out: Any) -> int:
+    """out = the layer norm of x, without a bias."""
+    mean, square = broadcast(0.0), broadcast(0.0)
+    for k in range(HIDDEN):
+        mean += x[k]
+    mean = mean * (1.0 / HIDDEN)
+    for k in range(HIDDEN):
+        square += (x[k] - mean) * (x[k] - mean)
+    scale = exp(-0.5 * log(square * (1.0 / HIDDEN) + EPSILON))
+    for k in range(HIDDEN):
+        out[k] = w[at + k] * ((x[k] - mean) * scale)
+    return at + HIDDEN
+
+
+def scratch_of_cards() -> Any:
+    """Room for LANES cards: two of a layer's values, a cell's state before and after, its rest."""
+    return (
+        np.empty((HIDDEN, LANES)),
+        np.empty((HIDDEN, LANES)),
+        np.empty((2 * HIDDEN, LANES)),
+        np.empty((2 * HIDDEN, LANES)),
+        np.empty((5 * HIDDEN, LANES)),
+    )
+
+
+def recurrent_layer(w: Any, at: int, states: Any, room: int, card: Any, i: int, count: int,
+    first: int, row: int, scratch: Any) -> int:  # fmt: skip
+    """The cells, whose states begin at a row of the cards': h + their output in place of h."""
+    h, x, before, after, kept = scratch
+    for k in range(2 * HIDDEN):
+        for lane in range(LANES):
+            before[k, lane] = 0.0 if first else states[(row + k) * room + card[i + lane]]
+    shape = Shape(LSTM, 0, HIDDEN, HIDDEN)
+    forward(shape, starting_at(w, at), x, 0, after, kept, 0, rows_of(before))
+    for lane in range(min(LANES, count - i)):
+        for k in range(2 * HIDDEN):
+            states[(row + k) * room + card[i + lane]] = after[k, lane]
+    sums, added = rows_of(h), rows_of(after)
+    for k in range(HIDDEN):
+        sums[k] = sums[k] + added[k]
+    return at + 4 * HIDDEN * (2 * HIDDEN + 2)
+
+
+def answered(w: Any, states: Any, room: int, card: Any, i: int, count: int, first: int, t: Any,
+    rating: Any, seconds: Any, scratch: Any) -> None:  # fmt: skip
+    """LANES answers, to the cards from card[i] on: their states after them."""
+    h, x, _, after, _ = scratch
+    rows, others, curves = rows_of(h), rows_of(x), rows_of(after)
+    ms = 1000.0 * seconds
+    ms = where(ms < 100.0, 100.0, where(ms > 60_000.0, 60_000.0, ms))
+    others[0] = (log(1e-5 + t) - w[NORMALISATION]) / broadcast(w[NORMALISATION + 2])
+    others[1] = (log(ms) - w[NORMALISATION + 1]) / broadcast(w[NORMALISATION + 3])
+    for k in range(1, 5):
+        others[1 + k] = where(rating == float(k), 1.0, broadcast(0.0))
+    at = linear(w, 0, INPUTS, HIDDEN, others, rows)
+    through_silu(rows)
+    at = normed(w, at, rows, others)
+    at = linear(w, at, HIDDEN, HIDDEN, others, rows)
+    through_silu(rows)
+
+    at = normed(w, at, rows, others)
+    at = recurrent_layer(w, at, states, room, card, i, count, first, 0, scratch)
+    at = normed(w, at, rows, others)
+    for k in range(HIDDEN):  # the only norm with a bias
+        others[k] = others[k] + w[at + k]
+    at += HIDDEN
+    at = recurrent_layer(w, at, states, room, card, i, count, first, 2 * HIDDEN, scratch)
+
+    mixed = curves
+    at = normed(w, at, rows, others)
+    at = linear(w, at, HIDDEN, HIDDEN, others, mixed)
+    through_silu(mixed)
+    at = normed(w, at, mixed, others)
+    at = linear(w, at, HIDDEN, HIDDEN, others, mixed)
+    through_silu(mixed)
+    for k in range(HIDDEN):
+        rows[k] = rows[k] + mixed[k]
+    at = normed(w, at, rows, others)
+    at = linear(w, at, HIDDEN, HIDDEN, others, rows)
+    through_silu(rows)
+
+    for part in range(3):  # weights, stabilities, exponents
+        at = linear(w, at, HIDDEN, CURVES, rows, others)
+        total = broadcast(0.0)
+        for k in range(CURVES):
+            z = others[k]
+            if part > 0:
+                z = where(z < -LARGEST_LOG, -LARGEST_LOG, where(z > LARGEST_LOG, LARGEST_LOG, z))
+            curves[part * CURVES + k] = exp(z)
+            total += exp(z)
+        if part == 0:
+            for k in range(CURVES):
+                curves[k] = curves[k] / total
+    for lane in range(min(LANES, count - i)):
+        for k in range(CURVE_VALUES):
+            states[(RECURRENT + k) * room + card[i + lane]] = after[k, lane]
+
+
+def lstm_begin(
+    parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
+    end: int, work: Any,
+) -> None:  # fmt: skip
+    scratch = scratch_of_cards()
+    for i in range(start, end, LANES):
+        answered(
+            parameters, states, room, card, i, end, 1, broadcast(0.0), load(rating, i),
+            load(seconds, i), scratch,
+        )  # fmt: skip
+
+
+def lstm_review(
+    parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
+    count: int, work: Any,
+) -> None:  # fmt: skip
+    scratch = scratch_of_cards()
+    for i in range(0, count, LANES):
+        answered(
+            parameters, states, room, card, i, count, 0, load(t, i), load(rating, i),
+            load(seconds, i), scratch,
+        )  # fmt: skip
+
+
+def lstm_recall(
+    parameters: Any, states: Any, room: int, card: Any, t: Any, count: int, out: Any
+) -> None:
+    for i in range(0, count, LANES):
+        curves = gather_state((starting_at(states, RECURRENT * room), room), card, i, CURVE_VALUES)
+        p = broadcast(0.0)
+        for k in range(CURVES):
+            s, d = curves[CURVES + k], curves[2 * CURVES + k]
+            p += curves[k] * exp(-d * log(1.0 + load(t, i) / (1e-7 + s)))
+        store(out, i, (1.0 - 1e-7) * p)
