@@ -469,9 +469,9 @@ def results(
             mended = f"; {each.remedy}" if each not in remaining else ""
             hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
             print(f"{each.path}: {each.what}{mended}{hint}")
-        if not found:
+        if not any(each.wrong for each in found):
             print(f"{folder}: nothing is wrong")
-        left += len(remaining)
+        left += sum(each.wrong for each in remaining)
     return SOME_FAILED if left else FINE
 
 

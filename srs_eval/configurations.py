@@ -297,11 +297,12 @@ def spelled(name: str, names: Names) -> str:
 def published(name: str, names: Names = "2025") -> Configuration | None:
     """What srs-benchmark's result file of this name holds; None for what there is not here.
 
-    Some spellings mean something else there. `NAME-secs` of other.py judges every positive
-    interval, same-day ones too: `NAME-short-secs` here. script.py's judges later days only.
-    FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs. Of 2026 see
-    `spelled`; FSRS without `-short` has no same-day reviews in its histories there.
-    Raises InputError for a name that is none.
+    Some spellings mean something else there. A bare `NAME` has no `-short` and no `-secs` there,
+    whatever it stands for here. `NAME-secs` of 2026 leaves same-day reviews out; those of 2025 that
+    were published judge every positive interval: `NAME-short-secs` here; script.py's judge later
+    days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs. Of 2026
+    see `spelled`; FSRS without `-short` has no same-day reviews in its histories there, LSTM
+    without `-duration` no answer times. Raises InputError for a name that is none.
     """
     if (base := untuned(name)) != name:
         of_base = published(base, names)
@@ -318,22 +319,50 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
             if rest != name and _parse_suffixes(_squeezed(rest)) is not None:
                 name = here + rest
                 break
-        if name.startswith("LSTM-"):
-            name = name.replace(f"-secs-{DURATION}", "-secs")
-        (found,) = resolve([name])
+        without_duration = name.replace(f"-secs-{DURATION}", "-secs")
+        (found,) = resolve([without_duration])
+        if found.model.name == "LSTM" and without_duration == name:
+            return None
+        name = without_duration
         same_day_unknown = "-short" not in name and not found.protocol.disable_short_term
         if found.model.always_short and same_day_unknown:
             return None
         if _fits_parts(found) and not to_default:
             name = f"{name}-fallback_user"
     (found,) = resolve([name])
-    flags = found.protocol
-    if flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name:
+    if found.protocol.secs and "-secs" not in name:
+        return None
+    if names == "2025" and _secs_alone(found, name):
         if found.model.later_days_only:
             (found,) = resolve([name], Protocol(secs=True, no_test_same_day=True))
         elif not found.model.always_short:
             (found,) = resolve([name], Protocol(secs=True, short=True))
     return found
+
+
+def _secs_alone(found: Configuration, name: str) -> bool:
+    """Whether a name says `-secs` and nothing of same-day reviews."""
+    flags = found.protocol
+    return flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name
+
+
+def left_open(name: str, names: Names = "2025") -> str:
+    """What the name of a published file does not decide, and what is assumed; "" for nothing.
+
+    Files called `NAME-secs` that srs-benchmark published in January 2025 judge same-day reviews,
+    its code of that month leaves them out. LSTM says `-duration` since some day of 2026.
+    """
+    try:
+        (found,) = resolve([name])
+        taken = published(name, names)
+    except InputError:
+        return ""
+    if names == "2026" and found.model.name == "LSTM" and taken is None:
+        return f"no -{DURATION} in its name: it may know no answer times, and is not taken for LSTM"
+    decided = found.model.later_days_only or found.model.always_short
+    if names == "2026" or taken is None or decided or not _secs_alone(found, name):
+        return ""
+    return f"no -short in its name: it may leave same-day reviews out; taken for {taken.name}"
 
 
 def untuned(name: str) -> str:

@@ -24,6 +24,7 @@ from srs_eval.configurations import (
     SUFFIXES,
     Configuration,
     Names,
+    left_open,
     meant_by,
     published,
     untuned,
@@ -56,6 +57,7 @@ class ResultFile:
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, by timing/
     repeated: int = 0  # lines of users who had one before: the last counts
+    left_open: str = ""  # what its name does not decide, in words
 
     @property
     def spelled(self) -> str:
@@ -208,6 +210,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         parameters=_parameters(lines[user].get("parameters") for user in users),
         seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
         repeated=count - len(users),
+        left_open=left_open(file_name, year) if setup is None else "",
     )
 
 

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from srs_eval.configurations import GROUPS, listed_names, published, resolve, spelled
+from srs_eval.configurations import (
+    GROUPS,
+    NAMES,
+    left_open,
+    listed_names,
+    published,
+    resolve,
+    spelled,
+)
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.protocol import Protocol
@@ -251,10 +259,30 @@ def test_names_of_2026_come_back(data: st.DataObject) -> None:
 
 
 def test_what_2026_means_by_a_name() -> None:
+    assert (later_days := published("HLR-secs", "2026")) is not None
+    assert later_days.name == "HLR-secs"
+    assert published("LSTM-short-secs-equalize_test_with_non_secs", "2026") is None
     assert spelled("a model of one's own", "2026") == "a model of one's own"
     assert published("FSRS-6", "2026") is None  # without same-day reviews
     assert (found := published("FSRS-rs-short", "2026")) is not None
     assert found.name == "FSRS-rs"
+
+
+def test_what_a_published_name_leaves_open_is_told() -> None:
+    lstm = "LSTM-short-secs-equalize_test_with_non_secs"
+    assert "taken for HLR-short-secs" in left_open("HLR-secs")
+    assert "not taken for LSTM" in left_open(lstm, "2026")
+    for name in ("HLR", "HLR-short-secs", "FSRS-5-secs", "FSRS-6-secs", lstm, "no such model-secs"):
+        assert left_open(name) == ""
+    for name in ("HLR-secs", "FSRS-6", lstm.replace("secs-", "secs-duration-")):
+        assert left_open(name, "2026") == ""
+
+
+@pytest.mark.parametrize("name", ["LSTM", "LogisticRegression", "SBD", "FSRS-7", "GRU-503"])
+def test_a_bare_name_upstream_has_none_of_our_usual_flags(name: str) -> None:
+    """Here it is short for NAME-short-secs...; a file's name says each flag."""
+    assert [published(name, year) for year in NAMES] == [None, None]
+    assert published("GRU", "2026") is None
 
 
 def test_the_published_rust_model_is_an_older_one() -> None:

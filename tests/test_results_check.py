@@ -66,6 +66,19 @@ def test_nothing_is_wrong_with_what_was_just_made(ours: Path, theirs: Path) -> N
     assert main(["results", "check", str(ours), str(theirs)]) == 0
 
 
+def test_a_name_that_decides_too_little_is_told_and_not_wrong(
+    theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(theirs / "AVG.jsonl", theirs / "HLR-secs.jsonl")
+    told = "no -short in its name: it may leave same-day reviews out; taken for HLR-short-secs"
+    assert main(["results", "check", str(theirs)]) == 0
+    out = capsys.readouterr().out
+    assert f"HLR-secs.jsonl: {told}\n" in out
+    assert f"{theirs}: nothing is wrong" in out
+    assert main(["report", str(theirs), "--md", "-"]) == 0
+    assert f"HLR-secs: {told}" in capsys.readouterr().out
+
+
 def cut_off(path: Path) -> None:
     path.write_text(path.read_text()[:-30])
 

@@ -809,6 +809,7 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
         for file in folder.files
         if file.repeated
     ]
+    known += [f"{file.spelled}: {file.left_open}" for file in folder.files if file.left_open]
     return (
         folder_name(folder.path),
         folder.origin,
