@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
     from srs_eval.workers import WorkerPool
+    from srs_eval.workload.estimate import Doing
 
 LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
@@ -677,10 +678,10 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, AnswersScreen | EvidenceScreen) and screen.is_mounted:
                 screen.update_now()
 
-    def costs(self, preset: str | None) -> Iterator[Sequence[Answer]]:
-        """What a preset's desired retention costs, as it becomes known; called in a thread.
+    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
+        """What a preset's desired retention costs, as it becomes known, and what is asked next.
 
-        What was known at the end is kept as long as the file is open.
+        Called in a thread. What was known at the end is kept as long as the file is open.
         """
         from srs_eval.workload.answers import answers
         from srs_eval.workload.estimate import workload
@@ -692,14 +693,14 @@ class SrsEvalApp(App[int]):
             self._costed = (log, {})
         kept = self._costed[1]
         if preset in kept:
-            yield kept[preset]
+            yield kept[preset], None
             return
         for found in workload(log, preset, context=self.options.context):
             said = answers(found)
             if found.finished:
                 # That with the most reviews is asked for by its name, too.
                 kept[preset] = kept[said[0].subject] = said
-            yield said
+            yield said, found.doing
 
     def copy_of(self, line: Line | None) -> None:
         """Copy a line's parameters, or say that it has none."""

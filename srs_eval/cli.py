@@ -450,7 +450,7 @@ def workload(
 
     Of one preset: the one named, or the one with the most reviews.
     """
-    from srs_eval.console import WORKLOAD, console_for, print_answers
+    from srs_eval.console import WORKLOAD, console_for, print_answers, share_done
     from srs_eval.presets.stored import parsed_parameters
     from srs_eval.workload.answers import answers, document
     from srs_eval.workload.estimate import RETENTIONS, Question
@@ -469,15 +469,14 @@ def workload(
     )
     parameters = None if params is None else parsed_parameters(params)
     found = None
+    log = source.load()
     with (
-        console_for(sys.stderr).status("Playing the days ahead ...") as status,
-        closing(estimates(source.load(), question=question, parameters=parameters)) as events,
+        share_done(console_for(sys.stderr), "playing your cards forward") as tell,
+        closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:
-            words = f"{len(found.draws)} of {question.draws} draws of parameters"
-            if found.drawn:
-                words = "Asking other models of memory, prepared at the first run ..."
-            status.update(words)
+            if found.doing is not None:
+                tell(found.doing.words, found.doing.share)
     assert found is not None
     if json is not None:
         from srs_eval.export import to_json

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
@@ -265,6 +266,38 @@ class BatchProgress:
         elif now - self._told >= PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
+
+
+@contextmanager
+def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], None]]:
+    """One line of progress on a terminal: what is being done, how much of it, the time left.
+
+    Gives a function of these words and the share (0-1) that lies behind.
+    """
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=12),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(words, total=1.0)
+
+        def tell(words: str, share: float) -> None:
+            progress.update(task, description=words, completed=share)
+
+        yield tell
 
 
 # --- compare -------------------------------------------------------------------

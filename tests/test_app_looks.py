@@ -59,8 +59,8 @@ def errors(name: str) -> list[Table]:
     return [Curves(title, ("first rating", "days", *COLUMNS), rows, curves)]
 
 
-def costs(preset: str | None) -> Sequence[list[Answer]]:
-    return [make_answers()[1:2]]
+def costs(preset: str | None) -> Sequence[tuple[list[Answer], None]]:
+    return [(make_answers()[1:2], None)]
 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)

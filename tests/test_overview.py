@@ -36,6 +36,7 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.workload.estimate import Doing
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -403,22 +404,25 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
 async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, known = [], threading.Event()
+    asked, known, doing = [], threading.Event(), Doing("cards played forward: 3 of 50", 0.25)
 
     def costs(preset: str | None) -> Any:
         asked.append(preset)
-        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))]
+        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing
         known.wait(10)
-        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))]
+        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing
         raise NotEnoughData("the next preset has 3 reviews")
 
     app = make_app(tmp_path, FILE)
     monkeypatch.setattr(app, "costs", costs)
+    begun = app.monotonic
+    monkeypatch.setattr(app, "monotonic", lambda: begun() + (10.0 if asked else 0.0))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("w")
         await until(pilot, lambda: "About 88 reviews a day." in text_of(app))
-        assert "getting better" in text_of(app)
+        said = "cards played forward: 3 of 50  0:10, about 0:30 left"
+        await until(pilot, lambda: said in text_of(app))
         assert asked == ["Default"]
         known.set()
         await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
@@ -435,7 +439,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
         asked.append(preset)
         for finished in (False, True):
-            yield SimpleNamespace(finished=finished, preset=preset or "Default")
+            yield SimpleNamespace(finished=finished, preset=preset or "Default", doing=None)
 
     def answers(found: Any) -> list[Answer]:
         return [Answer("workload", found.preset, "final" if found.finished else "rough", ())]
@@ -445,12 +449,12 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
-        return [said[0].conclusion for said in app.costs(preset)]
+        return [said[0].conclusion for said, _ in app.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         begun = app.costs("Default")
-        assert next(begun)[0].conclusion == "rough"
+        assert next(begun)[0][0].conclusion == "rough"
         begun.close()  # left before the end: nothing is kept
         assert told(None) == ["rough", "final"]
         assert told(None) == ["final"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -12,6 +12,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Static
 
 from srs_eval.engine import in_words
@@ -22,14 +23,19 @@ from srs_eval.screens.answers import show_basis
 from srs_eval.screens.background import Background
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.evidence import evidence
+from srs_eval.words import clock
+
+if TYPE_CHECKING:
+    from srs_eval.workload.estimate import Doing
 
 
 class Costed(Message):
-    """What is known by now."""
+    """What is known by now, and what is being computed."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, answers: Sequence[Answer], doing: Doing | None) -> None:
         super().__init__()
         self.answers = answers
+        self.doing = doing
 
 
 class AllCosted(Message):
@@ -57,10 +63,13 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         super().__init__()
         self.preset = preset
         self._work: Background | None = None
+        self._doing: Doing | None = None
+        self._begun = 0.0
+        self._ticking: Timer | None = None
 
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
-            yield Static("Playing your cards forward …", id="all")
+            yield Static("", id="all")
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -68,17 +77,20 @@ that your reviews allow. It is a model's estimate, and says so where you have no
     def on_mount(self) -> None:
         box = self.query_one("#box")
         box.border_title = "What a desired retention costs"
-        box.border_subtitle = "rough, getting better"
         box.focus()
+        self._begun = self.srs_app.monotonic()
+        self._ticking = self.set_interval(1.0, self._tell_progress)
+        self._tell_progress()
+        self.query_one("#all", Static).update(_beginning())
 
         def found(cancel: threading.Event) -> Iterator[Any]:
-            for answers in self.srs_app.costs(self.preset):
+            for known in self.srs_app.costs(self.preset):
                 if cancel.is_set():
                     return
-                yield answers
+                yield known
 
-        def deliver(answers: Sequence[Answer]) -> None:
-            self.post_message(Costed(answers))
+        def deliver(known: tuple[Sequence[Answer], Doing | None]) -> None:
+            self.post_message(Costed(*known))
 
         def ended(error: Exception | None) -> None:
             self.post_message(AllCosted(error))
@@ -90,16 +102,42 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         if self._work is not None:
             self._work.cancel.set()
 
+    def _tell_progress(self) -> None:
+        """What is being computed, a clock, and about how long it will take."""
+        gone = self.srs_app.monotonic() - self._begun
+        said = "playing your cards forward" if self._doing is None else self._doing.words
+        said += f"  {clock(gone)}"
+        if self._doing is not None:
+            share = self._doing.share
+            said += f", about {clock(gone * (1 - share) / share)} left"
+        self.query_one("#box").border_subtitle = said
+
     def on_costed(self, message: Costed) -> None:
+        self._doing = message.doing
+        if message.doing is not None:
+            self._tell_progress()
         parts: list[RenderableType] = []
         for answer in message.answers:
             parts += [Text(answer.subject, "bold underline"), evidence(answer)]
         self.query_one("#all", Static).update(Lines(*parts))
 
     def on_all_costed(self, message: AllCosted) -> None:
+        if self._ticking is not None:
+            self._ticking.stop()
         self.query_one("#box").border_subtitle = ""
         if message.error is not None:
             said = in_words(message.error)[0]
             if isinstance(message.error, NotEnoughData):
                 said = f"Too little data to tell what a desired retention costs: {message.error}."
             self.query_one("#all", Static).update(Text(said))
+
+
+def _beginning() -> str:
+    """What is shown until the first figures are there."""
+    from srs_eval.fitting.compile import kernels_there
+    from srs_eval.workload.estimate import KERNELS
+
+    said = "Your cards of today are reviewed day by day, at one desired retention after another."
+    if not kernels_there(KERNELS):
+        said += " The first time after an update this is prepared for about a minute."
+    return said

@@ -86,11 +86,7 @@ def _today(found: Workload) -> list[str]:
         "are known at the end."
     ]
     if not found.drawn:
-        made.insert(
-            0,
-            f"Rough so far, by {len(found.draws)} of {found.question.draws} draws of parameters; "
-            "ranges come with the last one.",
-        )
+        made.insert(0, _first_estimate(found))
     if found.question.after:
         made.append(
             f"They begin after {counted(found.question.after, 'day')} without a review, which "
@@ -111,6 +107,19 @@ def _today(found: Workload) -> list[str]:
             f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
         )
     return made
+
+
+def _first_estimate(found: Workload) -> str:
+    source = (
+        f"{len(found.draws)} of {found.question.draws} sets of parameters that your reviews allow"
+    )
+    if not len(found.draws):
+        source = "the parameters that fit your reviews best"
+    move = found.may_move(found.at(found.desired), MINUTES)
+    return (
+        f"First estimate, from {source}: it may still move by up to {max(move, 0.1):.1f} minutes a "
+        "day. Ranges come with the last one."
+    )
 
 
 def _cheapest(found: Workload) -> list[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.compile import mark_kernels
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
@@ -76,6 +77,17 @@ _ORDERS: dict[int, Order] = {
 }
 
 
+KERNELS = "workload"
+"""What `fitting.compile` remembers the compiled simulation by."""
+
+# Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
+_DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
+
+USUAL_DEVIATION, ITS_WEIGHT = 0.05, 4
+"""Of draws, relative: what most learners' have (half of the bands are narrower than 16 %, see
+docs/workload.md), and as many draws as that counts for while there are few."""
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked of a preset."""
@@ -100,6 +112,14 @@ class Wrong:
     @property
     def name(self) -> str:
         return f"{self.model}, optimized"
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What is being computed, and how much of all the work lies behind it (0-1)."""
+
+    words: str
+    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +150,7 @@ class Workload:
     paces: tuple[tuple[int, FloatArray], ...] = ()
     """At today's retention: new cards a day and what they cost (draws, FIGURES)."""
     previews: tuple[Preview, ...] = ()  # of intervals, by candidate
+    doing: Doing | None = None  # None: nothing more will come
     finished: bool = False
 
     @property
@@ -177,6 +198,20 @@ class Workload:
         """The lowest and the highest retention of a month; None where no month had enough."""
         shares = [share for _, count, share in self.months if count >= FEWEST_IN_MONTH]
         return (min(shares), max(shares)) if shares else None
+
+    def may_move(self, place: int, figure: int) -> float:
+        """How far a median may still move until all draws are there: two standard errors.
+
+        While there are few draws, their deviation is drawn to the usual one.
+        """
+        done = len(self.draws)
+        middle = abs(float(self.median[place, figure]))
+        seen = float(np.var(self.draws[:, place, figure], ddof=1)) if done > 1 else 0.0
+        beyond = max(done - 1, 0)
+        variance = ITS_WEIGHT * (USUAL_DEVIATION * middle) ** 2 + beyond * seen
+        variance /= ITS_WEIGHT + beyond
+        missing = 1 / max(done, 1) - 1 / self.question.draws
+        return 2.0 * float(np.sqrt(np.pi / 2 * variance * max(missing, 0.0)))
 
     def at(self, retention: float) -> int:
         """The place of the nearest retention."""
@@ -283,6 +318,15 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
     """Courses of events run in threads, several draws ahead."""
     pool = ThreadPoolExecutor(cores())
 
+    def doing(words: str, share: float) -> Doing:
+        asked.learner.context.tick(share)
+        return Doing(words, share)
+
+    def drawing(done: int) -> Doing:
+        share = _DRAWS + (_CHANCE - _DRAWS) * done / asked.question.draws
+        what = "parameters that your reviews allow"
+        return doing(f"{what}: {done} of {asked.question.draws}", share)
+
     def curve(
         scheduler: Memory, deck: Deck, seed: int, memory: Memory | None = None
     ) -> list[Future[FloatArray]]:
@@ -320,6 +364,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             draws=nothing,
             seeds=gathered(first[1])[None],
             months=asked.months,
+            doing=drawing(0),
         )
         yield found
         waiting: list[list[Future[FloatArray]]] = []
@@ -331,21 +376,30 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         for seed, memory in enumerate(drawn, start=1):
             kept.append((memory, asked.deck(memory)))
             waiting.append(curve(*kept[-1], seed))
-            context.tick(0.8 * len(done) / asked.question.draws)
             while len(waiting) > 3:  # as many as keep the threads busy
                 done.append(gathered(waiting.pop(0)))
-                found = replace(found, draws=np.array(done))
+                found = replace(found, draws=np.array(done), doing=drawing(len(done)))
                 yield found
         for last in waiting:
             done.append(gathered(last))
-            found = replace(found, draws=np.array(done))
+            found = replace(found, draws=np.array(done), doing=drawing(len(done)))
             yield found
+        found = replace(found, doing=doing("how much of the ranges is chance", _CHANCE))
+        yield found
         waiting = [curve(best, deck_of_best, seed) for seed in range(1, SEEDS)]
         again = np.array([gathered(each) for each in waiting])
-        found = replace(found, seeds=np.concatenate((found.seeds, again)))
+        found = replace(
+            found,
+            seeds=np.concatenate((found.seeds, again)),
+            doing=doing("which model of memory predicts your reviews best", _MODELS),
+        )
         yield found
         session = Session(replace(only_preset(asked.learner.log, str(asked.group)), user=None))
-        found = replace(found, judged=_judged(session, asked.question.memory, context))
+        found = replace(
+            found,
+            judged=_judged(session, asked.question.memory, context),
+            doing=doing("your schedule, if other models of memory are right", _OTHERS),
+        )
         yield found
         for memory in _others(asked, best, session, found.judged):
             state = memory_state(asked.today, memory)
@@ -354,7 +408,13 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             found = replace(found, wrong=(*found.wrong, tried))
             yield found
         found = replace(
+            found, doing=doing("overdue cards, and fewer or more new ones a day", _REST)
+        )
+        yield found
+        mark_kernels(KERNELS)
+        found = replace(
             found,
+            doing=None,
             backlog=_backlog(asked, best, deck_of_best),
             paces=_paces(asked, kept, found.draws[:, found.at(asked.desired)], pool),
             previews=_previews(asked, best),
