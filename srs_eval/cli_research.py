@@ -41,6 +41,24 @@ if TYPE_CHECKING:
     from srs_eval.dataset import Dataset
 
 
+UsersOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Ids and ranges, all if left out.",
+        metavar="1-1000,1005",
+        rich_help_panel=ROWS_PANEL,
+    ),
+]
+MaxUserOption = Annotated[
+    int | None,
+    typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
+]
+FreshOption = Annotated[
+    bool,
+    typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
+]
+
+
 @takes(flags=protocol_options, context=context_options)
 def batch(
     flags: Flags,
@@ -53,18 +71,8 @@ def batch(
             show_default=False,
         ),
     ] = None,
-    users: Annotated[
-        str | None,
-        typer.Option(
-            help="Ids and ranges, all if left out.",
-            metavar="1-1000,1005",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
-    max_user_id: Annotated[
-        int | None,
-        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
-    ] = None,
+    users: UsersOption = None,
+    max_user_id: MaxUserOption = None,
     models: ModelsOption = "all",
     setup: SetupOption = None,
     out: Annotated[
@@ -110,10 +118,7 @@ def batch(
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
-    ] = False,
+    fresh: FreshOption = False,
     merge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -138,13 +143,11 @@ def batch(
         Keeper,
         Planned,
         UnitDone,
-        absent_users,
         run_batch,
-        select_users,
         shard_of,
     )
     from srs_eval.cluster import is_engine
-    from srs_eval.console import BatchProgress, console_for, say, say_absent_users
+    from srs_eval.console import BatchProgress, console_for, say
     from srs_eval.ranking import mean_ranking
     from srs_eval.raw import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
@@ -161,11 +164,9 @@ def batch(
     opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = select_users(opened.users, users, max_user_id)
+    chosen = _chosen(opened, users, max_user_id)
     if shard is not None:
         chosen = shard_of(chosen, shard)
-    if users is not None:
-        say_absent_users(absent_users(opened.users, users, max_user_id))
     configurations = _on_a_data_set(flags, models)
     makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
     asked_for = {"raw": raw, "file": file, "plot": plot}
@@ -332,18 +333,8 @@ def audit(
         ),
     ] = 3,
     seed: Annotated[int, typer.Option(help="Of the search.", min=0, rich_help_panel=RUN_PANEL)] = 0,
-    users: Annotated[
-        str | None,
-        typer.Option(
-            help="Ids and ranges, all if left out.",
-            metavar="1-1000,1005",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = None,
-    max_user_id: Annotated[
-        int | None,
-        typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
-    ] = None,
+    users: UsersOption = None,
+    max_user_id: MaxUserOption = None,
     out: Annotated[
         Path, typer.Option(help="Folder of what is found.", rich_help_panel=OUTPUT_PANEL)
     ] = Path("audit"),
@@ -352,22 +343,17 @@ def audit(
     csv: CsvFolderOption = None,
     json: JsonOption = None,
     jobs: JobsOption = None,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
-    ] = False,
+    fresh: FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.audit import Audit, run_audit
-    from srs_eval.batch import Ended, Planned, UnitDone, absent_users, select_users
-    from srs_eval.console import BatchProgress, say, say_absent_users
+    from srs_eval.batch import Ended, Planned, UnitDone
+    from srs_eval.console import BatchProgress, say
     from srs_eval.report.audit import audit_document
 
     check_outputs([out] if out.exists() else [], html, md, csv, None, json)
     opened = _opened(dataset, flags)
-    chosen = select_users(opened.users, users, max_user_id)
-    if users is not None:
-        say_absent_users(absent_users(opened.users, users, max_user_id))
+    chosen = _chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
     try:
@@ -417,6 +403,17 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
             raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
         say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
     return opened
+
+
+def _chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
+    """The users that options name; says who of them is not there. Raises InputError."""
+    from srs_eval.batch import absent_users, select_users
+    from srs_eval.console import say_absent_users
+
+    chosen = select_users(dataset.users, users, max_user_id)
+    if users is not None:
+        say_absent_users(absent_users(dataset.users, users, max_user_id))
+    return chosen
 
 
 def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
@@ -606,16 +603,13 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 
 def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.batch import absent_users, select_users
-    from srs_eval.console import console_for, harmless, say_absent_users
+    from srs_eval.console import console_for, harmless
     from srs_eval.dataset import open_dataset
     from srs_eval.dataset_check import check
     from srs_eval.plural import counted
 
     opened = open_dataset(folder)
-    chosen = select_users(opened.users, users)
-    if users is not None:
-        say_absent_users(absent_users(opened.users, users))
+    chosen = _chosen(opened, users)
     damaged: list[int] = []
     hashes = 0
     with (
