@@ -244,6 +244,20 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     )
 
 
+def mixed_recall(network: Any, h: Any, lengths: Any, days: Any) -> Any:
+    """Recall by the mixed power curves of a network's last layers, after the last review."""
+    import torch
+
+    everywhere = (
+        torch.softmax(network.share(h), dim=-1),
+        torch.exp(network.stability(h).clamp(-25, 25)),
+        torch.exp(network.exponent(h).clamp(-25, 25)),
+    )
+    here = lengths - 1, torch.arange(len(lengths))
+    w, s, d = (values[here] for values in everywhere)
+    return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+
+
 def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
     import torch
     from torch import nn
@@ -270,14 +284,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
             h = self.first(torch.cat([delay, one_hot.float()], dim=-1))
             h = self.last(self.gru(h)[0])
-            everywhere = (
-                torch.softmax(self.share(h), dim=-1),
-                torch.exp(self.stability(h).clamp(-25, 25)),
-                torch.exp(self.exponent(h).clamp(-25, 25)),
-            )
-            here = lengths - 1, torch.arange(len(lengths))
-            w, s, d = (values[here] for values in everywhere)
-            return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+            return mixed_recall(self, h, lengths, days)
 
     network = Network()
     # The network defines its parameters in the order of ours.
@@ -359,14 +366,7 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
             one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
             h = self.two(self.one(self.first(torch.cat([both, one_hot.float()], dim=-1))))
             h = self.last(h + self.mix(h))
-            everywhere = (
-                torch.softmax(self.share(h), dim=-1),
-                torch.exp(self.stability(h).clamp(-25, 25)),
-                torch.exp(self.exponent(h).clamp(-25, 25)),
-            )
-            here = lengths - 1, torch.arange(len(lengths))
-            w, s, d = (values[here] for values in everywhere)
-            return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
+            return mixed_recall(self, h, lengths, days)
 
     start = lstm._start(False, context)
     network = Network()

@@ -818,22 +818,11 @@ def run(
             began = time.perf_counter()
             with _threads(threads):
                 pretrained = pretrain(name, train, validation, settings)
-            if RECIPES[name].course is _lstm and rounds:
-                pretrained = meta_train(
-                    pretrained,
-                    each[: settings.learners],
-                    each[settings.learners :],
-                    settings,
-                    rounds,
-                )
-            elif RECIPES[name].course is _mixture and rounds:
-                pretrained = meta_train_mixture(
-                    pretrained,
-                    each[: settings.learners],
-                    each[settings.learners :],
-                    settings,
-                    rounds,
-                )
+            course = RECIPES[name].course
+            if rounds and course in (_lstm, _mixture):
+                learners, others = each[: settings.learners], each[settings.learners :]
+                further = meta_train if course is _lstm else meta_train_mixture
+                pretrained = further(pretrained, learners, others, settings, rounds)
             for file in RECIPES[name].files or (name,):
                 tensors = pretrained.tensors
                 if file == "LSTM":
