@@ -41,6 +41,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+COMPILED = """
+from numba.core import event
+
+compiled = []
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Listener())
+"""
+"""The beginning of a script that looks at what numba compiles: names of kernels in `compiled`."""
+
+
 def shared_or_skip(*parts: str) -> Path:
     """The path of shared data; skips the test, or fails it if shared data is required."""
     path = SHARED.joinpath(*parts)

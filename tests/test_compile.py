@@ -17,7 +17,7 @@ import pytest
 
 from srs_eval.fitting import kernel_source, simd
 from srs_eval.fitting.kernel_source import MAKERS, kernel_digest
-from tests.conftest import REPOSITORY
+from tests.conftest import COMPILED, REPOSITORY
 
 PROGRAM = """
 from srs_eval.fitting.compile import compiled
@@ -85,21 +85,11 @@ def test_a_damaged_cache_is_compiled_anew(
 # Kernels are kept by what they are compiled from
 
 
-HLR = """
+HLR = f"""{COMPILED}
 import numpy as np
 from srs_eval.fitting import linear
 from srs_eval.models.hlr import recall_and_slope
-from numba.core import event
 
-compiled = []
-
-class Listener(event.Listener):
-    def on_start(self, event):
-        compiled.append(event.data["dispatcher"].py_func.__name__)
-    def on_end(self, event):
-        pass
-
-event.register("numba:compile", Listener())
 x, ones = np.ones((8, 3)), np.ones(8)
 loss, slope = linear.loss_and_gradient(
     "HLR", recall_and_slope, x, ones, ones, ones, np.array([0.5, 0.1, 0.2])

@@ -12,6 +12,7 @@ import pytest
 from srs_eval import engine
 from srs_eval.configurations import resolve
 from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import COMPILED
 
 
 def test_what_compiles_nothing_comes_first() -> None:
@@ -27,7 +28,7 @@ def test_every_configuration_runs_on_the_made_up_log() -> None:
         assert session.run(configuration).size > 500
 
 
-SCRIPT = """
+SCRIPT = f"""{COMPILED}
 import sys
 from pathlib import Path
 from srs_eval import engine
@@ -39,14 +40,6 @@ def main():
     assert pool is not None
     pool.shutdown()
     assert engine.warm_up(names) is None
-    from numba.core import event
-    compiled = []
-    class Listener(event.Listener):
-        def on_start(self, event):
-            compiled.append(event.data["dispatcher"].py_func.__name__)
-        def on_end(self, event):
-            pass
-    event.register("numba:compile", Listener())
     log = open_dataset(Path(sys.argv[1])).load(1)
     events = list(engine.evaluate(log, names, jobs=0, use_cache=False))
     finished = [each for each in events if isinstance(each, engine.Finished)]
