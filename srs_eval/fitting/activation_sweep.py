@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting import simd
-
-LANES = simd.LANES
-# numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = simd.as_tuple
-broadcast: Any = simd.broadcast
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-load_state: Any = simd.load_state
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-scatter_add: Any = simd.scatter_add
-single: Any = simd.single
-store: Any = simd.store
-store_state: Any = simd.store_state
-total: Any = simd.total
-where: Any = simd.where
+from srs_eval.fitting.simd import (
+    LANES,
+    as_tuple,
+    broadcast,
+    gather_state,
+    load,
+    load_state,
+    log,
+    rows_of,
+    scatter_add,
+    single,
+    store,
+    store_state,
+    total,
+    where,
+)
 
 PARAMETERS = 0
 left: Any = None

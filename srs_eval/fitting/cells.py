@@ -14,21 +14,12 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.fitting.trie import FIRST
 from srs_eval.reviews import FloatArray
-
-broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
-exp: Any = simd.exp
-load: Any = simd.load
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-store: Any = simd.store
-total: Any = simd.total
-where: Any = simd.where
 
 GRU, PLAIN, LSTM = range(3)  # kinds of cell
 PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall_and_slope`
@@ -64,11 +55,11 @@ class Scratch(NamedTuple):
     recall: FloatArray  # (targets,) of the batches last visited
 
 
-def _sigmoid(x):
+def sigmoid(x):
     return 1.0 / (1.0 + exp(-x))
 
 
-def _tanh(x):
+def tanh(x):
     return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 
@@ -108,8 +99,8 @@ def forward(shape, w, x, at, state, kept, to, before):
                 r += w[hh + j * m + k] * value
                 z += w[hh + (m + j) * m + k] * value
                 old += w[hh + (2 * m + j) * m + k] * value
-            r, z = _sigmoid(r), _sigmoid(z)
-            new = _tanh(new + r * old)
+            r, z = sigmoid(r), sigmoid(z)
+            new = tanh(new + r * old)
             store(kept[j], to, r)
             store(kept[m + j], to, z)
             store(kept[2 * m + j], to, new)
@@ -121,7 +112,7 @@ def forward(shape, w, x, at, state, kept, to, before):
                 new += w[j * n + k] * load(x[k], at)
             for k in range(m):
                 new += w[hh + j * m + k] * before[k]
-            store(state[j], to, _tanh(new))
+            store(state[j], to, tanh(new))
         else:
             enter = broadcast(w[ih_bias + j] + w[hh_bias + j])
             forget = broadcast(w[ih_bias + m + j] + w[hh_bias + m + j])
@@ -139,10 +130,10 @@ def forward(shape, w, x, at, state, kept, to, before):
                 forget += w[hh + (m + j) * m + k] * value
                 new += w[hh + (2 * m + j) * m + k] * value
                 leave += w[hh + (3 * m + j) * m + k] * value
-            enter, forget = _sigmoid(enter), _sigmoid(forget)
-            new, leave = _tanh(new), _sigmoid(leave)
+            enter, forget = sigmoid(enter), sigmoid(forget)
+            new, leave = tanh(new), sigmoid(leave)
             memory = forget * before[m + j] + enter * new
-            shown = _tanh(memory)
+            shown = tanh(memory)
             store(kept[j], to, enter)
             store(kept[m + j], to, forget)
             store(kept[2 * m + j], to, new)
@@ -248,7 +239,7 @@ def recall_and_slope(head, z, t):
     POWER: (1 + factor t/s)^-0.5, EXPONENTIAL: 0.9^(t/s).
     """
     if head == PROBABILITY:
-        p = _sigmoid(z)
+        p = sigmoid(z)
         return p, p * (1.0 - p)
     share = t * exp(-z)
     if head == POWER:

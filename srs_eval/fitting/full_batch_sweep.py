@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting import simd
+from srs_eval.fitting.simd import (
+    LANES,
+    as_tuple,
+    broadcast,
+    gather_state,
+    load,
+    load_state,
+    rows_of,
+    scatter_add,
+    store,
+    store_state,
+    total,
+)
 from srs_eval.fitting.trie import FIRST as FIRST_REVIEW
 from srs_eval.fitting.trie import SUCCESS as RECALLED
-
-LANES = simd.LANES
-# numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = simd.as_tuple
-broadcast: Any = simd.broadcast
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-load_state: Any = simd.load_state
-rows_of: Any = simd.rows_of
-scatter_add: Any = simd.scatter_add
-store: Any = simd.store
-store_state: Any = simd.store_state
-total: Any = simd.total
 
 VALUES = 0
 first: Any = None

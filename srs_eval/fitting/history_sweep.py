@@ -9,18 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting import simd
-
-LANES = simd.LANES
-# numba's intrinsics have no signatures that a type checker could follow.
-broadcast: Any = simd.broadcast
-load: Any = simd.load
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-single: Any = simd.single
-store: Any = simd.store
-total: Any = simd.total
-where: Any = simd.where
+from srs_eval.fitting.simd import LANES, broadcast, load, log, rows_of, single, store, total, where
 
 PARAMETERS = 0
 recall_and_slope: Any = None

@@ -6,22 +6,12 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.fitting import simd
+from srs_eval.fitting.simd import LANES, broadcast, exp, load, store, total, where
 from srs_eval.reviews import FloatArray, IntArray
-
-LANES = simd.LANES
-# numba's intrinsics have no signatures that a type checker could follow.
-broadcast: Any = simd.broadcast
-exp: Any = simd.exp
-load: Any = simd.load
-store: Any = simd.store
-total: Any = simd.total
-where: Any = simd.where
 
 AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
 LINE = 16  # numbers in a line of the processor's cache

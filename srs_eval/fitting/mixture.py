@@ -12,21 +12,13 @@ torch's. This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from srs_eval.fitting import simd
+from srs_eval.fitting.cells import sigmoid, tanh
 from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.fitting.trie import FIRST
 from srs_eval.reviews import FloatArray
-
-broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
-exp: Any = simd.exp
-load: Any = simd.load
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-store: Any = simd.store
-total: Any = simd.total
-where: Any = simd.where
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
 GATES = 3 * HIDDEN
@@ -67,14 +59,6 @@ class Scratch(NamedTuple):
     work: FloatArray  # (WORK, LANES)
     w_bar: FloatArray  # (p, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
-
-
-def _sigmoid(x):
-    return 1.0 / (1.0 + exp(-x))
-
-
-def _tanh(x):
-    return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 
 def _square_root(x):
@@ -140,7 +124,7 @@ def _forward(w, delay, rating, at, state, kept, to, rows):
         )
         entered = w[IN + 5 * j] * waited + of_grade + w[IN_BIAS + j]
         store(kept[ENTERED + j], to, entered)
-        rows[MIDDLE + j] = entered * _sigmoid(entered)
+        rows[MIDDLE + j] = entered * sigmoid(entered)
     store(kept[IN_INVERSE], to, _normalise(rows, MIDDLE, HAT))
     for k in range(HIDDEN):
         store(kept[IN_HAT + k], to, rows[HAT + k])
@@ -156,8 +140,8 @@ def _forward(w, delay, rating, at, state, kept, to, rows):
             z += w[IH + (HIDDEN + j) * HIDDEN + k] * x + w[HH + (HIDDEN + j) * HIDDEN + k] * h
             new += w[IH + (2 * HIDDEN + j) * HIDDEN + k] * x
             old += w[HH + (2 * HIDDEN + j) * HIDDEN + k] * h
-        r, z = _sigmoid(r), _sigmoid(z)
-        new = _tanh(new + r * old)
+        r, z = sigmoid(r), sigmoid(z)
+        new = tanh(new + r * old)
         store(kept[RESET + j], to, r)
         store(kept[UPDATE + j], to, z)
         store(kept[NEW + j], to, new)
@@ -207,7 +191,7 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
     waited, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
         entered = load(kept[ENTERED + j], to)
-        gate = _sigmoid(entered)
+        gate = sigmoid(entered)
         in_bar = rows[X_BAR + j] * gate * (1.0 + entered * (1.0 - gate))
         row = IN + 5 * j
         sums[row] = sums[row] + in_bar * waited
@@ -226,7 +210,7 @@ def _read_out(w, rows):
         for k in range(HIDDEN):
             value += w[MID + j * HIDDEN + k] * w[MID_NORM + k] * rows[HAT + k]
         rows[MIDDLE + j] = value
-        rows[OUT + j] = value * _sigmoid(value)
+        rows[OUT + j] = value * sigmoid(value)
     after = _normalise(rows, OUT, HAT_OUT)
     for k in range(HIDDEN):
         rows[X + k] = w[OUT_NORM + k] * rows[HAT_OUT + k]
@@ -240,7 +224,7 @@ def _read_out_back(w, sums, rows, before, after):
         rows[BEFORE_BAR + k] = broadcast(0.0)
     for j in range(HIDDEN):
         value = rows[MIDDLE + j]
-        gate = _sigmoid(value)
+        gate = sigmoid(value)
         bar = rows[X_BAR + j] * gate * (1.0 + value * (1.0 - gate))
         sums[MID_BIAS + j] = sums[MID_BIAS + j] + bar
         for k in range(HIDDEN):
@@ -311,7 +295,7 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             zs2 = _output(w, STABILITY, STABILITY_BIAS, 1, rows)
             zd1 = _output(w, EXPONENT, EXPONENT_BIAS, 0, rows)
             zd2 = _output(w, EXPONENT, EXPONENT_BIAS, 1, rows)
-            share = _sigmoid(
+            share = sigmoid(
                 _output(w, SHARE, SHARE_BIAS, 0, rows) - _output(w, SHARE, SHARE_BIAS, 1, rows)
             )
             s1, s2 = exp(_held(zs1)) + CURVE_EPSILON, exp(_held(zs2)) + CURVE_EPSILON

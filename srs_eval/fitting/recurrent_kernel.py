@@ -9,27 +9,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.recurrent import Descent, Scratch
+from srs_eval.fitting.simd import (
+    as_tuple,
+    broadcast,
+    gather_state,
+    load,
+    load_state,
+    log,
+    rows_from,
+    rows_of,
+    scatter_add,
+    set_zero,
+    store,
+    store_state,
+    total,
+    unpacked,
+    where,
+)
 from srs_eval.fitting.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
-
-# numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = simd.as_tuple
-broadcast: Any = simd.broadcast
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-load_state: Any = simd.load_state
-log: Any = simd.log
-rows_from: Any = simd.rows_from
-rows_of: Any = simd.rows_of
-scatter_add: Any = simd.scatter_add
-set_zero: Any = simd.set_zero
-store: Any = simd.store
-store_state: Any = simd.store_state
-total: Any = simd.total
-unpacked: Any = simd.unpacked
-where: Any = simd.where
 
 STATES = 0
 PARAMETERS = 0

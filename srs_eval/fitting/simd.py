@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
 
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import schema
@@ -27,6 +28,9 @@ VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 _INDEX = ir.IntType(32)
 _FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
+
+
+intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 
 
 class VectorType(types.Type):

@@ -13,22 +13,14 @@ This module imports numba; import it inside functions only.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.cells import POWER, adam_step, judged, recall_and_slope
 from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, where
 from srs_eval.reviews import FloatArray
-
-broadcast: Any = simd.broadcast  # numba's functions, which mypy cannot see through
-exp: Any = simd.exp
-load: Any = simd.load
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-store: Any = simd.store
-where: Any = simd.where
 
 PARAMETERS = 127
 _Q, _K, _V, _Q_BIAS, _K_BIAS, _V_BIAS, _OUT = 0, 4, 8, 12, 14, 16, 18  # of an attention

@@ -15,18 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import Int32Array
+from srs_eval.fitting.simd import broadcast, load, store, unpacked, where
 from srs_eval.reviews import FloatArray, IntArray
 from srs_eval.workload.loops import Work
-
-# numba's intrinsics have no signatures that a type checker could follow.
-broadcast: Any = simd.broadcast
-load: Any = simd.load
-store: Any = simd.store
-unpacked: Any = simd.unpacked
-where: Any = simd.where
 
 begin: Any = None  # the memory's loops
 review: Any = None

@@ -25,24 +25,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.cells import Shape, forward, recall_and_slope
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import Int32Array
+from srs_eval.fitting.simd import (
+    as_tuple,
+    broadcast,
+    exp,
+    gather_state,
+    load,
+    load_state,
+    rows_of,
+    store,
+    store_state,
+    unpacked,
+    where,
+)
 from srs_eval.reviews import FloatArray, IntArray
-
-# numba's intrinsics have no signatures that a type checker could follow.
-as_tuple: Any = simd.as_tuple
-broadcast: Any = simd.broadcast
-exp: Any = simd.exp
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-load_state: Any = simd.load_state
-rows_of: Any = simd.rows_of
-store: Any = simd.store
-store_state: Any = simd.store_state
-unpacked: Any = simd.unpacked
-where: Any = simd.where
 
 STATES = 0
 VALUES = 0  # parameters and constants

@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.fitting import simd
 from srs_eval.fitting.cells import LSTM, Shape, forward
 from srs_eval.fitting.elementwise import LANES
+from srs_eval.fitting.simd import (
+    broadcast,
+    exp,
+    gather_state,
+    load,
+    log,
+    rows_of,
+    starting_at,
+    store,
+    where,
+)
 from srs_eval.models.lstm import CURVES, HIDDEN, INPUTS, VALUES
-
-# numba's intrinsics have no signatures that a type checker could follow.
-broadcast: Any = simd.broadcast
-exp: Any = simd.exp
-gather_state: Any = simd.gather_state
-load: Any = simd.load
-log: Any = simd.log
-rows_of: Any = simd.rows_of
-starting_at: Any = simd.starting_at
-store: Any = simd.store
-where: Any = simd.where
 
 RECURRENT = 4 * HIDDEN  # numbers in a card's state before those of its curves
 CURVE_VALUES = 3 * CURVES
