@@ -3,38 +3,54 @@
 A task is one user with all configurations that are missing, so that they share the
 prepared trials. Workers compute; this process alone writes, one unit at a time
 (`srs_eval.store`).
+
+What runs on a device (`Context.device`, `Model.uses_device`) is a task of its own, in a lane of
+its own: one worker, so that the device's memory holds one learner, whatever the number of jobs.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
+import os
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from srs_eval import __version__
+from srs_eval import __version__, extras
 from srs_eval.cluster import Place, environment, open_place
 from srs_eval.configurations import Configuration, Names
 from srs_eval.context import Context
 from srs_eval.dataset import TABLES, Dataset, rows_in
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.fitting.networks import check_device, release_device
 from srs_eval.models import all_models
+from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
-from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkersCannotStart, cores, send
+from srs_eval.workers import (
+    DONE,
+    TaskEvents,
+    WorkerDied,
+    WorkerPool,
+    WorkersCannotStart,
+    cores,
+    send,
+)
 
 PUBLISH_SECONDS = 30.0
 UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 START_SECONDS = 1.5  # of a worker
+LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ def run_batch(
     (`srs_eval.cluster`). `keep` makes files of units besides their figures, by kind
     (`srs_eval.store.KEPT`, `srs_eval.raw`), also of units that were done without. `names` is the
     spelling that the files have (`configurations.spelled`). Raises InputError for an unusable
-    set-up.
+    set-up or device.
     """
     context, makers = context or Context(), keep or {}
     refuse_audits(out)
@@ -106,7 +122,14 @@ def run_batch(
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
-    with ResultStore(out, setup, fresh=fresh) as store, ExitStack() as stack:
+    on_device = _on_device(configurations, context)
+    happenings = TaskEvents()
+    with (
+        # The device is tried before the folder is touched.
+        _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
+        ResultStore(out, setup, fresh=fresh) as store,
+        ExitStack() as stack,
+    ):
         try:
             for other in merge:
                 store.take_over(other)
@@ -127,19 +150,37 @@ def run_batch(
                     if status in (None, "failed"):
                         missing[user].append(configuration.name)
             expected = expectations(dataset, sizes, configurations)
-            tasks = [(user, tuple(names)) for user, names in missing.items() if names]
+            tasks: Tasks = [(user, tuple(names)) for user, names in missing.items() if names]
             # The longest first, so that no worker is left with one at the end.
             tasks.sort(key=lambda task: (-expected(*task), task[0]))
             units = sum(len(names) for _, names in tasks)
             work = sum(expected(*task) for task in tasks)
-            happenings = TaskEvents()
-            jobs = min(jobs, max(1, len(tasks)))
-            place = None
+            there, others = _divided(tasks, on_device)
+            if there and others and jobs == 1 and lane is not None:
+                there, others = tasks, []  # the one process does everything
+            if lane is not None and not there:
+                lane.terminate_workers()
+                lane = None
+            jobs = min(jobs - bool(there), len(others))
+            place, seconds = None, 0.0
             if tasks:
                 place = stack.enter_context(
-                    open_place(engine, jobs, dataset.folder, _import_engine, happenings.put)
+                    open_place(
+                        engine,
+                        jobs,
+                        dataset.folder,
+                        _import_engine,
+                        happenings.put,
+                        lane=lane,
+                        gpus=bool(there),
+                    )
                 )
+                seconds = sum(expected(*task) for task in others) / max(1, place.jobs)
                 jobs = place.jobs
+                if place.for_device is not None:
+                    jobs += place.for_device.jobs
+                    on_it = sum(expected(*task) for task in there) / place.for_device.jobs
+                    seconds = max(seconds, on_it)
             yield Planned(
                 users=len(wanted),
                 configurations=tuple(each.name for each in configurations),
@@ -148,7 +189,7 @@ def run_batch(
                 skipped_before=before["skipped"],
                 retried=before["failed"],
                 jobs=jobs,
-                expected_seconds=(work / jobs + START_SECONDS) if tasks else 0.0,
+                expected_seconds=seconds + START_SECONDS if tasks else 0.0,
                 damaged=store.damaged,
             )
 
@@ -165,7 +206,7 @@ def run_batch(
             if place is not None:
                 user_tasks = _UserTasks(place, happenings, dataset, configurations, context, makers)
                 try:
-                    for unit in user_tasks.units(tasks):
+                    for unit in user_tasks.units(others, there):
                         note(unit)
                         counts[unit.status] += 1
                         left[unit.user] -= 1
@@ -184,6 +225,46 @@ def run_batch(
             yield Ended(seconds=time.monotonic() - start, **counts)
         finally:
             store.publish(everything=True)
+
+
+Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
+
+
+def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
+    """Names of those that run on another device than the processor."""
+    if context.device == "cpu":
+        return frozenset()
+    return frozenset(
+        each.name
+        for each in configurations
+        if each.model.uses_device and not extras.missing(each.model.needs)
+    )
+
+
+@contextmanager
+def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
+    """A worker process for the device, which has tried it. Raises InputError."""
+    pool = WorkerPool(1, initializer=_import_engine, on_message=happenings.put)
+    try:
+        try:
+            pool.submit(check_device, context).result()
+        except WorkerDied as error:
+            raise InputError(
+                f"The device {context.device!r} cannot be used ({error}); give cpu."
+            ) from None
+        yield pool
+    finally:
+        pool.terminate_workers()
+
+
+def _divided(tasks: Tasks, on_device: frozenset[str]) -> tuple[Tasks, Tasks]:
+    """What runs on the device, and the rest."""
+    parts: tuple[Tasks, Tasks] = [], []
+    for user, names in tasks:
+        for part, there in zip(parts, (True, False), strict=True):
+            if some := tuple(name for name in names if (name in on_device) == there):
+                part.append((user, some))
+    return parts
 
 
 def select_users(
@@ -366,7 +447,9 @@ class _Task:
 
     user: int
     names: list[str]
+    place: Place
     current: str | None = None  # the one that is being evaluated, as far as is known
+    loaded: bool = False  # as far as is known
     alone: bool = False  # nothing else is worked on, for it may be what kills workers
 
 
@@ -390,15 +473,29 @@ class _UserTasks:
         self.context = context
         self.tasks: dict[Future[list[Unit]], _Task] = {}
 
-    def units(self, tasks: Sequence[tuple[int, Sequence[str]]]) -> Iterator[Unit]:
-        """Units in the order in which they are finished."""
-        waiting = deque(_Task(user, list(names)) for user, names in tasks)
+    def units(
+        self,
+        tasks: Sequence[tuple[int, Sequence[str]]],
+        on_device: Sequence[tuple[int, Sequence[str]]] = (),
+    ) -> Iterator[Unit]:
+        """Units in the order in which they are finished.
+
+        Neither kind of tasks waits for the other: each has its own place and its own turn.
+        """
+        lanes = {
+            place: deque(_Task(user, list(names), place) for user, names in some)
+            for place, some in ((self.place, tasks), (self.place.for_device, on_device))
+            if place is not None
+        }
         suspects: deque[_Task] = deque()
-        while waiting or suspects or self.tasks:
-            while waiting and len(self.tasks) < self.place.ahead:
-                self._submit(waiting.popleft())
+        while any(lanes.values()) or suspects or self.tasks:
+            for place, waiting in lanes.items():
+                while waiting and self._at(place) < place.ahead:
+                    task = waiting.popleft()
+                    one = place is self.place.for_device and place.jobs == 1
+                    self._submit(task, following=waiting[0].user if waiting and one else None)
             if suspects and not self.tasks:
-                self._submit(suspects.popleft())
+                self._submit(suspects.popleft(), following=None)
             happening = self.happenings.next(timeout=0.5)
             if happening is None:
                 continue
@@ -419,13 +516,15 @@ class _UserTasks:
             ):
                 # First the whole user alone, then each of the configurations.
                 parts = [[name] for name in task.names] if task.alone else [task.names]
-                suspects += [_Task(task.user, names, alone=True) for names in parts]
+                suspects += [_Task(task.user, names, task.place, alone=True) for names in parts]
             else:
-                # Without a configuration at work it died over the user's data: so would the next.
-                lost = task.names if task.current is None else [task.current]
+                # Before the first configuration it died over the user's data: so would the next.
+                lost = [] if task.loaded else task.names
+                if task.current is not None:
+                    lost = [task.current]
                 rest = [name for name in task.names if name not in lost]
                 if rest:
-                    waiting.appendleft(_Task(task.user, rest))
+                    lanes[task.place].appendleft(_Task(task.user, rest, task.place))
                 reason, detail = in_words(error)
                 for name in lost:
                     yield Unit(name, task.user, "failed", reason=reason, detail=detail)
@@ -439,20 +538,25 @@ class _UserTasks:
             elif not future.cancelled() and future.exception() is None:
                 yield from self._missing(self.tasks[future], future.result())
 
-    def _submit(self, task: _Task) -> None:
+    def _at(self, place: Place) -> int:
+        return sum(task.place is place for task in self.tasks.values())
+
+    def _submit(self, task: _Task, following: int | None) -> None:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
-            self.place.executor,
+            task.place.executor,
             evaluate_user,
             self.folder,
             task.user,
             chosen,
             self.context,
             self.keep,
+            following,
         )
         self.tasks[future] = task
 
     def _heard(self, task: _Task, message: str | Unit) -> Iterator[Unit]:
+        task.loaded = True
         if isinstance(message, Unit):
             yield from self._missing(task, [message])
         else:
@@ -472,20 +576,25 @@ def evaluate_user(
     configurations: Sequence[Configuration],
     context: Context,
     keep: Mapping[str, Keeper],
+    following: int | None = None,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
 
     Configurations that share a preparation come one after the other, and what they share goes
     before the next is made: that halves the memory that the largest users take. On its way it
-    sends the name of each configuration that it begins with, and each unit.
+    sends the name of each configuration that it begins with, and each unit. Where a device
+    computes, the user whose turn is next in this process (`following`) is made ready meanwhile.
     """
     try:
-        session = Session(_dataset(folder).load(user))
+        session = _session(folder, user)
     except Exception as error:
         reason, detail = in_words(error)
         return [
             Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
         ]
+    if following is not None:
+        _make_ready(folder, following, configurations[0].protocol)
+    on_device = _on_device(configurations, context)
     units = []
     preparations = [session.preparation(each.protocol) for each in configurations]
     for preparation in dict.fromkeys(preparations):
@@ -495,8 +604,50 @@ def evaluate_user(
                 own = replace(context, user=user)
                 units.append(_evaluate_unit(session, configuration, user, own, keep))
                 send(units[-1])
+                if configuration.name in on_device and not release_device(context):
+                    os._exit(LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
+
+
+@dataclass(frozen=True)
+class _Ready:
+    user: int
+    session: Future[Session]
+
+
+_ready: _Ready | None = None
+
+
+def _make_ready(folder: Path, user: int, protocol: Protocol) -> None:
+    """Load and prepare a user in a thread, for the task after this.
+
+    No more than a thread, for there is little to do: for 20,000 reviews 0.03 s, where training
+    takes seconds even on a GPU, in hundreds of steps one after the other.
+    """
+    global _ready
+    session: Future[Session] = Future()
+
+    def work() -> None:
+        try:
+            made = Session(_dataset(folder).load(user))
+            with suppress(NotEnoughData):
+                made.trials(protocol)
+            session.set_result(made)
+        except BaseException as error:  # told when its turn comes
+            session.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="next learner").start()
+    _ready = _Ready(user, session)
+
+
+def _session(folder: Path, user: int) -> Session:
+    """The user's session, made ready or not. Raises what loading raises."""
+    global _ready
+    ready, _ready = _ready, None
+    if ready is not None and ready.user == user:
+        return ready.session.result()
+    return Session(_dataset(folder).load(user))
 
 
 def _import_engine() -> None:

@@ -47,6 +47,8 @@ class Place:
     ahead: int  # tasks to submit before the first is done
     blames_bystanders: bool = False
     """A worker's death fails every task that it held (WorkerDied), and nobody tells which."""
+    for_device: Place | None = None
+    """Where tasks go that run on a device."""
 
 
 def is_engine(words: str) -> bool:
@@ -60,31 +62,58 @@ def open_place(
     folder: Path,
     initializer: Callable[[], None],
     on_message: Callable[[Future[Any], Any], None],
+    *,
+    lane: WorkerPool | None = None,
+    gpus: bool = False,
 ) -> Iterator[Place]:
     """The workers of `local`, `dask-local` or `dask://HOST:PORT`, until the block ends.
 
-    `folder` is what they must be able to read. Raises NotInstalled, and InputError where no
-    scheduler answers. Tasks fail with WorkersCannotStart on a worker that runs another
-    program, and before they begin.
+    What runs on a device has a place of its own there: beside the workers of `local` the pool
+    `lane`, which ends with the block, too; on Dask, if asked for (`gpus`), the workers with the
+    resource GPU. `folder` is what workers must be able to read. Raises NotInstalled, and
+    InputError where no scheduler answers or no worker has a GPU. Tasks fail with
+    WorkersCannotStart on a worker that runs another program, and before they begin.
     """
     if engine == "local":
         pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
         try:
-            yield Place(pool, jobs, ahead=2 * jobs)
+            for_device = None if lane is None else Place(lane, jobs=1, ahead=2)
+            yield Place(pool, jobs, ahead=2 * jobs, for_device=for_device)
         finally:
             pool.terminate_workers()
+            if lane is not None:
+                lane.terminate_workers()
         return
     require("distributed", f"--engine {engine}")
     with _client(engine, jobs) as client:
         threads = sum(client.nthreads().values())
-        executor = _DaskExecutor(client, {**environment(), "folder": str(folder.absolute())})
+        expected = {**environment(), "folder": str(folder.absolute())}
+        for_device = None
+        if gpus:
+            there = _with_a_gpu(client)
+            executor = _DaskExecutor(client, expected, resources={"GPU": 1})
+            for_device = Place(executor, jobs=there, ahead=2 * there, blames_bystanders=True)
+        executor = _DaskExecutor(client, expected)
         yield Place(
             executor,
             jobs=threads or 1,
             ahead=max(2 * threads, AHEAD if engine != "dask-local" else 0),
             blames_bystanders=True,
+            for_device=for_device,
         )
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _with_a_gpu(client: Client) -> int:
+    """How many workers have the resource GPU. Raises InputError if none has."""
+    workers = client.scheduler_info()["workers"].values()
+    found = sum(worker["resources"].get("GPU", 0) >= 1 for worker in workers)
+    if not found:
+        raise InputError(
+            "--device: no worker of the Dask cluster has the resource GPU; start one with "
+            '"dask worker HOST:PORT --nthreads 1 --resources GPU=1", or leave --engine out.'
+        )
+    return found
 
 
 @contextmanager
@@ -129,9 +158,9 @@ def _address(engine: str) -> str | None:
 class _DaskExecutor(Executor):
     """Dask's executor, its errors translated; tasks run on workers like this process only."""
 
-    def __init__(self, client: Client, expected: Mapping[str, str]) -> None:
+    def __init__(self, client: Client, expected: Mapping[str, str], **where: Any) -> None:
         # Not pure: what is submitted a second time is to be tried a second time.
-        self._executor = client.get_executor(pure=False)
+        self._executor = client.get_executor(pure=False, **where)
         self._expected = expected
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

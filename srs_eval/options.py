@@ -247,7 +247,7 @@ def context_options(
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where networks run: cpu, cuda, mps.", rich_help_panel=RUN_PANEL)
+        str, typer.Option(help="Where LSTM runs: cpu, cuda, mps.", rich_help_panel=RUN_PANEL)
     ] = "cpu",
     model_file: ModelFileOption = None,
 ) -> Context:

@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -57,15 +59,53 @@ def _slow(trials: Trials, parameters: object, index: IntArray, context: Context)
     return np.full(len(index), 0.5)
 
 
+def _meeting(
+    name: str, other: str, trials: Trials, parameters: object, index: IntArray, context: Context
+) -> FloatArray:
+    """Waits until the other one is at work on the user, too; leaves its process's id."""
+    if "TEST_MEETING" in os.environ:
+        folder = Path(os.environ["TEST_MEETING"])
+        (folder / f"{name}-{context.user}").write_text(str(os.getpid()))
+        until = time.monotonic() + 60
+        while not (folder / f"{other}-{context.user}").exists():
+            if time.monotonic() > until:
+                raise TimeoutError(f"{other} did not come")
+            time.sleep(0.01)
+    return np.full(len(index), 0.5)
+
+
+def _losing(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
+    """From user 4 on the device serves this process no more."""
+    import torch
+
+    if MISBEHAVES and context.user == 4:
+        torch.zeros = _no_answer
+    return torch.zeros(len(index)).double().numpy() + 0.3
+
+
+def _no_answer(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("CUDA error: unspecified launch failure")
+
+
 for _name, _predict in {
     "KILLED": _killed,
     "RAISING": _raising,
     "STUCK": _stuck,
     "HUNGRY": _hungry,
     "SLOW": _slow,
+    "HERE": partial(_meeting, "HERE", "THERE"),
+    "THERE": partial(_meeting, "THERE", "HERE"),
+    "LOSING": _losing,
 }.items():
     models.all_models()[_name] = Model(  # type: ignore[index]
-        _name, "floor", "-", 0, "tests", predict=_predict, extra=True
+        _name,
+        "floor",
+        "-",
+        0,
+        "tests",
+        predict=_predict,
+        extra=True,
+        uses_device=_name in os.environ.get("TEST_ON_DEVICE", "").split(","),
     )
 
 if __name__ == "__main__":

@@ -109,6 +109,21 @@ def test_the_same_figures_whoever_ran_before(configuration: Configuration) -> No
     assert once.parameters == again.parameters
 
 
+def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
+    """A batch sends it where the device is."""
+    if model.model.predict is None:
+        assert not model.model.uses_device
+        return
+    trials = Session(learner()).trials(model.protocol)
+    nowhere = replace(CONTEXT, device="nowhere")
+    test, default = trials.folds[0].test, model.model.default(nowhere)
+    if model.model.uses_device:
+        with pytest.raises(InputError, match="The device 'nowhere' cannot be used"):
+            model.model.predict(trials, default, test, nowhere)
+    else:
+        check_probabilities(model.model.predict(trials, default, test, nowhere))
+
+
 # What is known when
 
 

@@ -889,6 +889,44 @@ def test_unusable_devices_are_refused(device: str, session: Session, weights_fol
         session.run(resolve("LSTM")[0], Context(weights=weights_folder, device=device))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee ..."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 9.05 GB)"),
+    ],
+)
+def test_a_full_device_is_one_sentence(error: Exception) -> None:
+    sentence = "^The device 'cpu:0' has not enough memory for this learner; [^\n]*\\.$"
+    with (
+        pytest.raises(InputError, match=sentence),
+        neural.on_device(Context(device="cpu:0")),
+    ):
+        raise error
+    with (
+        pytest.raises(RuntimeError, match="another"),
+        neural.on_device(Context(device="cpu:0")),
+    ):
+        raise RuntimeError("another")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch sees")
+@pytest.mark.parametrize("name", ["LSTM", "LSTM-dry-run"])
+def test_a_gpu_gives_the_same_figures_and_keeps_nothing(
+    name: str, session: Session, weights_folder: Path
+) -> None:
+    context = Context(weights=weights_folder, device="cuda")
+    there, here = (
+        session.run(resolve(name)[0], each) for each in (context, replace(context, device="cpu"))
+    )
+    assert there.metrics.log_loss == pytest.approx(here.metrics.log_loss, abs=1e-3)
+    if name == "LSTM-dry-run":
+        np.testing.assert_allclose(there.p, here.p, atol=1e-5)
+    assert neural.release_device(context)
+    assert torch.cuda.memory_allocated() == 0
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name: str) -> None:
     golden = shared_or_skip("golden")

@@ -19,8 +19,10 @@ network's own tensors, so that what it returns are the last ones. So it is here.
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -194,6 +196,8 @@ def device_of(context: Context) -> Any:
     """The torch device that the person asked for; InputError where it is not here."""
     import torch
 
+    # Before the GPU is opened; otherwise cuDNN's recurrent layers may add in any order.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         device = torch.device(context.device)
         if device.type == "cuda" and not torch.cuda.is_available():
@@ -205,6 +209,53 @@ def device_of(context: Context) -> Any:
             f"The device {context.device!r} cannot be used ({reason}); give cpu or cuda."
         ) from error
     return device
+
+
+def check_device(context: Context) -> None:
+    """Raises InputError where the device cannot be used. A process of its own can run this."""
+    device_of(context)
+
+
+@contextmanager
+def on_device(context: Context) -> Iterator[Any]:
+    """The device, for one training or prediction with the accuracy of float32.
+
+    Raises InputError where the device is not here, and where its memory does not suffice.
+    """
+    import torch
+
+    device = device_of(context)
+    try:
+        with one_thread(), ExitStack() as stack:
+            if device.type == "cuda":  # as torch comes, cuDNN multiplies with ten bits
+                exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+                stack.enter_context(exact)
+            yield device
+    except RuntimeError as error:
+        full = isinstance(error, torch.cuda.OutOfMemoryError)
+        if not full and not re.search("out of memory|ALLOC_FAILED", str(error)):
+            raise
+        raise InputError(
+            f"The device {context.device!r} has not enough memory for this learner; "
+            "perhaps another program uses it, too."
+        ) from error
+
+
+def release_device(context: Context) -> bool:
+    """Give back what torch keeps of the device's memory; False where the device is lost.
+
+    After some errors a GPU does not serve a process any more, whatever that asks.
+    """
+    import torch
+
+    try:
+        device = torch.device(context.device)
+        if device.type == "cuda" and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        torch.zeros(1, device=device).cpu()
+    except RuntimeError:
+        return False
+    return True
 
 
 def build(network: type) -> Any:

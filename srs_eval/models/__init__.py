@@ -88,6 +88,8 @@ class Model:
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
     """A module of `srs_eval.extras.EXTRAS` that it cannot do without, "" for none."""
+    uses_device: bool = False
+    """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
     """What `fit` can be set to by the context; with SEED where it draws random numbers."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)

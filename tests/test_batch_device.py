@@ -1,0 +1,190 @@
+"""A lane of its own for what runs on a device; tried with a device that is the processor.
+
+"cpu:0" is a device for torch, and for the batch another one than "cpu".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from srs_eval import batch
+from srs_eval.cluster import open_place
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.dataset import Dataset
+from srs_eval.errors import InputError
+from srs_eval.simulation import simulate_learner, write_dataset
+from tests.test_batch import _assert_gone, _children, _wait_for_growth, command, lines, needs_proc
+
+DEVICE = ("--device", "cpu:0")
+POISONED = 7
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Users 1 to 6, and one whose file is no parquet."""
+    folder = tmp_path_factory.mktemp("dataset")
+    write_dataset({user: simulate_learner(user, 200 + 20 * user) for user in range(1, 7)}, folder)
+    poisoned = folder / "revlogs" / f"user_id={POISONED}" / "data.parquet"
+    poisoned.parent.mkdir()
+    poisoned.write_bytes(b"PAR1 but nothing else")
+    return folder
+
+
+def run(
+    dataset: Path, out: Path, *more: str, models: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(dataset, out, *more, models=models),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+
+
+def results(out: Path) -> dict[str, bytes]:
+    return {
+        f"{kind}/{path.name}": path.read_bytes()
+        for kind in ("result", "skipped", "failed")
+        for path in sorted((out / kind).glob("*"))
+    }
+
+
+@needs_proc
+def test_one_process_has_the_device_and_the_others_go_on(dataset: Path, tmp_path: Path) -> None:
+    """The same files as without a lane, though the command was killed on its way."""
+    models, met, out = "AVG,HERE,THERE,LSTM-dry-run", tmp_path / "met", tmp_path / "lane"
+    met.mkdir()
+    environment = {"TEST_ON_DEVICE": "THERE", "TEST_MEETING": str(met)}
+    killed = subprocess.Popen(
+        command(dataset, out, *DEVICE, models=models),
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _wait_for_growth(killed, out, units=4)
+    workers = _children(killed.pid)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    _assert_gone(workers)
+    done = run(dataset, out, *DEVICE, "--jobs", "3", models=models, **environment)
+    assert done.returncode == 1, done.stderr  # the poisoned user
+    assert "with 3 jobs" in done.stderr
+
+    def processes(name: str) -> set[int]:
+        return {int(each.read_text()) for each in met.glob(f"{name}-*")} - set(workers)
+
+    assert len(processes("THERE")) == 1
+    assert not processes("THERE") & processes("HERE")
+    run(dataset, tmp_path / "plain", *DEVICE, "--jobs", "1", models=models)
+    assert results(out) == results(tmp_path / "plain")
+    for name in ("HERE", "THERE"):
+        assert list(lines(out / "result" / f"{name}.jsonl")) == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_goes_wrong_on_the_device_costs_one_unit(dataset: Path, tmp_path: Path) -> None:
+    models = "AVG,KILLED,RAISING,LOSING,SLOW"
+    done = run(
+        dataset,
+        tmp_path,
+        *DEVICE,
+        *("--users", "1-6"),
+        models=models,
+        TEST_ON_DEVICE="KILLED,RAISING,LOSING,SLOW",
+        TEST_MISBEHAVE="1",
+    )
+    assert done.returncode == 1, done.stderr
+    failed = {path.stem: lines(path) for path in (tmp_path / "failed").iterdir()}
+    assert {name: list(users) for name, users in failed.items()} == {
+        "KILLED": [2],
+        "RAISING": [3],
+        "LOSING": [4],
+    }
+    assert "killed (signal 9)" in failed["KILLED"][2]["reason"]
+    assert "unspecified launch failure" in failed["LOSING"][4]["reason"]
+    for name in ("AVG", "SLOW"):
+        assert len(lines(tmp_path / "result" / f"{name}.jsonl")) == 6
+
+
+def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_path: Path) -> None:
+    assert run(dataset, tmp_path, "--users", "1-3", models="AVG").returncode == 0
+    before = results(tmp_path)
+    refused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", models="AVG,LSTM")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "The device 'cuda:999' cannot be used" in refused.stderr
+    assert results(tmp_path) == before
+    unused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", "--users", "1", models="AVG")
+    assert unused.returncode == 0, unused.stderr
+
+
+def test_the_next_user_is_made_ready_meanwhile(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, context = resolve("AVG"), Context(device="cpu:0")
+    plain = [batch.evaluate_user(dataset, user, chosen, context, {}) for user in (2, POISONED)]
+    loaded: list[int] = []
+    load = Dataset.load
+
+    def watched(dataset: Dataset, user: int) -> object:
+        loaded.append(user)
+        return load(dataset, user)
+
+    monkeypatch.setattr(Dataset, "load", watched)
+    batch.evaluate_user(dataset, 1, chosen, context, {}, following=2)
+    assert batch._ready is not None
+    ready = batch._ready.session.result(timeout=10)
+    assert loaded == [1, 2]
+    assert list(ready._trials) == [ready.preparation(chosen[0].protocol)]
+    second = batch.evaluate_user(dataset, 2, chosen, context, {}, following=POISONED)
+    poisoned = batch.evaluate_user(dataset, POISONED, chosen, context, {}, following=5)
+    assert loaded[:3] == [1, 2, POISONED]
+    assert [second[0].line, poisoned[0].reason] == [plain[0][0].line, plain[1][0].reason]
+    assert "damaged" in poisoned[0].reason
+    (other,) = batch.evaluate_user(dataset, 3, chosen, context, {})  # not the one made ready
+    assert other.line is not None
+    assert other.line["user"] == 3
+
+
+@contextmanager
+def dask_cluster(*resources: dict[str, int]) -> Iterator[str]:
+    """The address of a cluster with one worker for each of these."""
+    distributed = pytest.importorskip("distributed")
+    workers = {
+        number: {
+            "cls": distributed.Nanny,
+            "options": {"nthreads": 1, "resources": each, "dashboard_address": None},
+        }
+        for number, each in enumerate(resources)
+    }
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None}}
+    with distributed.SpecCluster(workers=workers, scheduler=scheduler) as cluster:
+        yield cluster.scheduler_address.replace("tcp://", "dask://")
+
+
+def test_on_dask_the_workers_with_a_gpu_get_what_runs_on_it(tmp_path: Path) -> None:
+    def place(address: str, lane: bool):  # type: ignore[no-untyped-def]
+        return open_place(address, 1, tmp_path, int, lambda *_: None, gpus=lane)
+
+    with dask_cluster({"GPU": 1}, {}) as address, place(address, lane=True) as everywhere:
+        on_gpu = everywhere.for_device
+        assert on_gpu is not None
+        assert (everywhere.jobs, on_gpu.jobs) == (2, 1)
+        futures = [on_gpu.executor.submit(os.getpid) for _ in range(8)]
+        assert len({each.result() for each in futures}) == 1
+    with dask_cluster({}) as address:
+        with place(address, lane=False) as everywhere:
+            assert everywhere.for_device is None
+        with (
+            pytest.raises(InputError, match="has the resource GPU"),
+            place(address, lane=True),
+        ):
+            pytest.fail("no worker has a GPU")
