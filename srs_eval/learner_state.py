@@ -24,7 +24,7 @@ from srs_eval.engine import Session, mark_compiled
 from srs_eval.models import fsrs6
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
 from srs_eval.over_time import dates, month_of
-from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.answers import Answer, Cell, Table, signed, why_open
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 
@@ -153,7 +153,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
     if found == "can't tell yet":
         sentences[0] = (
             "Can't tell yet whether your day matters: of itself it changes log loss by "
-            f"{signed(by_day.estimate)}{_ends(by_day)}."
+            f"{signed(by_day.estimate)}{_ends(by_day)}{_why_open(by_day)}."
         )
         sentences[1] += " Most of that need not be your day: such a model also corrects FSRS-6."
     if found == "better" and gained.low > 0:
@@ -244,7 +244,7 @@ def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
         "better": f"{what} matters: {change}.",
         "as good": f"{what} hardly matters: {change}.",
         "worse": f"{what} does not matter: {change}.",
-        "can't tell yet": f"Can't tell yet whether it matters: {change}.",
+        "can't tell yet": f"Can't tell yet whether it matters: {change}{_why_open(difference)}.",
     }[found]
     return Answer(group, what, _conclusion(found), (sentence,))
 
@@ -267,6 +267,12 @@ def _ends(interval: Interval) -> str:
     if not math.isfinite(interval.half_width):
         return ""
     return f" ({signed(interval.low)} … {signed(interval.high)})"
+
+
+def _why_open(difference: Interval) -> str:
+    """What the interval does not show: there are too few reviews for any verdict."""
+    why = why_open(difference)
+    return f" (only {why})" if why else ""
 
 
 def _sign_of(state: Cell) -> bool:

@@ -20,14 +20,17 @@ from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
-from srs_eval.presets.answers import Answer, listed, signed
+from srs_eval.presets.answers import Answer, listed, signed, why_open
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
     BY_PRESET,
     NOW,
+    OLDER,
     POOLED,
     WHOLE,
+    WITHOUT_PRESETS,
     Learner,
+    judged_by_preset,
     knows_presets,
     too_few,
 )
@@ -57,23 +60,26 @@ BESIDE = {"buttons": "What the buttons would show", "noise": "Which numbers are 
 """Questions without a line of their own: they are evidence of a preset's line."""
 MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
+WHETHER_FSRS = ("health", MODELS)
+"""Questions whose lines rest on "fit", too: that is all that the headline says."""
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
 TITLES = {
     "health": "FSRS for you?",
+    MODELS: "FSRS for you?",
+    "fresh": "Fitted to you",
     "split": "One preset for all?",
     "often": "Optimize how often?",
     "retention": "Remembered",
-    "says": "When it says",
+    "says": "When FSRS says",
     "time": "This month",
     "day": "Your day",
     "hard": "Hard",
-    MODELS: "Best model",
-    "fresh": "Fitted to you",
 }
 WAYS = {
     "optimize": "OPTIMIZE",
     "paste parameters": "PASTE THESE",
+    "paste one line for all": "PASTE ONE LINE",
     "use the defaults": "USE DEFAULTS",
     "use one preset": "SHARE A PRESET",
     "can't tell": "can't tell yet",
@@ -103,15 +109,21 @@ class Overview:
     """The answers so far."""
 
     rows: str  # which reviews they rest on: "anki" or "benchmark"
+    fsrs_is_off: bool = False
+    suspended: bool = False  # nearly all cards are, so that Anki's rows would be next to none
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Answer] = field(default_factory=list)
 
     @staticmethod
     def begun(log: ReviewLog) -> Overview:
         """Before the first answer."""
-        known = knows_presets(log)
-        questions = [each for task in _tasks(log) for each in task]
-        return Overview("anki" if known else "benchmark", questions)
+        by_preset = judged_by_preset(log)
+        return Overview(
+            "anki" if by_preset else "benchmark",
+            fsrs_is_off=log.receipt.fsrs_enabled is False,
+            suspended=knows_presets(log) and not by_preset,
+            waiting=[each for task in _tasks(log) for each in task],
+        )
 
     def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
         """Take answers in; `questions` are settled: what was said of them before is dropped."""
@@ -149,7 +161,11 @@ class Overview:
                 return [Line("fit", "All questions", sentence, (self.answers[0],))]
         beside = [each for question in BESIDE for each in self.of(question)]
         found = [
-            preset_line(each, tuple(more for more in beside if more.subject == each.subject))
+            preset_line(
+                each,
+                tuple(more for more in beside if more.subject == each.subject),
+                self.fsrs_is_off,
+            )
             for each in self.of(OF_PRESETS)
             if each.subject != "all presets"
         ]
@@ -159,14 +175,18 @@ class Overview:
             answers = self.of(question)
             if any(each.conclusion == "one preset" for each in answers):
                 continue  # nothing to split or to merge
-            if answers:
+            if answers and question in WHETHER_FSRS:
+                fit = self.of("fit")
+                told = fit if question == MODELS and fit else answers
+                found.append(Line(question, title, in_one_line(told), (*fit, *answers)))
+            elif answers:
                 found.append(Line(question, title, in_one_line(answers), answers))
             elif question in self.waiting:
                 found.append(Line(question, title, "…", answers))
         return found
 
 
-def preset_line(answer: Answer, beside: tuple[Answer, ...] = ()) -> Line:
+def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bool = False) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if answer.conclusion == UNANSWERED:
         return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
@@ -178,16 +198,15 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = ()) -> Line:
     difference = answer.difference
     if answer.conclusion != "can't tell":
         text = "" if difference is None else _span(difference)
+        if fsrs_is_off and answer.parameters is not None:
+            text = f"once FSRS is on: {text}"
     elif difference is None:
         text = "too few since changed"
     elif difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
-        few = difference.reviews < FEWEST_REVIEWS
-        text = f"{difference.days} of {FEWEST_DAYS} days"
-        if few:
-            text = f"{difference.reviews:,} of {FEWEST_REVIEWS:,} reviews"
+        text = why_open(difference)
     else:
         more = more_reviews(difference)
-        text = "more won't tell soon" if more is None else f"at most ~{more:,} more"
+        text = "more won't tell soon" if more is None else f"≤ {more:,} more reviews"
     way = WAYS.get(answer.conclusion, answer.conclusion)
     return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
 
@@ -214,8 +233,12 @@ def in_one_line(answers: Sequence[Answer]) -> str:
         return _remembered(answers)
     if question == "health":
         return _against_older(answers)
+    if question == "fit":
+        return _against_what_there_was(first)
     if question == "says":
         return first.sentences[0].removeprefix("When it says ")
+    if question == "day":
+        return first.sentences[0].removeprefix("Your day ")
     last_month = str(first.tables[0].rows[-1][0]) if question == "time" and first.tables else ""
     if question == "time" and first.difference is not None and last_month in first.sentences[0]:
         words = "about as predictable as before"
@@ -230,13 +253,14 @@ def _split(answer: Answer) -> str:
     figures = [f" {_bounds(each)}" for each in intervals] + ["", ""]
     match answer.conclusion:
         case "keep shared":
-            copied = "; y copies one that does as well" if answer.parameters else ""
-            return f"one is enough, separate gains nothing{figures[0]}{copied}"
+            copied = "; y copies it" if answer.parameters else ""
+            return f"one line fits all, separate ones gain nothing{figures[0]}{copied}"
         case "pooled":
             return f"no, pooled parameters are better{figures[1]}"
         case "split":
             return f"no, parameters of their own are better{figures[0]}"
-    return f"can't tell yet, so share one{figures[0]}"
+    why = _open_bounds(intervals[0]) if intervals else ""
+    return f"can't tell yet, so share one {why}".rstrip()
 
 
 def _remembered(answers: Sequence[Answer]) -> str:
@@ -248,28 +272,55 @@ def _remembered(answers: Sequence[Answer]) -> str:
         figures = f"{answer.subject} {100 * recalled.estimate:.1f} %"
         if isinstance(desired, float):
             figures += f" of {100 * desired:.0f} %"
-        says = "can't tell yet" if answer.conclusion == "can't tell" else answer.conclusion
+        says = answer.conclusion
+        if says == "can't tell":  # only where there are too few
+            says = "can't tell yet"
+            figures = f"{figures} ({why_open(recalled)})" if recalled.reviews else figures
         shown.setdefault(says, []).append(figures)
     order = sorted(shown, key=lambda says: says != "less than desired")
     return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
 
+THAN = {
+    "better": "better than",
+    "worse": "worse than",
+    "as good": "as good as",
+    "can't tell yet": "can't tell yet whether better than",
+}
+
+
 def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2: Default (−.037 … −.011); can't tell yet: Maps"."""
-    words = {each: f"{each} than SM-2" for each in ("better", "worse")}
-    words["as good"] = "as good as SM-2"
+    """ "better than SM-2: Default (−.037 … −.011); can't tell yet: Maps (787 of 1,000 reviews)"."""
     shown: dict[str, list[str]] = {}
     for answer in answers:
         says, bounds = "can't tell yet", ""
         if answer.tables and answer.tables[0].columns[0] == "against":  # else nothing is held out
             _, difference, found = answer.tables[0].rows[0]  # against the older scheduler
             assert isinstance(difference, Interval)
-            says = words.get(str(found), says)
-            bounds = f" {_bounds(difference)}".rstrip()
+            is_open = found == says
+            bounds = _open_bounds(difference) if is_open else _bounds(difference)
+            says = says if is_open else f"{THAN[str(found)]} SM-2"
         if len(answers) == 1:
-            return f"{says}{bounds}"
-        shown.setdefault(says, []).append(f"{answer.subject}{bounds}")
+            return f"{says} {bounds}".rstrip()
+        shown.setdefault(says, []).append(f"{answer.subject} {bounds}".rstrip())
     return "; ".join(f"{says}: {listed(names)}" for says, names in shown.items())
+
+
+def _against_what_there_was(fit: Answer) -> str:
+    """ "better than SuperMemo SM-15 (−.031 … −.016); worse than your average (+.001 … +.012)".
+
+    Against what came with the reviews, else against SM-2, and against the floor.
+    """
+    rows = {str(row[0]): row for row in fit.tables[0].rows}
+    brought = [name for name in rows if name not in WITHOUT_PRESETS]
+    said = []
+    for name in [*(brought or [OLDER]), "average"]:
+        *_, difference, says = rows[name]
+        assert isinstance(difference, Interval)
+        bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
+        shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
+        said.append(f"{THAN[str(says)]} {shown} {bounds}".rstrip())
+    return "; ".join(said)
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
@@ -300,6 +351,15 @@ def _bounds(difference: Interval) -> str:
         return ""
     low, high = (signed(end, 3).replace("0.", ".", 1) for end in (difference.low, difference.high))
     return f"({low} … {high})"
+
+
+def _open_bounds(difference: Interval) -> str:
+    """The same of what can't be told yet; why not, where the bounds don't show it."""
+    why, bounds = why_open(difference), _bounds(difference)
+    if not why:
+        return bounds
+    few = difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS
+    return f"({why})" if few or not bounds else f"{bounds[:-1]}: {why})"
 
 
 # The work
@@ -389,7 +449,7 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
 
 
 def _tasks(log: ReviewLog) -> Sequence[tuple[str, ...]]:
-    return TASKS if knows_presets(log) else TASKS_WITHOUT_PRESETS
+    return TASKS if judged_by_preset(log) else TASKS_WITHOUT_PRESETS
 
 
 _shared: tuple[ReviewLog, Context] | None = None
@@ -414,10 +474,10 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
     try:
         for question in questions:
             if question == "day":
-                protocol = Protocol(rows="anki") if knows_presets(log) else Protocol()
+                protocol = Protocol(rows="anki") if judged_by_preset(log) else Protocol()
                 yield from learner_state(log, protocol, context).answers
             elif question in OVER_ALL:
-                protocol = BY_PRESET if knows_presets(log) else WHOLE
+                protocol = BY_PRESET if judged_by_preset(log) else WHOLE
                 yield OVER_ALL[question](Learner.of(log, context, protocol))
         if BESIDE.keys() & set(questions):
             learner = Learner.of(log, context)
@@ -430,7 +490,8 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
             yield from answering(log, questions=asked, context=context)
     except NotEnoughData as reason:
         for question in questions:
-            yield _unanswered(question, f"too little data, {too_few(log, reason)}")
+            why = too_few(log, reason) if judged_by_preset(log) else str(reason)
+            yield _unanswered(question, f"too little data, {why}")
 
 
 def _fresh(learner: Learner) -> Answer:
@@ -442,7 +503,7 @@ def _fresh(learner: Learner) -> Answer:
             "are more."
         )
         return Answer("fresh", "all reviews", "too few", (keep,), ())
-    fitted = learner.fitted("FSRS-6, recency", int(learner.trials.partition[0]))
+    fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
     sentences = (
         f"FSRS-6 fitted to all your {len(learner.trials):,} reviews of later days: y copies the "
         "parameters for Anki.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import srs_eval
 from srs_eval.app import Options
@@ -23,6 +25,7 @@ from srs_eval.overview import (
     OF_PRESETS,
     TASKS,
     TASKS_WITHOUT_PRESETS,
+    UNANSWERED,
     Overview,
     _to_compile_side_by_side,
     in_one_line,
@@ -31,12 +34,14 @@ from srs_eval.overview import (
 )
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
-from srs_eval.presets.candidates import Learner
+from srs_eval.presets.candidates import WHOLE, Learner
+from srs_eval.presets.fit import how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workload.estimate import Doing
+from srs_eval.widgets.evidence import evidence
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -165,7 +170,7 @@ def test_the_fixture_is_answered() -> None:
     assert in_force.rows[0][0] == "new"
     assert in_force.rows != optimized.rows
     assert len(noise.tables[0].rows) == 21
-    assert lines["When it says"].text.startswith("90 %, you recall 8")
+    assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
     assert found.headline.startswith("FSRS predicts you well: ")
 
 
@@ -233,15 +238,75 @@ async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) 
         await until(pilot, engine.closed.is_set)
 
 
-def test_suspended_cards_are_told(log: ReviewLog) -> None:
+def test_suspended_cards_are_judged_all_the_same(log: ReviewLog) -> None:
+    """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
-    assert not found.waiting
-    assert len(found.answers) > 5
-    (line,) = found.lines  # the reason is one for all questions
-    assert "all your cards are suspended" in line.text
-    some = Overview(found.rows, ["day"], list(found.answers))
-    assert len(some.lines) > 5
+    assert (found.rows, found.suspended) == ("benchmark", True)
+    assert found.headline.startswith("FSRS predicts you")
+    assert {line.title for line in found.lines} >= {"FSRS for you?", "Fitted to you"}
+    assert not Overview.begun(log).suspended
+
+
+def test_one_reason_for_all_questions_has_one_line() -> None:
+    sentence = "Can't tell: too little data, no usable reviews."
+    questions = ("fit", "day", "often")
+    found = Overview("anki")
+    found.add([Answer(each, "all reviews", UNANSWERED, (sentence,)) for each in questions])
+    (line,) = found.lines
+    assert line.text == sentence
+    some = Overview("anki", waiting=["day"], answers=list(found.answers))
+    assert len(some.lines) > 1
+
+
+@pytest.mark.parametrize(
+    ("reviews", "low", "high", "says"),
+    [
+        (5_000, -0.012, -0.001, "(−.012 … −.001: not enough where several are judged at once)"),
+        (5_000, -0.012, 0.003, "(−.012 … +.003)"),
+        (900, -0.012, -0.001, "(900 of 1,000 reviews)"),
+    ],
+)
+def test_what_cannot_be_told_says_why_beside_its_interval(
+    reviews: int, low: float, high: float, says: str
+) -> None:
+    difference = Interval((low + high) / 2, (high - low) / 2, reviews, 60)
+    columns = ("against", "minus it", "verdict")
+    table = Table("", columns, (("SM-2 as scheduled", difference, "can't tell yet"),))
+    health = Answer("health", "Words", "can't tell", ("",), (table,))
+    assert in_one_line([health]) == f"can't tell yet {says}"
+    columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
+    shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
+    split = Answer("split", "all presets", "can't tell", ("",), (shared,))
+    assert in_one_line([split]) == f"can't tell yet, so share one {says}"
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(evidence(health))
+    leaves_out = high < 0
+    shown = console.export_text()
+    assert ("can't tell yet*" in shown) == leaves_out
+    assert ("* The interval leaves out 0, but: " in shown) == leaves_out
+
+
+def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
+    """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
+    assert log.entries is not None
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    told = how_well(Learner.of(off), 0.002)
+    assert told.sentences[0].startswith("Change to FSRS? ")
+    assert "SM-2, your scheduler" in told.sentences[0]
+    assert "FSRS is off; it would predict" in told.sentences[1]
+    random = np.random.default_rng(1)
+    sure = {"SuperMemo SM-15": random.uniform(0.1, 0.9, len(log.entries.time_ms))}
+    brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
+    told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
+    assert told.sentences[0].startswith(
+        "Change to FSRS? Yes: it would predict you better than SuperMemo SM-15, your scheduler, by "
+    )
+    found = Overview("benchmark")
+    found.add([told, Answer("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
+    assert found.lines[0].title == "FSRS for you?"
+    assert found.lines[0].text.startswith("better than SuperMemo SM-15 (−")
+    assert "than your average (" in found.lines[0].text
 
 
 def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
@@ -270,7 +335,7 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
     def answer(name: str, says: str, estimate: float) -> Answer:
-        row = ("SM-2 as scheduled", Interval(estimate, 0.01), says)
+        row = ("SM-2 as scheduled", Interval(estimate, 0.01, 2_000, 60), says)
         table = Table("", ("against", "minus it", "verdict"), (row,))
         return Answer("health", name, "", ("",), (table,))
 

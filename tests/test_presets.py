@@ -487,6 +487,26 @@ def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, wor
     assert (chosen is None) == (conclusion in ("keep", "can't tell"))
 
 
+@pytest.mark.parametrize(
+    ("can_share", "shared", "says"),
+    [
+        (True, -0.018, "paste one line for all"),
+        (True, 0.004, "paste parameters"),  # shared ones don't help this preset
+        (False, -0.018, "paste parameters"),  # separate ones do, over all or here
+    ],
+)
+def test_where_one_line_is_enough_no_other_is_to_be_pasted(
+    can_share: bool, shared: float, says: str
+) -> None:
+    shifts = {"optimized": -0.01, POOLED: -0.02, TOGETHER: shared}
+    found, chosen, sentences = parameters._judged_since(
+        _compared(3_000, shifts), "the parameters in force", can_share=can_share
+    )
+    assert found == says
+    assert parameters.ADVICE[str(chosen)] == says
+    assert ("the same for all presets" in sentences[0]) == (chosen == TOGETHER)
+
+
 def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
     """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
     one = only_preset(log, "Preset 0")

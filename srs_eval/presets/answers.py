@@ -127,5 +127,16 @@ def what_is_missing(difference: Interval, asked: int) -> str:
     return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
 
 
+def why_open(difference: Interval) -> str:
+    """The same in a few words; "" where the interval itself shows it, for it holds 0."""
+    if difference.reviews < FEWEST_REVIEWS:
+        return f"{difference.reviews:,} of {FEWEST_REVIEWS:,} reviews"
+    if difference.days < FEWEST_DAYS:
+        return f"{difference.days} of {FEWEST_DAYS} days"
+    if difference.low > 0 or difference.high < 0:
+        return "not enough where several are judged at once"
+    return ""
+
+
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None

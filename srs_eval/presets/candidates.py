@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.comparison import Interval, log_losses, mean_interval
+from srs_eval.comparison import FEWEST_REVIEWS, Interval, log_losses, mean_interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
@@ -36,12 +36,13 @@ CONFIGURATIONS: Mapping[str, str] = {
     "one per deck": "FSRS-6-deck",
     "average": "AVG",
 }
-WITHOUT_PRESETS: Mapping[str, str] = {
+OLDER = "Anki-SM-2"  # the older scheduler, where presets' own settings of it are not known
+WITHOUT_PRESETS: Mapping[str, str] = {  # by the names that the ranking gives them
     "FSRS-6": "FSRS-6",
-    "FSRS-6, recency": "FSRS-6-recency",
+    "FSRS-6 recency": "FSRS-6-recency",
     "FSRS-6 defaults": "FSRS-6-dry-run",
-    "FSRS-6, initial stability only": "FSRS-6-pretrain",
-    "SM-2": "SM2",
+    "FSRS-6 S0 only": "FSRS-6-pretrain",
+    OLDER: "Anki-dry-run",
     "average": "AVG",
 }
 TOGETHER, ALONE = "one for all, as pooled", "alone"  # as POOLED, but sharing all or nothing
@@ -63,18 +64,35 @@ def knows_presets(log: ReviewLog) -> bool:
 
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Why there are too few reviews to ask of presets; it may be that cards are suspended."""
-    if not knows_presets(log):
+    suspended = mostly_suspended(log)
+    if not suspended:
         return str(reason)
     assert log.entries is not None
-    suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
-    if 2 * suspended <= len(log.entries.time_ms):
-        return str(reason)
     cards = "all your cards" if log.cards.suspended.all() else "most of what you reviewed"
     verb = "are" if log.cards.suspended.all() else "is"
     return (
         f"{reason}: {cards} {verb} suspended ({suspended:,} of {len(log.entries.time_ms):,} "
         "entries), and Anki's optimizer takes none of suspended cards"
     )
+
+
+def mostly_suspended(log: ReviewLog) -> int:
+    """Entries that Anki's optimizer leaves out as suspended; 0 unless more than half."""
+    if not knows_presets(log):
+        return 0
+    assert log.entries is not None
+    theirs = np.isin(log.entries.card_id, log.cards.card_id[log.cards.suspended])
+    if 2 * theirs.sum() <= len(theirs):  # the rule itself takes longer to ask
+        return 0
+    suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
+    return suspended if 2 * suspended > len(log.entries.time_ms) else 0
+
+
+def judged_by_preset(log: ReviewLog) -> bool:
+    """Whether Anki's rows are there to judge presets on: not where nearly all is suspended."""
+    if not knows_presets(log):
+        return False
+    return not mostly_suspended(log) or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:
@@ -242,7 +260,7 @@ class Learner:
         if candidate == POOLED:
             return self._pooled_fits(len(everything)).by_group[group]
         if candidate == TOGETHER:
-            return fitted(self.trials, everything)
+            return self.once(("together",), lambda: fitted(self.trials, everything))
         configuration = self.configuration(candidate)
         last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
         if configuration.protocol.partitions == "preset":

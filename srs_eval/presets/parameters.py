@@ -27,6 +27,7 @@ from srs_eval.presets.candidates import (
     Learner,
 )
 from srs_eval.presets.often import cost_of_age
+from srs_eval.presets.split import one_is_enough_for
 from srs_eval.presets.stored import in_sample_losses, version_of
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -40,6 +41,7 @@ ADVICE = {
     "defaults": "use the defaults",
     "one for all presets": "use one preset",
     POOLED: "paste parameters",
+    TOGETHER: "paste one line for all",
 }
 
 
@@ -134,7 +136,7 @@ def since_optimized(learner: Learner, group: int, equivalence: float) -> Compare
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
     for name, p in learner.other_versions(group, index).items():
         losses[name] = learner.losses(p, index)
-    for name in _possible(RIVALS, learner):
+    for name in _possible((*RIVALS, TOGETHER), learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
         except NotEnoughData:
@@ -158,15 +160,23 @@ def are_my_parameters_good(
     own = {name: learner.with_parameters(values, index) for name, values in lines.items()}
     losses = {name: learner.losses(p, index) for name, p in {**own, **given}.items()}
     everything = held_out(learner, losses, equivalence)
+    sharing = one_is_enough_for(learner, groups, equivalence)
     answers = []
     for group in groups:
-        answers.append(_answer(learner, group, everything.get(group), equivalence))
+        found = _answer(learner, group, everything.get(group), group in sharing, equivalence)
+        answers.append(found)
         yield answers[-1]
     if len(groups) > 1:
         yield _all_presets(learner, answers, everything[None])
 
 
-def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalence: float) -> Answer:
+def _answer(
+    learner: Learner,
+    group: int,
+    elsewhere: Compared | None,
+    can_share: bool,
+    equivalence: float,
+) -> Answer:
     name = learner.name_of(group)
     preset = learner.log.presets.get(group)
     stored = () if preset is None else preset.parameters_in_force
@@ -181,7 +191,7 @@ def _answer(learner: Learner, group: int, elsewhere: Compared | None, equivalenc
     conclusion, chosen = "can't tell", None
     if since is not None:
         which = "since they were last changed" if stored else "held out"
-        conclusion, chosen, sentences = _judged_since(since, now, which)
+        conclusion, chosen, sentences = _judged_since(since, now, which, can_share)
         which = "since the last change" if stored else "held out"
         tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
@@ -242,14 +252,25 @@ def _deciding(since: Compared, chosen: str | None) -> Interval | None:
 
 
 def _judged_since(
-    since: Compared, now: str, which: str = "since they were last changed"
+    since: Compared,
+    now: str,
+    which: str = "since they were last changed",
+    can_share: bool = False,
 ) -> tuple[str, str | None, list[str]]:
-    """Conclusion, the candidate to take instead, and the sentences; `which` reviews in words."""
+    """Conclusion, the candidate to take instead, and the sentences; `which` reviews in words.
+
+    Where the preset `can_share` and shared parameters help here as well, nobody is sent to paste
+    a line for each preset.
+    """
     better = [name for name, says in since.says.items() if says == "better"]
     count, days = len(since.index), since.log_loss[NOW].days
     basis = f"on the {count:,} reviews of {days} days {which}"
     if better:
         chosen = best((name, since.difference[name]) for name in better)
+        shared = since.difference.get(TOGETHER)
+        pasted = chosen in (POOLED, "one for all presets")
+        if pasted and can_share and shared is not None and shared.high < 0:
+            chosen = TOGETHER
         gain = since.difference[chosen]
         return (
             ADVICE[chosen],
@@ -281,6 +302,7 @@ def _imperative(candidate: str) -> str:
         "defaults": "Use the default parameters",
         "one for all presets": "Use the same parameters for all presets",
         POOLED: "Paste the parameters below, drawn towards those of all presets",
+        TOGETHER: "Paste the one line below, the same for all presets",
     }[candidate]
 
 

@@ -64,6 +64,37 @@ def over_all_presets(
     }
 
 
+def of_each_preset(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> dict[int, tuple[Interval, Decision]]:
+    """Of those with held-out reviews: log loss of separate minus shared parameters, decided."""
+    index = learner.trials.test_index
+    partition = learner.trials.partition[index]
+    change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+    found = {
+        group: learner.interval(change[partition == group], index[partition == group])
+        for group in groups
+        if (partition == group).any()
+    }
+    says = verdicts({str(group): each for group, each in found.items()}, equivalence=equivalence)
+    return {
+        group: (each, decide(each, says[str(group)], equivalence)) for group, each in found.items()
+    }
+
+
+def one_is_enough_for(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> frozenset[int]:
+    """The presets that can have the parameters that all share.
+
+    None unless these are enough over all presets, and none that gains from its own alone.
+    """
+    if len(groups) < 2 or concluded(over_all_presets(learner, equivalence)[1]) != "keep shared":
+        return frozenset()
+    by_preset = of_each_preset(learner, groups, equivalence)
+    return frozenset(group for group, (_, decision) in by_preset.items() if decision != "split")
+
+
 def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
     """One answer over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
@@ -106,29 +137,15 @@ def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
 
 
 def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Answer:
-    index = learner.trials.test_index
-    partition = learner.trials.partition[index]
     overall, decisions = over_all_presets(learner, equivalence)
     rows: list[tuple[Cell, ...]] = []
     for words, difference in overall.items():
         shown = words if decisions[words] == "split" else decisions[words]
         rows.append(("all presets", words, difference.reviews, difference, shown))
-    split = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
-    by_preset = {
-        group: learner.interval(split[partition == group], index[partition == group])
-        for group in groups
-        if (partition == group).any()
-    }
-    preset_says = verdicts(
-        {str(group): difference for group, difference in by_preset.items()},
-        equivalence=equivalence,
-    )
-    apart = []
-    for group, difference in by_preset.items():
-        decision = decide(difference, preset_says[str(group)], equivalence)
-        if decision == "split":
-            apart.append(learner.name_of(group))
+    by_preset = of_each_preset(learner, groups, equivalence)
+    for group, (difference, decision) in by_preset.items():
         rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
+    apart = [learner.name_of(group) for group, (_, each) in by_preset.items() if each == "split"]
     differences = parameters_on_reviews(learner, list(by_preset)[:MOST_IN_MATRIX])
     groups_found = proposed_groups(list(by_preset)[:MOST_IN_MATRIX], differences, equivalence)
     sentences = [_sentence(decisions, overall["split"], "preset")]
@@ -138,10 +155,10 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
     conclusion = concluded(decisions)
     parameters = learner.fitted(TOGETHER, groups[0]) if conclusion == "keep shared" else None
     if parameters is not None:
-        pooled_too = decisions["pooled"] == "keep shared"
+        as_well = ", which does as well as pooled ones" * (decisions["pooled"] == "keep shared")
         sentences.append(
-            "The parameters to copy here are one set for all presets"
-            + ("; where pooled ones are advised, it does as well." if pooled_too else ".")
+            f"The parameters to copy here are one set for all presets{as_well}: the one line for "
+            "every preset that is told to paste one."
         )
     sentences.append(who_could_share(learner, groups_found, differences, equivalence))
     sentences.append(POPULATION)

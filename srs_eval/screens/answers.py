@@ -109,6 +109,8 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
         basis = f"Judged on {ROWS[overview.rows]}, each before it was known."
+        if overview.suspended:
+            basis = f"Nearly all your cards are suspended. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
         self._lines = overview.lines
         with_presets = any(line.figures for line in self._lines)

@@ -8,6 +8,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srs_eval import words
+from srs_eval.presets.answers import why_open
 from srs_eval.ranking import REFERENCE
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
@@ -69,7 +70,11 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         elif line.place is None:
             lines.append(f"no place, for it is {line.verdict_words} · {against} against average")
         else:
-            lines.append(f"place {line.place}, {line.standing} · {against} against average")
+            why = ""
+            if line.standing == "can't tell yet" and line.to_best is not None:
+                why = why_open(line.to_best)
+            standing = f"{line.standing} ({why})" if why else line.standing
+            lines.append(f"place {line.place}, {standing} · {against} against average")
         if line.to_best is not None:
             lines.append(f"{words.difference(line.to_best)} against the best")
         if line.to_reference is not None and line.to_reference is not line.to_best:

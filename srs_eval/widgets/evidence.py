@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from srs_eval.comparison import Interval
-from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.answers import Answer, Cell, Table, why_open
 from srs_eval.presets.stored import parameter_line
 from srs_eval.widgets.facts import WidthDependent
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
@@ -16,6 +16,7 @@ from srs_eval.words import count, difference, loss, percent
 
 SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 PASTE = "Paste it in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
+OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 _LEAST = 14  # columns of a drawn interval
 
 
@@ -25,8 +26,30 @@ def evidence(answer: Answer) -> RenderableType:
     if answer.parameters is not None:
         parts += [parameters_to_paste(answer), Text("")]
     for table in answer.tables:
-        parts += [Text(table.title, "bold"), drawn_table(table), Text("")]
+        parts += [Text(table.title, "bold"), drawn_table(table)]
+        parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
     return Lines(*parts)
+
+
+def _doubts(table: Table) -> dict[int, str]:
+    """Rows without a verdict whose interval leaves 0 out, and why they have none."""
+    place = _to_draw(table)
+    found = {}
+    for number, row in enumerate(table.rows):
+        each = None if place is None else row[place]
+        is_open = any(isinstance(cell, str) and cell in OPEN for cell in row)
+        if is_open and isinstance(each, Interval) and not each.low <= 0 <= each.high:
+            found[number] = why_open(each)
+    return found
+
+
+def _notes(table: Table) -> list[str]:
+    """What the mark * after "can't tell yet" means, for each reason there is."""
+    return [
+        f"* The interval leaves out 0, but: {why}."
+        for why in dict.fromkeys(_doubts(table).values())
+        if why
+    ]
 
 
 def parameters_to_paste(answer: Answer) -> Text:
@@ -44,6 +67,8 @@ def drawn_table(table: Table) -> WidthDependent:
             [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
             for row in table.rows
         ]
+        for number in _doubts(table):
+            cells[number] = [f"{cell}*" if cell in OPEN else cell for cell in cells[number]]
         taken = _width(table, cells)
         if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
             for row, texts_of_row in zip(table.rows, cells, strict=True):
