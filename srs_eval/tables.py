@@ -43,7 +43,7 @@ def run_table(group: Group, width: int) -> RenderableType:
         table.add_column("RMSE(bins)", justify="right", no_wrap=True)
         table.add_column("AUC", justify="right", no_wrap=True)
     if width >= 72:
-        table.add_column("vs AVG", justify="right", no_wrap=True)
+        table.add_column(words.THAN_AVERAGE, justify="right", no_wrap=True)
     if width >= 50:
         table.add_column("", no_wrap=True)
     for line in group.lines:
@@ -72,7 +72,7 @@ def batch_table(group: MeanGroup, width: int) -> RenderableType:
     table = _table()
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold", min_width=min(20, width // 2))
-    headings = ["log loss", "by reviews", "RMSE(bins)", "AUC", "vs AVG"]
+    headings = ["log loss", "by reviews", "RMSE(bins)", "AUC", words.THAN_AVERAGE]
     for heading in headings[: 5 if width >= 70 else 3 if width >= 50 else 1]:
         table.add_column(heading, justify="right", no_wrap=True)
     for line in group.lines:

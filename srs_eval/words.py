@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from srs_eval.flags import Protocol
@@ -46,17 +46,19 @@ def difference(interval: Interval, places: int = 4) -> str:
     return _sign(interval.estimate, places) + shown
 
 
+THAN_AVERAGE = "than average"  # heads a column of `against_floor`: "13.6 % less"
+
+
 def against_floor(share: float | None) -> str:
-    """ "▼ 13.6 %": how far below (better) or above the average's log loss."""
+    """ "13.6 % less": how much less (better) or more log loss than the average has."""
     if share is None:
         return "–"
-    arrow = "▼" if share < 0 else "▲"
     if round(abs(100 * share), 1) == 0:
-        arrow = "="
+        return "no less"
     text = f"{abs(100 * share):.1f}" if abs(share) < 0.9995 else f"{abs(100 * share):.0f}"
     if abs(share) >= 9.995:
         text = ">999"
-    return f"{arrow}{text:>5} %"
+    return f"{text:>4} % {'less' if share < 0 else 'more'}"
 
 
 def percent(share: float, places: int = 1) -> str:
@@ -131,16 +133,30 @@ def metric(metrics: Metrics, field: str, style: str) -> str:
     return f"{value:.{max(int(style), 3)}f}"
 
 
-FAMILIES: Mapping[str, tuple[str, str]] = {
-    # a letter, and what its models have in common
-    "fsrs": ("F", "FSRS: difficulty, stability, retrievability"),
-    "sm2": ("S", "SM-2 and its kin"),
-    "history": ("H", "formulas over a card's history"),
-    "neural": ("N", "neural networks"),
-    "online": ("O", "learn while they are judged"),
-    "floor": ("–", "know no card: the floor"),
-    "other": ("·", "others"),
+@dataclass(frozen=True)
+class Family:
+    """Models that have something in common."""
+
+    letter: str  # before the names of its models
+    name: str
+    meaning: str
+
+
+FAMILIES: Mapping[str, Family] = {
+    "fsrs": Family("F", "FSRS", "FSRS: difficulty, stability, retrievability"),
+    "sm2": Family("S", "SM-2", "SM-2 and its kin"),
+    "history": Family("H", "formulas", "formulas over a card's history"),
+    "neural": Family("N", "networks", "neural networks"),
+    "online": Family("O", "learn on", "learn while they are judged"),
+    "floor": Family("–", "floor", "know no card: the floor"),
+    "other": Family("·", "others", "others"),
 }
+
+
+def letters(there: Collection[str]) -> str:
+    """What the letters of the families that are there mean: "F FSRS · S SM-2"."""
+    shown = (each for key, each in FAMILIES.items() if key in there and key != "floor")
+    return " · ".join(f"{each.letter} {each.name}" for each in shown)
 
 
 def clock(seconds: float) -> str:

@@ -72,6 +72,39 @@ async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
         await until(pilot, lambda: not app.evaluation.running)
 
 
+async def test_every_footer_fits_80_columns_with_its_last_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While models run, so that Cancel is there, too."""
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    monkeypatch.setattr(app, "costs", lambda preset: [])
+    monkeypatch.setattr(app, "errors_of", lambda name: [])
+    ways = {
+        "AnswersScreen": (),
+        "EvidenceScreen": ("enter",),
+        "CostsScreen": ("escape", "w"),
+        "ReceiptScreen": ("escape", "i"),
+        "RunScreen": ("escape", "m"),
+        "CompareScreen": ("2",),
+        "DetailsScreen": ("escape", "enter"),
+        "ErrorsScreen": ("e",),
+    }
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "Quit" in footer(app))
+        assert text_of(app).rstrip().endswith("q Quit")
+        await until(pilot, lambda: engine.holding.is_set() and on(app, "AnswersScreen")())
+        for name, keys in ways.items():
+            for key in keys:
+                await pilot.press(key)
+            await until(pilot, on(app, name))
+            await until(pilot, lambda: "Quit" in footer(app))
+            assert ("Cancel" in footer(app)) == (name not in ("EvidenceScreen", "CostsScreen"))
+            assert text_of(app).rstrip().endswith("q Quit"), name
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+
+
 async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -502,9 +502,15 @@ def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> No
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(None, "–"), (-0.136, "▼ 13.6 %"), (3.44, "▲  344 %"), (1e15, "▲ >999 %"), (0.0, "=  0.0 %")],
+    [
+        (None, "–"),
+        (-0.136, "13.6 % less"),
+        (3.44, " 344 % more"),
+        (1e15, ">999 % more"),
+        (0.0, "no less"),
+    ],
 )
-def test_a_share_of_the_average_is_eight_columns_at_most(share: float | None, shown: str) -> None:
+def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown: str) -> None:
     assert words.against_floor(share) == shown
 
 

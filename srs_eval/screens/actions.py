@@ -66,11 +66,11 @@ OPEN = (
 COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
 ANSWERS = (
     CANCEL,
-    Action("evidence", "d,enter", "Evidence", "What the selected answer rests on", True, "Enter"),
+    Action("evidence", "enter,d", "Details", "What the selected answer rests on", True, "Enter d"),
     COPY,
     Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
     Action("costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"),
-    Action("state", "s", "Day", "How much of your forgetting is your day, not your cards"),
+    Action("state", "s", "Day", "How much of your forgetting is your day, not your cards", False),
     Action("time", "t", "Time", "How predictable you were, month by month", False),
     Action("choose", "p", "Presets", "Judge only some presets or decks, or all again", False),
     replace(EXPORT, footer=True),
@@ -102,7 +102,7 @@ RECEIPT = (
 RUN = (
     CANCEL,
     Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
-    Action("details", "d,enter", "Details", "Everything about the selected model", True, "d Enter"),
+    Action("details", "enter,d", "Details", "Everything about the selected model", True, "Enter d"),
     Action(
         "filter", "slash", "Filter", "Show only models whose name has some words in it", True, "/"
     ),
@@ -119,9 +119,7 @@ DETAILS = (
     CANCEL,
     TABLE,
     BINS,
-    Action(
-        "previous", "p,left_square_bracket", "Previous", "The model ranked before", shown_key="p"
-    ),
+    Action("previous", "p,left_square_bracket", "Previous", "The model ranked before", False, "p"),
     Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
     Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
@@ -134,8 +132,8 @@ COMPARE = (
     TABLE,
     BINS,
     Action("swap", "s", "Swap", "Exchange left and right"),
-    Action("left_model", "l", "Left model", "Choose the model on the left"),
-    Action("right_model", "r", "Right model", "Choose the model on the right"),
+    Action("left_model", "l", "Left", "Choose the model on the left"),
+    Action("right_model", "r", "Right", "Choose the model on the right"),
     EXPORT,
     BACK,
 )
@@ -181,7 +179,7 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
             action.label,
             show=action.footer,
             tooltip=action.help,
-            key_display={"question_mark,f1": "?", "slash": "/"}.get(action.key),
+            key_display={"question_mark,f1": "?", "slash": "/", "enter,d": "Enter"}.get(action.key),
             id=action.id,
         )
         for action in actions

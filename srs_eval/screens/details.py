@@ -63,18 +63,18 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         )
         facts = self.query_one("#facts")
         facts.border_title = line.configuration.words
-        against = words.against_floor(line.against_floor).replace("  ", " ")
+        against = f"{words.against_floor(line.against_floor).strip()} than the average"
         lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
         if line.is_floor:
             lines.append("the floor: what the average alone predicts")
         elif line.place is None:
-            lines.append(f"no place, for it is {line.verdict_words} · {against} against average")
+            lines.append(f"no place, for it is {line.verdict_words} · {against}")
         else:
             why = ""
             if line.standing == "can't tell yet" and line.to_best is not None:
                 why = why_open(line.to_best)
             standing = f"{line.standing} ({why})" if why else line.standing
-            lines.append(f"place {line.place}, {standing} · {against} against average")
+            lines.append(f"place {line.place}, {standing} · {against}")
         if line.to_best is not None:
             lines.append(f"{words.difference(line.to_best)} against the best")
         if line.to_reference is not None and line.to_reference is not line.to_best:

@@ -31,12 +31,14 @@ class FamiliesScreen(Dialog):
         with box:
             yield SelectionList[str](
                 *(
-                    Selection(Text(f"{letter}  {meaning}"), family, family not in self._hidden)
-                    for family, (letter, meaning) in words.FAMILIES.items()
+                    Selection(
+                        Text(f"{each.letter}  {each.meaning}"), family, family not in self._hidden
+                    )
+                    for family, each in words.FAMILIES.items()
                     if family in self._there and family != "floor"
                 )
             )
-            yield Static("The floor is always shown.")
+            yield Static("The letters stand before the models' names. The floor is always shown.")
 
     def action_close(self) -> None:
         chosen = self.query_one(SelectionList).selected

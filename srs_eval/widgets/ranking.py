@@ -149,7 +149,7 @@ class RankingTable(DataTable[Any]):
         """Columns, and the scale of the drawn intervals, for this width."""
         width = self.size.width - 1
         names = max((len(each.words) for each in everyone), default=0) + 2
-        fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 10)]
+        fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 13)]
         more = [("RMSE(bins)", 12), ("AUC", 6), ("params", 8)]
         if width >= _WIDE:
             fixed += more if width >= _WIDE + 40 else more[:2]
@@ -205,7 +205,7 @@ class RankingTable(DataTable[Any]):
                 return Text("")
             return Text.assemble(" ", axis(self._scale, self._floor, self._palette.floor))
         arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
-        text = {"place": "", "family": ""}.get(key, key) + arrow
+        text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
         if key in ("RMSE(bins)", "params"):
             text = text.rjust(11 if key == "RMSE(bins)" else 7)
         return Text(text, "bold")
@@ -245,7 +245,7 @@ class RankingTable(DataTable[Any]):
         shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
-            "family": Text(words.FAMILIES[family][0], colours.families.get(family, "dim")),
+            "family": Text(words.FAMILIES[family].letter, colours.families.get(family, "dim")),
             "model": shown,
         }
 
