@@ -6,6 +6,7 @@ presets are known, all rest on the reviews that Anki's optimizer takes, else on 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,8 @@ from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
+from srs_eval.workload.glance import QUESTION as COSTS
+from srs_eval.workload.glance import at_a_glance
 from srs_eval.workload.preview import what_buttons_show
 
 TASKS = (
@@ -53,6 +56,7 @@ TASKS = (
     ("day",),
     ("hard",),
     ("buttons", "noise"),
+    (COSTS,),
 )
 """Questions in the order in which they are begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
@@ -69,6 +73,7 @@ TITLES = {
     MODELS: "FSRS for you?",
     "fresh": "Fitted to you",
     "split": "One preset for all?",
+    COSTS: "Reviews a day",
     "often": "Optimize how often?",
     "retention": "Remembered",
     "says": "When FSRS says",
@@ -223,6 +228,8 @@ def in_one_line(answers: Sequence[Answer]) -> str:
             answers,
             lambda says: says.replace("at every", "every") + " is enough" * says.startswith("at"),
         )
+    if question == COSTS:
+        return _costs(first)
     if question == "hard":
         return {
             "yes": "behaves like Again: press Again for what you have forgotten",
@@ -261,6 +268,14 @@ def _split(answer: Answer) -> str:
             return f"no, parameters of their own are better{figures[0]}"
     why = _open_bounds(intervals[0]) if intervals else ""
     return f"can't tell yet, so share one {why}".rstrip()
+
+
+def _costs(answer: Answer) -> str:
+    """ "Default: ~54 at 92 % (now), ~41 at 85 %; w: more"."""
+    rows = sorted(answer.tables[0].rows, key=lambda row: row[1] != "now")
+    is_off = rows[0][1] != "now"
+    shown = [f"~{reviews} at {at}{' (now)' * bool(now)}" for at, now, reviews, _ in rows[:2]]
+    return f"{answer.subject}: {', '.join(shown)}{', were FSRS on' if is_off else '; w: more'}"
 
 
 def _remembered(answers: Sequence[Answer]) -> str:
@@ -476,6 +491,9 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
             if question == "day":
                 protocol = Protocol(rows="anki") if judged_by_preset(log) else Protocol()
                 yield from learner_state(log, protocol, context).answers
+            elif question == COSTS:
+                with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
+                    yield at_a_glance(log, context)
             elif question in OVER_ALL:
                 protocol = BY_PRESET if judged_by_preset(log) else WHOLE
                 yield OVER_ALL[question](Learner.of(log, context, protocol))
@@ -485,7 +503,8 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
             yield from what_buttons_show(learner, groups)
             yield from which_numbers_are_noise(learner, groups, EQUIVALENT)
             return
-        asked = [each for each in questions if each != "day" and each not in OVER_ALL]
+        others = ("day", COSTS, *OVER_ALL)
+        asked = [each for each in questions if each not in others]
         if asked:
             yield from answering(log, questions=asked, context=context)
     except NotEnoughData as reason:

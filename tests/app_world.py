@@ -219,6 +219,11 @@ def make_answers() -> list[Answer]:
         ("reviews of", "reviews", "recalled", "expected", "desired"),
         (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
     )
+    costs = Table(
+        "Default: what a desired retention costs",
+        ("desired retention", "", "reviews a day", "minutes a day"),
+        (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
+    )
     fits = "FSRS predicts you well: 13 % better than guessing your average (10 … 16 %)."
     to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
     open_ = ("Can't tell yet: “pooled” differs by −0.0110 log loss.", "More reviews would tell.")
@@ -258,6 +263,7 @@ def make_answers() -> list[Answer]:
         Answer("noise", "Default", "none of 21", ("No parameter is noise.",)),
         Answer("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
         Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
+        Answer("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
         Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
         Answer(

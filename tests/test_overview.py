@@ -42,6 +42,7 @@ from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workload.estimate import Doing
 from srs_eval.widgets.evidence import evidence
+from srs_eval.workload.glance import at_a_glance
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -347,6 +348,19 @@ def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
         "better than SM-2: Words (−.040 … −.020); as good as SM-2: Maps (−.010 … +.010); "
         "can't tell yet: Birds (−.011 … +.009) and New"
     )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -> None:
+    """Also of who has not turned FSRS on: it is what they would ask before they do."""
+    answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
+    rows = {row[0]: row for row in answer.tables[0].rows}
+    assert 0 < int(str(rows["85 %"][2])) < int(str(rows["90 %"][2]))
+    assert [row[1] for row in rows.values()].count("now") == int(enabled)
+    line = in_one_line([answer])
+    assert line.startswith(f"{answer.subject}: ~")
+    assert f"~{rows['85 %'][2]} at 85 %" in line
+    assert ("were FSRS on" in line) == (not enabled)
 
 
 def test_few_reviews_are_told_with_what_is_needed() -> None:

@@ -25,6 +25,7 @@ ROWS: dict[str, str] = {
     "anki": "the reviews that Anki's optimizer takes",
     "benchmark": "the reviews that the benchmark takes",
 }
+FIGURES_ARE = " · log loss: lower is better"
 _TITLE = 19  # columns of the questions
 _NAME = 18  # at most, of a preset's name
 _FIGURE, _WAY = 7, 16
@@ -59,8 +60,10 @@ figures in brackets are the 95 % interval of the difference: (−.037 … −.01
 the change would almost surely help, an interval around zero that one can't tell yet.
 
 y copies the parameters for Anki where there are better ones: paste them in the deck \
-options, under FSRS. m shows how all models rank; that ranking rests on the benchmark's \
-reviews, so that its figures compare with published ones, and the answers on Anki's.
+options, under FSRS. PASTE ONE LINE means the same line for every preset that says so. w \
+shows what another desired retention would cost. m shows how all models rank; that ranking \
+rests on the benchmark's reviews, so that its figures compare with published ones, and the \
+answers on Anki's.
 """
     SAYS: ClassVar[dict[bool, str]] = {True: "cancelled", False: "answered"}
 
@@ -120,9 +123,10 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         heading = f"{'Preset':<{name}}  "
         if figures:
             heading += "".join(f"{each:>{_FIGURE}}" for each in ("now", "fresh", "pooled")) + "  "
-        self.query_one("#columns", Static).update(
-            Text(f"{heading}what to do" if with_presets else "", "dim")
-        )
+        heading += "what to do"
+        if figures and len(heading) + len(FIGURES_ARE) <= width:
+            heading += FIGURES_ARE
+        self.query_one("#columns", Static).update(Text(heading if with_presets else "", "dim"))
         shown = [
             _preset(line, name, figures, width) if line.figures else _question(line, width)
             for line in self._lines
@@ -171,7 +175,7 @@ reviews, so that its figures compare with published ones, and the answers on Ank
         if answer.parameters is not None:
             detail.update(parameters_to_paste(answer))
         else:
-            detail.update(Text(" ".join(sentence for sentence in answer.sentences[:2])))
+            detail.update(Text(" ".join(answer.sentences[:2])))
         beside.update(evidence(answer))
 
     def _progress(self) -> None:
