@@ -393,9 +393,9 @@ class SrsEvalApp(App[int]):
         def read() -> None:
             try:
                 log = self._read(path)
-                import srs_eval.screens.answers  # noqa: F401 - shown next
                 from srs_eval.inspection import inspect_log
 
+                importlib.import_module("srs_eval.screens.answers")  # shown next
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
