@@ -40,8 +40,8 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.simulation import simulate_learner, write_collection
-from srs_eval.workload.estimate import Doing
 from srs_eval.widgets.evidence import evidence
+from srs_eval.workload.estimate import Doing
 from srs_eval.workload.glance import at_a_glance
 from tests.app_world import (
     MODELS,
