@@ -12,79 +12,44 @@ training parts only, each split in time: a fit to the first four fifths, judged 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import os
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cache, reduce
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from srs_eval import metrics
 from srs_eval.across_users import FEWEST_USERS, MeanInterval, mean_intervals
+from srs_eval.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.batch import Ended, Planned, UnitDone, expectations, make_setup, survey
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset
-from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, fit_and_predict, in_words
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.extras import is_installed, require
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.hyperparameters import SEED
-from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.ledger import LAYOUT, LEDGER
-from srs_eval.models import all_models
-from srs_eval.protocol import Fold, Trials
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.reviews import IntArray
 from srs_eval.standings import Change, changes, compare
 from srs_eval.store import (
-    AUDIT,
-    JOURNAL,
     PUBLISHED,
-    SETUP,
     TUNED,
     ResultStore,
     Unit,
-    disagreement,
+    as_json,
     write_atomically,
 )
 from srs_eval.tuning import Search, Setup
-from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, cores, send
+from srs_eval.workers import cores
 
 HALVES = 2
-HELD_OUT = 5  # a training part's last fifth judges the set-ups
-
-Part = Literal["past", "judged"]
-
-
-@dataclass(frozen=True)
-class Try:
-    """A configuration with one set-up of its training, on the split training parts or as judged."""
-
-    configuration: str
-    part: Part
-    setup: tuple[tuple[str, float | str], ...]  # what is not as published, by name
-
-
-@dataclass(frozen=True)
-class Record:
-    """What came of a try on one user."""
-
-    status: Literal["done", "failed", "skipped"]
-    log_loss: float = math.nan
-    line: Mapping[str, Any] | None = None  # of a result file, if judged
-    reason: str = ""
-    seconds: float = 0.0
-    lacked: str = ""  # the module that was not installed, if it was skipped for that
 
 
 @dataclass(frozen=True)
@@ -220,7 +185,7 @@ def run_audit(
     work = sum(fits[name] * seconds(user, (name,)) for name in fits for user in wanted)
     jobs = min(cores() if jobs is None else max(1, jobs), len(wanted))
     counts: dict[str, int] = {"done": 0, "failed": 0, "skipped": 0}
-    with _Records(out, setup, fresh) as records, ExitStack() as stack:
+    with Records(out, setup, fresh) as records, ExitStack() as stack:
 
         def planned(units: int) -> Planned:
             return Planned(
@@ -235,7 +200,7 @@ def run_audit(
                 damaged=0,
             )
 
-        fitter: _Fitter | None = None
+        fitter: Fitter | None = None
         begun = time.monotonic()
         passed = 0  # fits made, now or before
         for stage in _stages(records, configurations, halves, searches, repeats):
@@ -244,7 +209,7 @@ def run_audit(
             passed += len(fits_of_stage) - len(missing)
             if missing and fitter is None:
                 yield planned(max(total - passed, len(missing)))
-                fitter = _Fitter(dataset.folder, by_name, records, jobs, context)
+                fitter = Fitter(dataset.folder, by_name, records, jobs, context)
                 stack.callback(fitter.close)
             for made, user, record in fitter.fit(missing) if fitter else ():
                 passed += 1
@@ -262,7 +227,7 @@ def run_audit(
 
 
 def _stages(
-    records: _Records,
+    records: Records,
     configurations: Sequence[Configuration],
     halves: Sequence[Sequence[int]],
     searches: Mapping[tuple[str, int], Search],
@@ -271,7 +236,7 @@ def _stages(
     """The fits of a whole audit, in parts; each part has to be in the records before the next."""
     while asked := {key: setups for key, each in searches.items() if (setups := each.ask())}:
         yield [
-            (Try(name, "past", _key(setup)), user)
+            (Try(name, "past", key_of(setup)), user)
             for (name, half), setups in asked.items()
             for setup in setups
             for user in halves[half]
@@ -280,13 +245,13 @@ def _stages(
             searches[name, half].tell(records.losses(name, halves[half], setups))
     # For the ledger alone: the best of each half on the other half.
     yield [
-        (Try(name, "past", _key(each.best[0])), user)
+        (Try(name, "past", key_of(each.best[0])), user)
         for (name, _), each in searches.items()
         for users in halves
         for user in users
     ]
     yield [
-        (Try(each.name, "judged", _key({**setup, **seeded})), user)
+        (Try(each.name, "judged", key_of({**setup, **seeded})), user)
         for each in configurations
         for half, users in enumerate(halves)
         for setup in ({}, _chosen_for(searches, each.name, half))
@@ -301,329 +266,6 @@ def _chosen_for(searches: Mapping[tuple[str, int], Search], name: str, half: int
     return search.best[0] if search is not None else {}
 
 
-# What the set-ups are chosen by
-
-
-def split_past(trials: Trials) -> tuple[Fold, ...]:
-    """Each fold's training part as a fold of its own: its last fifth is judged by what came before.
-
-    Parts that are too small for that are left out.
-    """
-    later_only = trials.protocol.secs and (
-        trials.protocol.no_test_same_day or trials.protocol.equalize_test_with_non_secs
-    )
-
-    def judged(rows: IntArray) -> IntArray:
-        return rows[trials.elapsed_days[rows] > 0] if later_only else rows
-
-    folds = []
-    for fold in trials.folds:
-        first = len(fold.train) - len(fold.train) // HELD_OUT
-        test = judged(fold.train[first:])
-        if len(test):
-            folds.append(Fold(train=fold.train[:first], test=test))
-    return tuple(folds)
-
-
-def past_log_loss(session: Session, configuration: Configuration, context: Context) -> float:
-    """Mean log loss of the held-out rows of all training parts, in nats.
-
-    No review is used that the user is judged on after the last training part. Raises
-    NotEnoughData, and ArithmeticError where predictions are no probabilities.
-    """
-    require(configuration.model.needs, configuration.model.name)
-    trials = session.trials(configuration.protocol)
-    folds = split_past(trials)
-    if not folds:
-        raise NotEnoughData("the training parts are too small to be split")
-    split = replace(trials, folds=folds)
-    p, _, _ = fit_and_predict(configuration, split, context)
-    if not (np.isfinite(p).all() and ((p >= 0) & (p <= 1)).all()):
-        raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
-    return metrics.log_loss(split.y[split.test_index], p)
-
-
-# Fits in workers
-
-
-def fit_user(
-    folder: Path, user: int, tries: Sequence[tuple[Try, Configuration]], context: Context
-) -> list[Record]:
-    """What comes of some tries on one user, in this order; each record is sent on its way."""
-    context = replace(context, user=user)
-    try:
-        session = Session(_dataset(folder).load(user))
-    except Exception as error:
-        return [Record("failed", reason=in_words(error)[0])] * len(tries)
-    found = []
-    for each, configuration in tries:
-        tuned = configuration.trained_with(dict(each.setup))
-        record = (
-            _judged(session, tuned, context)
-            if each.part == "judged"
-            else _past(session, tuned, context)
-        )
-        send(record)
-        found.append(record)
-    return found
-
-
-def _judged(session: Session, configuration: Configuration, context: Context) -> Record:
-    start = time.perf_counter()
-    match attempt(session, configuration, context):
-        case Finished(result=result):
-            line = result.to_upstream()
-            loss = result.metrics.log_loss
-            return Record("done", loss, line, seconds=time.perf_counter() - start)
-        case Skipped(reason=reason, lacked=lacked):
-            return Record("skipped", reason=reason, lacked=lacked)
-        case Failed(reason=reason):
-            return Record("failed", reason=reason)
-
-
-def _past(session: Session, configuration: Configuration, context: Context) -> Record:
-    start = time.perf_counter()
-    try:
-        loss = past_log_loss(session, configuration, context)
-    except NotInstalled as reason:
-        return Record("skipped", reason=str(reason), lacked=reason.module)
-    except NotEnoughData as reason:
-        return Record("skipped", reason=str(reason))
-    except Exception as error:
-        return Record("failed", reason=in_words(error)[0])
-    return Record("done", loss, seconds=time.perf_counter() - start)
-
-
-@cache
-def _dataset(folder: Path) -> Dataset:
-    return Dataset(folder)
-
-
-def _import_models() -> None:
-    all_models()
-
-
-class _Fitter:
-    """Makes fits on a pool of workers, and records them."""
-
-    def __init__(
-        self,
-        folder: Path,
-        configurations: Mapping[str, Configuration],
-        records: _Records,
-        jobs: int,
-        context: Context,
-    ) -> None:
-        self._folder = folder
-        self._configurations = configurations
-        self._records = records
-        self._context = context
-        self._happenings = TaskEvents()
-        self._pool = WorkerPool(jobs, initializer=_import_models, on_message=self._happenings.put)
-
-    def close(self) -> None:
-        """End the workers; what they had sent by then is kept."""
-        self._pool.terminate_workers()
-
-    def fit(self, missing: Iterable[tuple[Try, int]]) -> Iterator[tuple[Try, int, Record]]:
-        """The new records, as they come."""
-        by_user: dict[int, list[Try]] = defaultdict(list)
-        for each, user in missing:
-            by_user[user].append(each)
-        tasks: dict[Future[list[Record]], tuple[int, list[Try]]] = {}
-        for user, tries in by_user.items():
-            tasks[self._submit(user, tries)] = user, tries
-        while tasks:
-            happening = self._happenings.next(timeout=0.5)
-            if happening is None:
-                continue
-            future, message = happening
-            user, left = tasks[future]
-            if message is not DONE:
-                yield self._keep(left.pop(0), user, message)
-                continue
-            del tasks[future]
-            error = future.exception()
-            if error is None:
-                for record in future.result()[-len(left) :] if left else ():
-                    yield self._keep(left.pop(0), user, record)
-            elif isinstance(error, WorkerDied) and left:
-                # What it was at work on has killed it; the rest is tried again.
-                yield self._keep(left.pop(0), user, Record("failed", reason=str(error)))
-                if left:
-                    tasks[self._submit(user, left)] = user, left
-            else:
-                raise error
-
-    def _submit(self, user: int, tries: Sequence[Try]) -> Future[list[Record]]:
-        chosen = [(each, self._configurations[each.configuration]) for each in tries]
-        return self._happenings.submit(
-            self._pool, fit_user, self._folder, user, chosen, self._context
-        )
-
-    def _keep(self, each: Try, user: int, record: Record) -> tuple[Try, int, Record]:
-        self._records.add(each, user, record)
-        return each, user, record
-
-
-# What is kept
-
-
-class _Records:
-    """The fits that are made, on disk as soon as they are; one process at a time holds them."""
-
-    def __init__(self, out: Path, setup: Mapping[str, Any], fresh: bool) -> None:
-        self._out = out
-        _refuse_results_of_others(out, fresh)
-        try:
-            (out / JOURNAL).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f'The audit cannot be written to "{out}" ({error.strerror}): choose another --out.'
-            ) from None
-        self._let_go = hold(out / JOURNAL, f'Another audit is writing to "{out}": wait for it.')
-        try:
-            path = out / JOURNAL / "audit.jsonl"
-            if fresh:
-                path.unlink(missing_ok=True)
-                (out / AUDIT).unlink(missing_ok=True)
-            self._agree(setup)
-            known = {
-                _try_of(record): _record_of(record)
-                for record, _ in read_records(path)
-                if record is not None
-            }
-            self._known = {key: each for key, each in known.items() if _is_final(each)}
-            self.retried = len(known) - len(self._known)
-            self._handle = open_journal(path)
-        except BaseException:
-            self._let_go()
-            raise
-
-    def __enter__(self) -> _Records:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-        self._let_go()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def __contains__(self, key: tuple[Try, int]) -> bool:
-        return key in self._known
-
-    def __getitem__(self, key: tuple[Try, int]) -> Record:
-        return self._known[key]
-
-    def add(self, each: Try, user: int, record: Record) -> None:
-        """Keep what came of a try on a user."""
-        content: dict[str, Any] = {
-            "configuration": each.configuration,
-            "part": each.part,
-            "hyperparameters": dict(each.setup),
-            "user": user,
-            "status": record.status,
-        }
-        if record.status == "done":
-            content |= {"log_loss": record.log_loss, "seconds": round(record.seconds, 6)}
-            content |= {"line": record.line} if record.line is not None else {}
-        else:
-            content["reason"] = record.reason
-            content |= {"lacked": record.lacked} if record.lacked else {}
-        append_record(self._handle, content)
-        self._known[each, user] = record
-
-    def losses(
-        self, name: str, users: Sequence[int], setups: Sequence[Mapping[str, Any]]
-    ) -> list[float]:
-        """Mean loss of the users' training parts by set-up; inf where it fails on one of them.
-
-        Of the users with whom the published set-up works; inf for all where there are none.
-        """
-        counted = self.usable(name, users)
-        if not counted:
-            return [math.inf] * len(setups)
-        found = []
-        for setup in setups:
-            records = [self._known[Try(name, "past", _key(setup)), user] for user in counted]
-            works = all(each.status == "done" for each in records)
-            found.append(fmean(each.log_loss for each in records) if works else math.inf)
-        return found
-
-    def usable(self, name: str, users: Iterable[int]) -> list[int]:
-        """Those whose training parts the published set-up can be fitted to."""
-        published = Try(name, "past", ())
-        return [user for user in users if self._known[published, user].status == "done"]
-
-    def _agree(self, setup: Mapping[str, Any]) -> None:
-        path = self._out / AUDIT
-        if path.exists():
-            try:
-                stored = json.loads(path.read_text(encoding="utf-8"))
-                difference = disagreement(stored, setup)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise InputError(
-                    f'"{path}" is damaged: start over with --fresh, or choose another --out.'
-                ) from None
-            if difference:
-                raise InputError(
-                    f'The audit in "{self._out}" does not go with this run: {difference}; '
-                    "run it as before, choose another --out, or start over with --fresh."
-                )
-            known = {**setup["configurations"], **stored["configurations"]}
-            setup = {**stored, "configurations": known}
-        write_atomically(path, _as_json(setup))
-
-
-def _refuse_results_of_others(out: Path, fresh: bool) -> None:
-    """Raises InputError where an audit would write over results that no audit has left."""
-    if (out / AUDIT).exists():
-        return
-    for path in _results_in(out):
-        raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
-    for path in () if fresh else (*_results_in(out / PUBLISHED), *_results_in(out / TUNED)):
-        raise InputError(
-            f'"{path}" is not from an audit in this folder: '
-            "choose another --out, or delete it with --fresh."
-        )
-
-
-def _results_in(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP)])
-
-
-def _is_final(record: Record) -> bool:
-    """Whether another run need not try again."""
-    if record.lacked:
-        return not is_installed(record.lacked)
-    return record.status != "failed"
-
-
-def _try_of(record: Mapping[str, Any]) -> tuple[Try, int]:
-    key = _key(record["hyperparameters"])
-    return Try(record["configuration"], record["part"], key), record["user"]
-
-
-def _record_of(record: Mapping[str, Any]) -> Record:
-    return Record(
-        record["status"],
-        record.get("log_loss", math.nan),
-        record.get("line"),
-        record.get("reason", ""),
-        record.get("seconds", 0.0),
-        record.get("lacked", ""),
-    )
-
-
-def _key(setup: Mapping[str, float | str]) -> tuple[tuple[str, float | str], ...]:
-    return tuple(sorted(setup.items()))
-
-
-def _as_json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
-
-
 def _seeds(configuration: Configuration, repeats: int) -> int:
     return repeats if SEED in configuration.tunable else 1
 
@@ -633,7 +275,7 @@ def _seedings(configuration: Configuration, repeats: int) -> list[dict[str, floa
     return [{SEED.name: seed} if seed else {} for seed in seeds]
 
 
-def _found(records: _Records, name: str, users: Sequence[int], search: Search) -> Found:
+def _found(records: Records, name: str, users: Sequence[int], search: Search) -> Found:
     best, loss = search.best
     usable = len(records.usable(name, users))
     return Found(
@@ -648,7 +290,7 @@ def _found(records: _Records, name: str, users: Sequence[int], search: Search) -
 
 
 def _best(
-    records: _Records, name: str, halves: Sequence[Sequence[int]], found: Sequence[Found]
+    records: Records, name: str, halves: Sequence[Sequence[int]], found: Sequence[Found]
 ) -> Setup:
     """The best known set-up: with the least mean loss over all users' training parts."""
     setups = [{}, *(each.setup for each in found)]
@@ -656,7 +298,7 @@ def _best(
     known = [
         setup
         for setup in setups
-        if all((Try(name, "past", _key(setup)), user) in records for user in users)
+        if all((Try(name, "past", key_of(setup)), user) in records for user in users)
     ]
     losses = records.losses(name, users, known) if known else [0.0]
     return known[losses.index(min(losses))] if known else {}
@@ -665,7 +307,7 @@ def _best(
 def _write_ledger(
     out: Path,
     setup: Mapping[str, Any],
-    records: _Records,
+    records: Records,
     configurations: Mapping[str, Configuration],
     halves: Sequence[Sequence[int]],
     searches: Mapping[tuple[str, int], Search],
@@ -704,7 +346,7 @@ def _write_ledger(
         "data": setup["data"]["fingerprint"],
         "configurations": listed,
     }
-    write_atomically(out / LEDGER, _as_json(content))
+    write_atomically(out / LEDGER, as_json(content))
 
 
 def _rounded(loss: float) -> float | None:
@@ -714,7 +356,7 @@ def _rounded(loss: float) -> float | None:
 def _write_results(
     out: Path,
     setup: Mapping[str, Any],
-    records: _Records,
+    records: Records,
     configurations: Mapping[str, Configuration],
     halves: Sequence[Sequence[int]],
     searches: Mapping[tuple[str, int], Search],
@@ -735,7 +377,7 @@ def _write_results(
         with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
             for name, half in chosen:
                 for user in halves[half]:
-                    record = records[Try(name, "judged", _key(chosen[name, half])), user]
+                    record = records[Try(name, "judged", key_of(chosen[name, half])), user]
                     store.append(
                         Unit(
                             name,
@@ -754,7 +396,7 @@ def _write_results(
 
 def _audit(
     out: Path,
-    records: _Records,
+    records: Records,
     configurations: Sequence[Configuration],
     halves: Sequence[Sequence[int]],
     searches: Mapping[tuple[str, int], Search],
@@ -786,7 +428,7 @@ def _audit(
         )
         for half, users in enumerate(halves):
             # Once where the chosen one is the published one.
-            for key in dict.fromkeys(map(_key, ({}, _chosen_for(searches, each.name, half)))):
+            for key in dict.fromkeys(map(key_of, ({}, _chosen_for(searches, each.name, half)))):
                 for user in users:
                     record = records[Try(each.name, "judged", key), user]
                     if record.status == "failed":
@@ -802,7 +444,7 @@ def _audit(
 
 
 def _spread(
-    records: _Records,
+    records: Records,
     configuration: Configuration,
     halves: Sequence[Sequence[int]],
     found: Sequence[Found],
@@ -820,7 +462,7 @@ def _spread(
                 setup = found[1 - half].setup if tuned and found else {}
                 for user in users:
                     made = [
-                        records[Try(configuration.name, "judged", _key({**setup, **each})), user]
+                        records[Try(configuration.name, "judged", key_of({**setup, **each})), user]
                         for each in seedings
                     ]
                     if all(each.status == "done" for each in made):
@@ -869,4 +511,4 @@ def _pairs(
         yield Pair(first, second, published, tuned, len(users))
 
 
-__all__ = ("FEWEST_USERS", "Audit", "Found", "Pair", "Ranking", "Tuned", "run_audit", "split_past")
+__all__ = ("FEWEST_USERS", "Audit", "Found", "Pair", "Ranking", "Tuned", "run_audit")

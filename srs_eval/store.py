@@ -310,8 +310,7 @@ class ResultStore:
             self.publish(everything=True)
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
-        text = json.dumps(setup, indent=1, sort_keys=True) + "\n"
-        write_atomically(self.folder / SETUP, text.encode())
+        write_atomically(self.folder / SETUP, as_json(setup))
 
 
 def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -338,6 +337,11 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             elif old != value:
                 return f"{name} had {key.replace('_', ' ')} {_word(old)} and has {_word(value)} now"
     return ""
+
+
+def as_json(content: Mapping[str, Any]) -> bytes:
+    """A document for people and programs: indented, in order of its keys, without NaN."""
+    return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.audit import Audit, Record, Try, _Records, run_audit, split_past
+from srs_eval.audit import Audit, run_audit
+from srs_eval.audit_fits import Record, Records, Try, split_past
 from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
 from srs_eval.cli_output import write_document
 from srs_eval.configurations import published, resolve, spelled
@@ -618,12 +619,12 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
 
 def test_what_was_not_installed_is_tried_again(tmp_path: Path) -> None:
     setup: Any = {"configurations": {}}
-    with _Records(tmp_path, setup, fresh=True) as records:
+    with Records(tmp_path, setup, fresh=True) as records:
         records.add(Try("A", "past", ()), 1, Record("skipped", reason="no A", lacked="json"))
         records.add(Try("B", "past", ()), 1, Record("skipped", reason="no B", lacked="no_such"))
         records.add(Try("C", "past", ()), 1, Record("skipped", reason="too few reviews"))
     (tmp_path / "audit.json").unlink()
-    with _Records(tmp_path, setup, fresh=False) as records:
+    with Records(tmp_path, setup, fresh=False) as records:
         assert [(Try(name, "past", ()), 1) in records for name in "ABC"] == [False, True, True]
 
 
