@@ -453,7 +453,7 @@ def workload(
     from srs_eval.console import WORKLOAD, console_for, print_answers, share_done
     from srs_eval.presets.stored import parsed_parameters
     from srs_eval.workload.answers import answers, document
-    from srs_eval.workload.estimate import RETENTIONS, Question
+    from srs_eval.workload.estimate import RETENTIONS, Question, beginning
     from srs_eval.workload.estimate import workload as estimates
 
     check_targets(source, json)
@@ -471,7 +471,7 @@ def workload(
     found = None
     log = source.load()
     with (
-        share_done(console_for(sys.stderr), "playing your cards forward") as tell,
+        share_done(console_for(sys.stderr), beginning().words) as tell,
         closing(estimates(log, question=question, parameters=parameters)) as events,
     ):
         for found in events:

@@ -483,25 +483,31 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
 async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, known, doing = [], threading.Event(), Doing("cards played forward: 3 of 50", 0.25)
+    asked, first, known = [], threading.Event(), threading.Event()
+    doing = [Doing(f"cards played forward: {done} of 50", 0.05 + done / 100) for done in (0, 20)]
+    now = [100.0]
 
     def costs(preset: str | None) -> Any:
         asked.append(preset)
-        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing
+        now[0] += 60  # kernels are prepared: that is no measure of what is left
+        yield [Answer("workload", "Default", "90 %", ("About 80 reviews a day.",))], doing[0]
+        first.wait(10)
+        now[0] += 12
+        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing[1]
         known.wait(10)
-        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing
+        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing[1]
         raise NotEnoughData("the next preset has 3 reviews")
 
-    app = make_app(tmp_path, FILE)
+    app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
     monkeypatch.setattr(app, "costs", costs)
-    begun = app.monotonic
-    monkeypatch.setattr(app, "monotonic", lambda: begun() + (10.0 if asked else 0.0))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("w")
+        await until(pilot, lambda: "About 80 reviews a day." in text_of(app))
+        assert "cards played forward: 0 of 50" in text_of(app)
+        first.set()
         await until(pilot, lambda: "About 88 reviews a day." in text_of(app))
-        said = "cards played forward: 3 of 50  0:10, about 0:30 left"
-        await until(pilot, lambda: said in text_of(app))
+        assert "20 of 50  1:12, about 0:45 left" in text_of(app)  # 12 s were 20 of 95 %
         assert asked == ["Default"]
         known.set()
         await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))

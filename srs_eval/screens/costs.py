@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from srs_eval.workload.estimate import Doing
 
 
+BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
+
+
 class Costed(Message):
     """What is known by now, and what is being computed."""
 
@@ -65,11 +68,12 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         self._work: Background | None = None
         self._doing: Doing | None = None
         self._begun = 0.0
+        self._first = 0.0, 0.0  # when the first figures came, and the share of the work by then
         self._ticking: Timer | None = None
 
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
-            yield Static("", id="all")
+            yield Static(BEGINNING, id="all")
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -78,10 +82,11 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         box = self.query_one("#box")
         box.border_title = "What a desired retention costs"
         box.focus()
-        self._begun = self.srs_app.monotonic()
+        from srs_eval.workload.estimate import beginning
+
+        self._doing, self._begun = beginning(), self.srs_app.monotonic()
         self._ticking = self.set_interval(1.0, self._tell_progress)
         self._tell_progress()
-        self.query_one("#all", Static).update(_beginning())
 
         def found(cancel: threading.Event) -> Iterator[Any]:
             for known in self.srs_app.costs(self.preset):
@@ -103,18 +108,24 @@ that your reviews allow. It is a model's estimate, and says so where you have no
             self._work.cancel.set()
 
     def _tell_progress(self) -> None:
-        """What is being computed, a clock, and about how long it will take."""
-        gone = self.srs_app.monotonic() - self._begun
-        said = "playing your cards forward" if self._doing is None else self._doing.words
-        said += f"  {clock(gone)}"
-        if self._doing is not None:
-            share = self._doing.share
-            said += f", about {clock(gone * (1 - share) / share)} left"
+        """What is being computed, a clock, and about how long it will take.
+
+        The time left goes by what came after the first figures, which may wait for kernels.
+        """
+        assert self._doing is not None
+        now, share = self.srs_app.monotonic(), self._doing.share
+        since, share_then = self._first
+        said = f"{self._doing.words}  {clock(now - self._begun)}"
+        if share > share_then > 0:
+            left = (now - since) * (1 - share) / (share - share_then)
+            said += f", about {clock(left)} left"
         self.query_one("#box").border_subtitle = said
 
     def on_costed(self, message: Costed) -> None:
-        self._doing = message.doing
         if message.doing is not None:
+            self._doing = message.doing
+            if self._first[1] == 0:
+                self._first = self.srs_app.monotonic(), message.doing.share
             self._tell_progress()
         parts: list[RenderableType] = []
         for answer in message.answers:
@@ -130,14 +141,3 @@ that your reviews allow. It is a model's estimate, and says so where you have no
             if isinstance(message.error, NotEnoughData):
                 said = f"Too little data to tell what a desired retention costs: {message.error}."
             self.query_one("#all", Static).update(Text(said))
-
-
-def _beginning() -> str:
-    """What is shown until the first figures are there."""
-    from srs_eval.fitting.compile import kernels_there
-    from srs_eval.workload.estimate import KERNELS
-
-    said = "Your cards of today are reviewed day by day, at one desired retention after another."
-    if not kernels_there(KERNELS):
-        said += " The first time after an update this is prepared for about a minute."
-    return said

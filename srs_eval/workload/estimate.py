@@ -24,7 +24,7 @@ import numpy as np
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.fitting.compile import mark_kernels
+from srs_eval.fitting.compile import kernels_there, mark_kernels
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
@@ -77,8 +77,7 @@ _ORDERS: dict[int, Order] = {
 }
 
 
-KERNELS = "workload"
-"""What `fitting.compile` remembers the compiled simulation by."""
+_KERNELS = "workload"  # what `fitting.compile` remembers the compiled simulation by
 
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
@@ -216,6 +215,13 @@ class Workload:
     def at(self, retention: float) -> int:
         """The place of the nearest retention."""
         return int(np.argmin(np.abs(self.retentions - retention)))
+
+
+def beginning() -> Doing:
+    """What is done until the first figures are there."""
+    if kernels_there(_KERNELS):
+        return Doing("playing your cards forward", 0.0)
+    return Doing("preparing, about a minute once after an update", 0.0)
 
 
 def workload(
@@ -411,7 +417,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             found, doing=doing("overdue cards, and fewer or more new ones a day", _REST)
         )
         yield found
-        mark_kernels(KERNELS)
+        mark_kernels(_KERNELS)
         found = replace(
             found,
             doing=None,
