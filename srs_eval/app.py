@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hits
 from textual.driver import Driver
 from textual.filter import Monochrome
 from textual.screen import Screen
-from textual.system_commands import SystemCommandsProvider
 from textual.theme import Theme
 
 from srs_eval import state as remembered
@@ -49,6 +47,7 @@ from srs_eval.screens.background import (
     Remembered,
 )
 from srs_eval.screens.base import AppScreen
+from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
 
 if TYPE_CHECKING:
@@ -101,15 +100,6 @@ class Options:
     context: Context = field(default_factory=Context)
     use_cache: bool = True
     config: Config = field(default_factory=Config)
-
-
-class Commands(SystemCommandsProvider):
-    """The palette's list: what is possible here first, not by the alphabet."""
-
-    async def discover(self) -> Hits:
-        for title, help_, callback, discover in self.app.get_system_commands(self.screen):
-            if discover:
-                yield DiscoveryHit(title, callback, help=help_)
 
 
 class SrsEvalApp(App[int]):
@@ -342,29 +332,13 @@ class SrsEvalApp(App[int]):
     # --- the command palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        actions: tuple[Action, ...] = screen.actions if isinstance(screen, AppScreen) else ()
-        for where, group in (("Here", actions), ("Everywhere", EVERYWHERE)):
-            for action in self.on_keys(group):
-                if action.name == "app.command_palette":
-                    continue
-                if screen.check_action(action.name, ()) is False:
-                    continue
-                yield SystemCommand(
-                    action.label,
-                    f"{where}: {action.help} ({action.key_words})",
-                    self._runner(screen, action.name),
-                )
-        for command in super().get_system_commands(screen):
-            if command.title not in ("Quit", "Keys"):
-                title, help_, callback, *rest = command
-                yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
+        here: tuple[Action, ...] = screen.actions if isinstance(screen, AppScreen) else ()
+        textuals = super().get_system_commands(screen)
+        return commands(screen, self.on_keys(here), self.on_keys(EVERYWHERE), textuals)
 
     def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
         """The actions on the keys that config.toml gives them."""
         return tuple(action.on_key(self.config.keys.get(action.id)) for action in actions)
-
-    def _runner(self, screen: Screen[Any], action: str) -> Callable[[], Any]:
-        return lambda: self.call_later(screen.run_action, action)
 
     # --- opening a file
 

@@ -168,7 +168,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         if own is None or line is None or line.against_floor is None:
             return []
         against = words.against_floor(line.against_floor).strip()
-        return [f"★ {line.configuration.words}: {against} log loss than the average."]
+        flattered = " (flattered, see Details)" if line.place is None else ""
+        name = line.configuration.words
+        return [f"★ {name}: {against} log loss than the average{flattered}."]
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
