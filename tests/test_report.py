@@ -35,7 +35,6 @@ from srs_eval.cli import main
 from srs_eval.configurations import resolve
 from srs_eval.errors import InputError
 from srs_eval.report.build import dataset_report
-from srs_eval.report.dataset import effect_colour, share_colour
 from srs_eval.report.document import (
     Column,
     Document,
@@ -49,6 +48,7 @@ from srs_eval.report.document import (
 from srs_eval.report.files import as_csv, as_json
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
+from srs_eval.report.pairs import effect_colour, share_colour
 from srs_eval.result_files import read_folders
 from srs_eval.standings import changes, compare
 from tests.conftest import REPOSITORY, shared_or_skip
