@@ -710,7 +710,7 @@ class SrsEvalApp(App[int]):
             return
         from srs_eval.screens.export import ExportScreen
 
-        evaluation, number = self._of_open_file, len(self._of_open_file.results())
+        evaluation, number = self.of_open_file, len(self.of_open_file.results())
         basis = "No model has finished yet: the report will have no ranking."
         if number:
             whole = f"of {counted(len(evaluation.models), 'model')}"
@@ -718,8 +718,10 @@ class SrsEvalApp(App[int]):
         self.push_screen(ExportScreen(Path(log.receipt.path), basis), self.export)
 
     @property
-    def _of_open_file(self) -> Evaluation:
+    def of_open_file(self) -> Evaluation:
         """The models' figures, if they are of what is open."""
+        from srs_eval.screens.evaluation import Evaluation
+
         same = self._evaluated is not None and self._evaluated[0] is self.log_
         return self.evaluation if same else Evaluation()
 
@@ -728,7 +730,7 @@ class SrsEvalApp(App[int]):
         log = self.log_
         if log is None or wanted is None:
             return
-        outcome = self._of_open_file.outcome(self.config.equivalence)
+        outcome = self.of_open_file.outcome(self.config.equivalence)
         protocol = self.protocol if self._evaluated is None else self._evaluated[2]
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]

@@ -147,16 +147,16 @@ FAMILIES: Mapping[str, Family] = {
     "sm2": Family("S", "SM-2", "SM-2 and its kin"),
     "history": Family("H", "formulas", "formulas over a card's history"),
     "neural": Family("N", "networks", "neural networks"),
-    "online": Family("O", "learn on", "learn while they are judged"),
+    "online": Family("O", "learns", "learn while they are judged"),
     "floor": Family("–", "floor", "know no card: the floor"),
     "other": Family("·", "others", "others"),
 }
 
 
 def letters(there: Collection[str]) -> str:
-    """What the letters of the families that are there mean: "F FSRS · S SM-2"."""
-    shown = (each for key, each in FAMILIES.items() if key in there and key != "floor")
-    return " · ".join(f"{each.letter} {each.name}" for each in shown)
+    """What the letters of the families that are there mean: "F FSRS  S SM-2"."""
+    shown = (each for key, each in FAMILIES.items() if key in there and each.letter.isalpha())
+    return "  ".join(f"{each.letter} {each.name}" for each in shown)
 
 
 def clock(seconds: float) -> str:

@@ -105,6 +105,11 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         await until(pilot, lambda: not app.evaluation.running)
 
 
+def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
+    assert words.letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
+    assert len(words.letters(words.FAMILIES)) <= 50
+
+
 async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:

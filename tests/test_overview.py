@@ -198,6 +198,18 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         await until(pilot, on(app, "OpenScreen"))
 
 
+async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        app._answer = MadeUpAnswers(hold_at="fit")
+        app.open_file(Path("other.anki2"))
+        await until(pilot, lambda: "questions open" in text_of(app))
+        assert "models:" not in text_of(app)
+
+
 async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -191,7 +191,7 @@ answers on Anki's.
             text = f"cancelled after {gone}; r asks again"
         else:
             text = f"answered in {gone}"
-        evaluation = app.evaluation
+        evaluation = app.of_open_file
         if evaluation.models:
             text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
         self.query_one("#progress", Static).update(Text(text))
