@@ -257,18 +257,22 @@ def fit_and_predict(
     parts: list[FloatArray] = []
     notes: list[str] = []
     fitted: dict[int, Any] = {}
+    # Later folds train on more, and take as much longer.
+    sizes = [len(fold.test if fit is None else fold.train) for fold in trials.folds]
+    ends = (np.cumsum([0, *sizes]) / max(sum(sizes), 1)).tolist()
     for number, fold in enumerate(trials.folds, start=1):
         default = default_of(context)
         train_partition = trials.partition[fold.train]
         fitted = {}
+        start = ends[number - 1]
         too_small: dict[int, NotEnoughData] = {}
         for partition, train in _by_partition(fold.train, train_partition):
             if fit is None:
                 fitted[partition] = default
                 continue
-            width = 1 / (folds * len(np.unique(train_partition)))
-            start = (number - 1) / folds + width * len(fitted)
+            width = (ends[number] - ends[number - 1]) * len(train) / len(fold.train)
             reporting = _reporting(context, report, start, width, number - 1, folds)
+            start += width
             try:
                 fitted[partition] = fit_to(train, reporting)
             except NotEnoughData as reason:
@@ -284,7 +288,7 @@ def fit_and_predict(
             scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
         parts.append(scratch[fold.test])
         context.tick(1.0)
-        report(number / folds, number, folds)
+        report(ends[number], number, folds)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
     shown = {

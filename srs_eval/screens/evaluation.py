@@ -42,6 +42,7 @@ class ModelRun:
     started: float = 0.0
     working_since: float = 0.0  # what came before was compiling, or starting a worker
     fraction_then: float = 0.0
+    told: float = 0.0  # when it last said how far it is
     took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
@@ -56,10 +57,11 @@ class ModelRun:
 
     def seconds_left(self, now: float) -> float | None:
         """Extrapolated from the progress so far; None while there is too little."""
-        gone, done = now - self.working_since, self.fraction - self.fraction_then
-        if self.stage is not Stage.RUNNING or done < 0.05 or gone < 0.5:
+        gone, done = self.told - self.working_since, self.fraction - self.fraction_then
+        if self.stage is not Stage.RUNNING or done < 0.01 or gone < 0.5:
             return None
-        return gone * (1 - self.fraction) / done
+        left = gone * (1 - self.fraction) / done
+        return max(left - (now - self.told), left / 5)
 
 
 Pace = Mapping[str, tuple[float, int]]
@@ -106,7 +108,7 @@ class Evaluation:
         elif isinstance(event, Progress):
             if not model.fraction:
                 model.working_since, model.fraction_then = now, event.fraction
-            model.preparing = False
+            model.preparing, model.told = False, now
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
@@ -239,7 +241,8 @@ class Evaluation:
         for model in self.models.values():
             if model.stage is Stage.RUNNING:
                 left, whole = model.seconds_left(now), expected[model.name] * pace
-                free.append(max(whole - now + model.started, whole / 5) if left is None else left)
+                gone = now - model.started  # what has taken long will take long
+                free.append(max(whole - gone, whole / 2, gone / 2) if left is None else left)
         free += [0.0] * (self.lanes - len(free))
         heapify(free)
         for model in self.models.values():
