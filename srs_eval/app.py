@@ -73,7 +73,7 @@ LoadFunction = Callable[..., "ReviewLog"]
 DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
 _NEXT = (
-    *("scipy.special", "textual_plot"),  # intervals, charts
+    "scipy.special",  # intervals
     *(
         f"srs_eval.screens.{each}"
         for each in (
@@ -155,6 +155,7 @@ class SrsEvalApp(App[int]):
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
         self._exporting: list[Background] = []
+        self.exporting = ""  # how far a report is that is being written
         self._costed: tuple[ReviewLog | None, dict[str | None, Sequence[Answer]]] = (None, {})
         self.monotonic, self.now = monotonic, now
         self._answer = answer
@@ -753,13 +754,16 @@ class SrsEvalApp(App[int]):
         )
         jobs = min(self._jobs(), 1)
 
+        def at(_: object, place: tuple[int, int, str]) -> None:
+            self.call_later(self._say_export, f"report: question {place[0]} of {place[1]}")
+
         def write(cancel: threading.Event) -> Iterator[Sequence[Path]]:
             if not jobs:
                 yield task()
                 return
             from srs_eval.workers import WorkerPool
 
-            pool = WorkerPool(jobs)
+            pool = WorkerPool(jobs, on_message=at)
             try:
                 future = pool.submit(task)
                 while not future.done() and not cancel.wait(0.05):
@@ -778,12 +782,27 @@ class SrsEvalApp(App[int]):
             if error is not None:
                 with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
                     self.call_from_thread(self._refuse, "Can't write this", error, "Back", "")
+            if self._exporting[-1] is background:  # no other has been begun since
+                self.call_later(self._say_export, "")
 
-        self.notify("Writing the report; it takes a few seconds …", timeout=4)
+        self.cancel_export()
+        self._say_export("report: begun")
         self._exporting = [each for each in self._exporting if each.alive]
         background = Background(write, deliver, ended)
         self._exporting.append(background)
         background.start()
+
+    def cancel_export(self) -> None:
+        """Stop writing a report; whatever it has answered is lost."""
+        for background in self._exporting:
+            background.cancel.set()
+
+    def _say_export(self, text: str) -> None:
+        """How far it is, in the top line of whatever screen is shown."""
+        self.exporting = text
+        for screen in self.screen_stack:
+            if isinstance(screen, AppScreen):
+                screen.show_export()
 
     # --- evaluating
 

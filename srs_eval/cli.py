@@ -263,7 +263,7 @@ def export(
     no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
-    from srs_eval.console import say
+    from srs_eval.console import ReportProgress
     from srs_eval.ranking import with_own
     from srs_eval.report.build import learner_report
     from srs_eval.selection import anonymous as without_names
@@ -282,15 +282,16 @@ def export(
     )
     if interrupted is not None:
         raise interrupted
-    say("Answering questions about settings and days ...")
-    document = learner_report(
-        log,
-        outcome,
-        flags.protocol,
-        context=context,
-        narrowed_to=source.narrowed_to,
-        anonymous=anonymous,
-    )
+    with ReportProgress() as progress:
+        document = learner_report(
+            log,
+            outcome,
+            flags.protocol,
+            context=context,
+            narrowed_to=source.narrowed_to,
+            anonymous=anonymous,
+            tell=progress.tell,
+        )
     write_document(document, html, md, csv, png, json)
     return SOME_FAILED if outcome.failed else FINE
 

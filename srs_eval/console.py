@@ -130,6 +130,57 @@ class RunProgress:
                     self._progress.advance(self._all)
 
 
+class ReportProgress:
+    """Which question a report is at, on stderr; `tell` is a `report.build.Told`."""
+
+    def __init__(self) -> None:
+        self.console = console_for(sys.stderr)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ReportProgress:
+        if not self.console.is_terminal:
+            say("Answering questions about settings and days ...")
+            return self
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def tell(self, number: int, of: int, question: str) -> None:
+        if self._progress is not None and self._task is not None:
+            words = QUESTION_TITLES[question]
+            self._progress.update(self._task, total=of, completed=number - 1, description=words)
+
+
 def show_run(outcome: Outcome, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
     from srs_eval.tables import run_table

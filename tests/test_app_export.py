@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from textual.widgets import Checkbox, Input, RadioSet
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.workers import send
 from tests.app_world import make_app, on, text_of, until
 
 FILE = Path("collection.anki2")
@@ -184,6 +186,28 @@ async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> Non
         await pilot.press("tab", "enter")
         await until(pilot, on(app, "Refusal"))
         assert "No space left" in text_of(app)
+
+
+def endless(*_: Any, **__: Any) -> Sequence[Path]:
+    send((2, 9, "often"))
+    time.sleep(300)
+    return []
+
+
+async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, write_report=endless, options=Options(jobs=1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "question 2 of 9" in text_of(app), 60)
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "question 2 of 9" in text_of(app))
+        await pilot.press("c")
+        await until(pilot, lambda: not app.exporting)
+        assert "question 2 of 9" not in text_of(app)
+        await until(pilot, lambda: not any(each.alive for each in app._exporting))
+    assert not list(here.iterdir())
 
 
 async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:

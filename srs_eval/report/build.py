@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from srs_eval.workload import Workload
 
 CALIBRATION_BINS = 20
+
+Told = Callable[[int, int, str], None]
+"""Is told what a report is at: the number of a question, of how many, and the question."""
+
+
+def _tell_nobody(number: int, of: int, question: str) -> None:
+    """Progress that nobody watches."""
 
 
 def dataset_report(
@@ -119,32 +126,44 @@ def learner_report(
     context: Context | None = None,
     narrowed_to: Mapping[str, str | None] | None = None,
     anonymous: bool = False,
+    tell: Told = _tell_nobody,
 ) -> Document:
     """The report on one learner whose ranking is in `outcome`; asks the questions, too.
 
-    `anonymous` leaves out what names the file; names of decks and presets are the log's
-    (`srs_eval.selection.anonymous`).
+    `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
+    file; names of decks and presets are the log's (`srs_eval.selection.anonymous`).
     """
     from srs_eval.inspection import inspect_log
     from srs_eval.learner_state import learner_state
     from srs_eval.metrics import calibration_graph
     from srs_eval.over_time import dates, months
-    from srs_eval.presets import compare as ask
+    from srs_eval.presets import answering, questions_for
     from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
 
+    questions = [*questions_for(log), "day", "workload"]
+
+    def at(question: str) -> None:
+        tell(questions.index(question) + 1, len(questions), question)
+
     answers: Sequence[Answer] | str
+    at(questions[0])
     try:
-        answers = ask(log, equivalence=outcome.equivalence, context=context)
+        answers = []
+        for answer in answering(log, equivalence=outcome.equivalence, context=context):
+            answers.append(answer)
+            at(answer.question)
     except NotEnoughData as error:
         answers = f"Too little data to answer questions about settings: {error}."
     state: Sequence[Answer] | str
     days = None
+    at("day")
     try:
         found = learner_state(log, protocol, context)
         state, days = found.answers, found.days
     except NotEnoughData as error:
         state = f"Too little data to tell your days from your cards: {error}."
+    at("workload")
     costs = _workload(log, context)
     groups = outcome.groups()
     best = groups[0].best if groups else None
@@ -187,11 +206,13 @@ def export_learner(
 ) -> list[Path]:
     """Write the report on one learner in a form of `report.files.write_as`; what was written.
 
-    Works on all questions first: call it in another process. `anonymous` numbers decks and
+    Works on all questions first: call it in a worker, which is sent what a `Told` is told.
+    `anonymous` numbers decks and
     presets. Raises InputError where the files cannot be written.
     """
     from srs_eval.report.files import write_as
     from srs_eval.selection import anonymous as without_names
+    from srs_eval.workers import send
 
     document = learner_report(
         without_names(log) if anonymous else log,
@@ -200,6 +221,7 @@ def export_learner(
         context=context,
         narrowed_to=narrowed_to,
         anonymous=anonymous,
+        tell=lambda *at: send(at),
     )
     try:
         return write_as(document, form, path)

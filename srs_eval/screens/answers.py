@@ -210,7 +210,7 @@ answers on Anki's.
         if action in ("costs", "choose"):
             return self.overview.rows == "anki"  # else presets are not known
         if action == "cancel":
-            return self.srs_app.answers_ended is None or self.srs_app.can_cancel
+            return self.srs_app.answers_ended is None or super().check_action(action, parameters)
         if action == "again":
             return self.srs_app.answers_ended is not None and bool(self.overview.waiting)
         return super().check_action(action, parameters)
@@ -251,7 +251,7 @@ answers on Anki's.
         self.srs_app.show_ranking()
 
     def action_cancel(self) -> None:
-        if self.srs_app.answers_ended is None:
+        if self.srs_app.answers_ended is None and not self.srs_app.exporting:
             self.srs_app.cancel_answers()
             self.update_now()
         else:

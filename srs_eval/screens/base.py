@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Footer
@@ -36,6 +39,7 @@ class AppScreen(Screen[Any]):
     about: ClassVar[str] = ""
 
     def compose(self) -> ComposeResult:
+        self._fit(self.app.size.width, self.app.size.height)
         yield ProtocolLine()
         with Container(id="content"):
             yield from self.content()
@@ -49,10 +53,25 @@ class AppScreen(Screen[Any]):
     def srs_app(self) -> SrsEvalApp:
         return cast("SrsEvalApp", self.app)
 
+    def _fit(self, width: int, height: int) -> None:
+        """Take on the size's classes at once; Textual would style all widgets anew for them."""
+        classes = {name: False for _, name in (*TOO_NARROW, *TOO_LOW)}
+        for length, breakpoints in ((width, TOO_NARROW), (height, TOO_LOW)):
+            classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
+        self.update_classes(classes, animate=False)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        """As Textual does it; between two messages of a screen others get their turn."""
+        await super()._dispatch_message(message)
+        await asyncio.sleep(0)
+
     def on_mount(self) -> None:
         self.show_protocol()
+        self.show_export()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        if self.size != self.app.size:  # it opens: its widgets have just been styled
+            event.refresh_styles = False
         self.show_protocol()
 
     def show_protocol(self) -> None:
@@ -70,13 +89,23 @@ class AppScreen(Screen[Any]):
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
         line.show(app.file_name, *facts, f"protocol: {words.protocol(app.protocol)}")
 
+    def show_export(self) -> None:
+        """How far a report is, in the top line, and the key that stops it."""
+        for line in self.query(ProtocolLine):
+            line.busy(self.srs_app.exporting)
+        self.refresh_bindings()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
-            return self.srs_app.can_cancel
+            return bool(self.srs_app.exporting) or self.srs_app.can_cancel
         return True
 
     def action_cancel(self) -> None:
-        self.srs_app.cancel_evaluation()
+        """Of a report and of models at work, what was begun last."""
+        if self.srs_app.exporting:
+            self.srs_app.cancel_export()
+        else:
+            self.srs_app.cancel_evaluation()
         self.refresh_bindings()
 
     def action_line(self, step: int) -> None:

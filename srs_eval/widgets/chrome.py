@@ -30,6 +30,13 @@ class ProtocolLine(Widget):
         super().__init__()
         self._file = ""
         self._facts: tuple[str, ...] = ()
+        self._busy = ""
+
+    def busy(self, text: str) -> None:
+        """What is at work behind the screen; "" for nothing."""
+        if text != self._busy:
+            self._busy = text
+            self.refresh()
 
     def show(self, file: str, *facts: str) -> None:
         """Show the file's name and `facts`, of which fewer are shown in a narrow window."""
@@ -38,7 +45,7 @@ class ProtocolLine(Widget):
 
     def render(self) -> RenderResult:
         width = self.size.width
-        facts = list(self._facts)
+        facts = [*self._facts, *([self._busy] if self._busy else [])]
         gap = "  ·  "
         while True:
             rest = sum(len(gap) + len(fact) for fact in facts)
