@@ -625,7 +625,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
             async with app.run_test() as pilot:
                 await pilot.pause()
         asyncio.run(main())
-        heavy = "textual_plot torch pandas numba sklearn scipy pyarrow".split()
+        heavy = "torch pandas numba sklearn scipy pyarrow".split()
         print([name for name in heavy if name in sys.modules])
         """
     )

@@ -19,7 +19,6 @@ from srs_eval.presets.answers import Answer, Table
 from srs_eval.screens.question import Question
 from srs_eval.screens.refusal import Refusal
 from srs_eval.state import Recent, State, save_state
-from srs_eval.widgets.curves import CurvesChart
 from tests.app_world import MODELS, NOW, MadeUpEngine, make_answers, make_app, on, text_of, until
 from tests.test_app_snapshots import FILE, LOOKS, settle
 
@@ -85,9 +84,6 @@ async def test_every_screen(
         await until(pilot, on(app, name), PATIENCE)
         for entry in app.screen.query(Input):
             entry.cursor_blink = False
-        await until(
-            pilot, lambda: all(each.is_drawn for each in app.screen.query(CurvesChart)), PATIENCE
-        )
         await settle(pilot)
         seen.append(name)
         if pictures(name=name) != app.export_screenshot():

@@ -159,5 +159,4 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         chart = app.screen.query(CurvesChart).first()
         chart.scroll_visible(animate=False)
         await until(pilot, lambda: "lines: expected" in text_of(app), 30)
-        await until(pilot, lambda: chart.is_drawn, 30)
     app.shut_down()

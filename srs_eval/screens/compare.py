@@ -25,6 +25,7 @@ class CompareScreen(AppScreen):
 
     actions = COMPARE
     BINDINGS = bindings(COMPARE)
+    AUTO_FOCUS = ""  # the first would be a choice of models, whose list would open
     about = """
 Both models on the same axes and, where possible, on the same reviews. The difference \
 in log loss is paired: both predicted the same reviews, so what makes a review hard for \
@@ -56,11 +57,9 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
 
     def on_mount(self) -> None:
         self.query_one("#figures").focus()
-        self.update_now()
 
     def on_resize(self) -> None:
-        if self.is_mounted:
-            self.update_now()
+        self.call_after_refresh(self.update_now)  # frames first: all at once would be a pause
 
     def update_now(self) -> None:
         results = self.srs_app.evaluation.results()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 from textual.app import App, ComposeResult, RenderResult
@@ -14,12 +14,9 @@ from textual.widgets import DataTable, Static
 
 from srs_eval import words
 from srs_eval.metrics import CalibrationGraph
-
-if TYPE_CHECKING:
-    from textual_plot import PlotWidget
+from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_MARGIN_LEFT = 4  # columns of the vertical axis's labels
 
 
 class CountBars(Widget):
@@ -40,8 +37,7 @@ class CountBars(Widget):
         self.refresh()
 
     def render(self) -> RenderResult:
-        left = _MARGIN_LEFT + 1
-        columns, rows = self.size.width - left - 1, self.size.height
+        columns, rows = self.size.width - MARGIN - 1, self.size.height
         if self._graph is None or columns < 4 or rows < 1:
             return ""
         low, high = self._limits
@@ -60,7 +56,7 @@ class CountBars(Widget):
                 # A bin with few reviews still gets a visible bar.
                 least = 1 if height and row == rows - 1 else 0
                 line += _EIGHTHS[int(min(8, max(least, round(eighths))))]
-            name = "n".rjust(_MARGIN_LEFT) if row == rows - 1 else " " * _MARGIN_LEFT
+            name = "n".rjust(MARGIN - 1).ljust(MARGIN) if row == rows - 1 else " " * MARGIN
             lines.append(f"{name} {line}")
         return Content("\n".join(lines))
 
@@ -72,16 +68,12 @@ class CalibrationChart(Vertical):
     CalibrationChart {
         height: 1fr;
         & #empty { color: $text-muted; content-align: center middle; height: 1fr; width: 1fr; }
-        & PlotWidget { height: 1fr; }
-        & PlotWidget > .plot--axis { color: $text-disabled; }
-        & PlotWidget > .plot--tick { color: $text-muted; text-style: none; }
-        & PlotWidget > .plot--label { color: $text-muted; text-style: none; }
         & #axes { height: 1; color: $text-muted; text-align: right; padding-right: 1; }
-        & #plot { background: $surface; }
+        & Plot { background: $surface; }
         & DataTable { height: 1fr; display: none; background: $surface;
                       scrollbar-size-vertical: 1; overflow-x: hidden; }
-        &.-table { PlotWidget, CountBars, #axes { display: none; } DataTable { display: block; } }
-        &.-empty { PlotWidget, CountBars, #axes { visibility: hidden; } }
+        &.-table { Plot, CountBars, #axes { display: none; } DataTable { display: block; } }
+        &.-empty { Plot, CountBars, #axes { visibility: hidden; } }
     }
     """
 
@@ -90,20 +82,13 @@ class CalibrationChart(Vertical):
         self._graph: CalibrationGraph | None = None
         self._limits: tuple[float, float] | None = None
         self._count_rows = count_rows
-        self._plot: PlotWidget | None = None
 
     def compose(self) -> ComposeResult:
+        yield Plot()
         bars = CountBars()
         bars.styles.height = self._count_rows
         yield bars
         yield Static(id="axes")
-        table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
-        yield table
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether the graph given to `show` is on the screen."""
-        return self._graph is None or (self._plot is not None and self._plot.is_mounted)
 
     @property
     def as_table(self) -> bool:
@@ -112,6 +97,10 @@ class CalibrationChart(Vertical):
     @as_table.setter
     def as_table(self, value: bool) -> None:
         self.set_class(value, "-table")
+        if value and not self.query(DataTable):  # few look at it, and its styles take long
+            table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
+            self.mount(table)
+        self._fill_table()
 
     def show(
         self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
@@ -121,20 +110,7 @@ class CalibrationChart(Vertical):
         self._limits = None if graph is None else limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
         self._fill_table()
-        if graph is not None and self._plot is None:
-            # The chart library is imported only when the first chart is shown.
-            from textual_plot import PlotWidget
-
-            self._plot = PlotWidget(allow_pan_and_zoom=False)
-            self._plot.can_focus = False
-            self.run_worker(self._mount(self._plot))
-        else:
-            self._draw()
-
-    async def _mount(self, plot: PlotWidget) -> None:
-        await self.mount(plot, before=0)
         self._draw()
-        self.call_after_refresh(self._draw)  # once more, in the room that the layout leaves it
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
@@ -147,6 +123,8 @@ class CalibrationChart(Vertical):
         self._draw()
 
     def _fill_table(self) -> None:
+        if not self.as_table:
+            return
         table: DataTable[Any] = self.query_one(DataTable)
         wide = self.size.width >= 36
         columns = [("predicted", 10), ("recalled", 10), ("95 %", 9), ("reviews", 8)]
@@ -172,58 +150,31 @@ class CalibrationChart(Vertical):
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
     def _draw(self) -> None:
-        graph, plot = self._graph, self._plot
-        if graph is None or plot is None or not plot.is_mounted or self._limits is None:
+        graph = self._graph
+        if graph is None or self._limits is None or not self.size.width:
             return
-        import numpy as np
-        from textual_plot import HiResMode
-
         low, high = self._limits
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
-        plot.margin_top = 0
-        plot.margin_left = _MARGIN_LEFT
-        plot.margin_bottom = 1
-        plot.clear()
-        plot.set_xlimits(low, high)
-        plot.set_ylimits(low, high)
-        ticks = _ticks(low, high, 8 if wide else 4)
-        plot.set_x_formatter(percent_axis())
-        plot.set_y_formatter(percent_axis())
-        plot.set_xticks(ticks)
-        plot.set_yticks(ticks)
-        plot.plot(
-            [low, high],
-            [low, high],
-            line_style=faint,
-            hires_mode=HiResMode.BRAILLE,
-        )
+        marks: list[Curve | Points] = [Curve([low, high], [low, high], faint)]
         large = graph.count >= 0.01 * graph.count.sum()
         inside = (graph.observed >= low) & (graph.predicted >= low)  # NaN where empty: False
-        for place in np.flatnonzero((graph.predicted >= low) & (graph.high > low)):
+        for place in ((graph.predicted >= low) & (graph.high > low)).nonzero()[0].tolist():
             if large[place] or wide:
-                x = graph.predicted[place]
-                plot.plot(
-                    [x, x],
-                    [max(graph.low[place], low), graph.high[place]],
-                    line_style=faint,
-                    hires_mode=HiResMode.BRAILLE,
-                )
+                x = float(graph.predicted[place])
+                ends = [max(float(graph.low[place]), low), float(graph.high[place])]
+                marks.append(Curve([x, x], ends, faint))
         drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-        plot.plot(
-            graph.smooth_p[drawn],
-            graph.smooth_y[drawn],
-            line_style=secondary,
-            hires_mode=HiResMode.BRAILLE,
-        )
-        for bins, marker, style in (
+        curve = graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist()
+        marks.append(Curve(*curve, secondary))
+        for bins, letter, style in (
             (inside & ~large, "∘", faint),
             (inside & large, "●" if wide else "•", primary),
         ):
-            plot.scatter(
-                graph.predicted[bins], graph.observed[bins], marker=marker, marker_style=style
-            )
-        plot.refresh(layout=True)  # else its canvas keeps the size of the layout before
+            points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
+            marks.append(Points(*points, style, letter))
+        axis = Axis(low, high, percent_ticks(low, high, 8 if wide else 4))
+        self.query_one(Plot).show(Graph(tuple(marks), axis, axis, faint))
         self.query_one(CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
@@ -260,19 +211,11 @@ def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
     return (float(min(max(low, 0.0), 0.8)), 1.0)
 
 
-def _ticks(low: float, high: float, at_most: int) -> list[float]:
+def percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
+    """Shares in even steps down from `high`, each with its label in percent."""
     for step in (0.05, 0.1, 0.2, 0.25, 0.5):
         number = round((high - low) / step)
         if number <= at_most:
             break
-    return [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)][::-1]
-
-
-def percent_axis() -> Any:
-    from textual_plot import NumericAxisFormatter
-
-    class Percent(NumericAxisFormatter):
-        def get_labels_for_ticks(self, ticks: Any) -> list[str]:
-            return [f"{100 * tick:.0f}" for tick in ticks]
-
-    return Percent()
+    values = [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)]
+    return [(value, f"{100 * value:.0f}") for value in reversed(values)]

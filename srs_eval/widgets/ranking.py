@@ -6,10 +6,13 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
@@ -74,6 +77,7 @@ class RankingTable(DataTable[Any]):
         self._rows: dict[str, Text] = {}
         self._finished: dict[tuple[object, ...], Text] = {}
         self._known: dict[tuple[object, ...], Text] = {}  # of the time before
+        self._strips: dict[int, tuple[Text, tuple[object, ...], Strip]] = {}
         self._layout: tuple[tuple[str, int], ...] = ()
         self._columns_for = 0  # this width
         self._scale: Scale | None = None
@@ -311,6 +315,38 @@ class RankingTable(DataTable[Any]):
             cell.truncate(size, pad=True)
             line.append_text(cell)
         return line
+
+    def _render_line(self, y: int, x1: int, x2: int, base_style: Style) -> Strip:
+        """Only a line that has changed is drawn, as it is; the table would draw all, and wrap."""
+        row = y - self.header_height
+        if row >= self.row_count or not self.columns:
+            return super()._render_line(y, x1, x2, base_style)
+        row_key, _ = self._get_offsets(y)
+        text = self.get_cell(row_key, _COLUMN) if row >= 0 else self.ordered_columns[0].label
+        cursor, hover = row == self.cursor_row, row == self.hover_row
+        looks = (row_key, x1, x2, base_style, self.app.theme, self._pseudo_class_state)
+        looks += (cursor, hover and self._show_hover_cursor, row < self.fixed_rows)
+        kept = self._strips.get(y)
+        if kept is not None and kept[0] is text and kept[1] == looks:
+            return kept[2]
+        heading, fixed = row < 0, 0 <= row < self.fixed_rows
+        style, after = self._get_styles_to_render_cell(
+            heading,
+            False,
+            fixed,
+            hover,
+            cursor,
+            self.show_cursor,
+            self._show_hover_cursor,
+            self.cursor_foreground_priority == "css",
+            self.cursor_background_priority == "css",
+        )
+        style = self._get_row_style(row, base_style) + style
+        style += Style.from_meta({"row": row, "column": 0})
+        segments = Segment.apply_style(text.render(self.app.console), style, after)
+        strip = Strip(segments).adjust_cell_length(self.size.width, style).crop(x1, x2).simplify()
+        self._strips[y] = text, looks, strip
+        return strip
 
     # --- rows and the cursor
 

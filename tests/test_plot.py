@@ -1,0 +1,36 @@
+"""Graphs in braille dots: where marks and labels come to lie."""
+
+from __future__ import annotations
+
+from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Points, draw
+
+SHARES = Axis(0.0, 1.0, ((0.0, "0"), (0.5, "50"), (1.0, "100")))
+
+
+def lines(*marks: Curve | Points, width: int = 16, height: int = 7) -> list[str]:
+    drawn = draw(Graph(marks, SHARES, SHARES, "dim"), width, height)
+    assert all(len(line) == width for line in drawn)
+    return ["".join(letter for letter, _ in line) for line in drawn]
+
+
+def test_curve_points_and_axes() -> None:
+    diagonal = Curve([0.0, 1.0], [0.0, 1.0], "red")
+    beyond = Curve([-1.0, -0.5], [2.0, 3.0], "blue")
+    shown = lines(diagonal, beyond, Points([0.5, 0.9], [0.5, 7.0], "green", "●"))
+    assert shown == [
+        "100 ┤         ⡠⠊",
+        "    │      ⢀⠔⠊  ",
+        " 50 ┤    ⢀●⠁    ",
+        "    │  ⡠⠔⠁      ",
+        "  0 ┤⡠⠊         ",
+        "    └┬────┬────┬",
+        "     0   50  100",
+    ]
+
+
+def test_no_room_is_no_graph() -> None:
+    assert lines(width=MARGIN + 4) == lines(height=2) == []
+
+
+def test_labels_do_not_overlap() -> None:
+    assert lines(width=10)[-1].split() == ["0", "100"]
