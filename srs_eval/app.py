@@ -151,6 +151,7 @@ class SrsEvalApp(App[int]):
         self.answers_ended: float | None = None
         self.run_number = 0
         self._asked = 0  # how many times questions were asked
+        self._followed = 0  # by models, the last of these times
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
@@ -162,7 +163,7 @@ class SrsEvalApp(App[int]):
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
         self._state_folder = state_folder
-        self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
+        self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
@@ -329,6 +330,10 @@ class SrsEvalApp(App[int]):
         """Switch calibration graphs to the next number of bins."""
         larger = [bins for bins in BIN_CHOICES if bins > self.state.bins]
         self.remember(replace(self.state, bins=larger[0] if larger else BIN_CHOICES[0]))
+
+    def switch_log_bins(self) -> None:
+        """Switch calibration graphs between bins of equal width and logarithmic ones."""
+        self.remember(replace(self.state, log_bins=not self.state.log_bins))
 
     # --- the command palette
 
@@ -628,9 +633,13 @@ class SrsEvalApp(App[int]):
             self.answers_ended = self.monotonic()
 
     def on_answered(self, message: Answered) -> None:
+        from srs_eval.overview import BESIDE
+
         if message.run == self._asked:
             self.overview.add(message.answers, message.questions)
             self._show_answers()
+            if self.answers_ended is None and set(self.overview.waiting) <= BESIDE.keys():
+                self._rank_behind_answers()
 
     def on_all_answered(self, message: AllAnswered) -> None:
         if message.run != self._asked or self.log_ is None:
@@ -641,7 +650,13 @@ class SrsEvalApp(App[int]):
         self._show_answers()
         if message.error is not None:
             self._refuse("Can't answer this", message.error, "Back", "")
-        elif not cancelled and not self._is_evaluated:
+        elif not cancelled:
+            self._rank_behind_answers()
+
+    def _rank_behind_answers(self) -> None:
+        """Let the models begin, once every line is answered; evidence beside lines may follow."""
+        if self._followed != self._asked and not self._is_evaluated:
+            self._followed = self._asked
             self.asked_for_models = False
             self.start_evaluation()
 
@@ -980,13 +995,14 @@ class SrsEvalApp(App[int]):
         return model_evidence(self.log_, trials, model.configuration, model.result)
 
     def graph(self, result: Result) -> CalibrationGraph:
-        """The calibration graph of a result with the chosen number of bins, computed once."""
+        """The calibration graph of a result with the chosen bins, computed once."""
         from srs_eval.metrics import calibration_graph
 
-        key = (id(result), self.state.bins)
+        bins, log_bins = self.state.bins, self.state.log_bins
+        key = (id(result), bins, log_bins)
         found = self._graphs.get(key)
         if found is None or found[0] is not result:
-            found = (result, calibration_graph(result.y, result.p, self.state.bins))
+            found = (result, calibration_graph(result.y, result.p, bins, log_bins))
             self._graphs[key] = found
         return found[1]
 

@@ -630,10 +630,19 @@ def _bin_by_width(p: FloatArray, bins: int) -> tuple[FloatArray, IntArray]:
     return edges, np.minimum(np.searchsorted(edges, p, side="right") - 1, bins - 1)
 
 
-def calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
-    """Reliability diagram over equal-width bins of p, with a trend line and a smooth curve."""
+def calibration_graph(
+    y: ArrayLike, p: ArrayLike, bins: int = 40, log_bins: bool = False
+) -> CalibrationGraph:
+    """Reliability diagram over bins of p, with a trend line and a smooth curve.
+
+    Bins are of equal width or, with `log_bins`, narrower the higher p is, as most predictions
+    are high: bin k ends at log(k + 1) / log(bins + 1) (fsrs-optimizer, `get_bin`).
+    """
     outcome, forecast = _pair(y, p)
     edges, place = _bin_by_width(forecast, bins)
+    if log_bins:
+        edges = np.log1p(np.arange(bins + 1)) / np.log1p(bins)
+        place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
     count = np.bincount(place, minlength=bins)
     recalled = np.bincount(place, outcome, bins)
     with np.errstate(invalid="ignore"):

@@ -43,6 +43,7 @@ class State:
     dark_theme: str = DARK  # the one that switching to dark chooses
     light_theme: str = LIGHT
     bins: int = 40  # of calibration graphs
+    log_bins: bool = False  # narrower ones for higher predictions
     order: str = "place"  # of the ranking, one of `ranking.ORDERS` or what an older version wrote
     backwards: bool = False
     filter: str = ""  # words that a model's name must have in it
@@ -82,6 +83,7 @@ def load_state(folder: Path | None = None) -> State:
         "dark_theme": _is_name,
         "light_theme": _is_name,
         "bins": lambda value: type(value) is int and 2 <= value <= 100,
+        "log_bins": lambda value: isinstance(value, bool),
         "order": _is_name,
         "backwards": lambda value: isinstance(value, bool),
         "filter": lambda value: isinstance(value, str) and len(value) < 100,

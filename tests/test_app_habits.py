@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import sqlite3
+import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +22,8 @@ from textual.widgets import OptionList, TabbedContent
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Finished, Prepared, Started
+from srs_eval.overview import BESIDE, Overview
+from srs_eval.reviews import ReviewLog
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.open import told_apart
 from srs_eval.simulation import simulate_learner, write_collection
@@ -29,6 +34,7 @@ from tests.app_world import (
     MODELS,
     NOW,
     MadeUpEngine,
+    make_answers,
     make_app,
     make_result,
     on,
@@ -450,3 +456,24 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
     for left, true in ratios:
         assert left is not None
         assert true / 1.5 < left < true * 1.5, (left, true)
+
+
+async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> None:
+    """Evidence that has no line of its own keeps the ranking waiting no longer."""
+    go = threading.Event()
+
+    def answer(log: ReviewLog, *, cancel: threading.Event, **_: Any) -> Iterator[Any]:
+        answers = make_answers()
+        questions = set(Overview.begun(log).waiting) - BESIDE.keys()
+        yield tuple(each for each in answers if each.question not in BESIDE), tuple(questions)
+        while not go.wait(0.01) and not cancel.is_set():
+            pass
+        yield tuple(each for each in answers if each.question in BESIDE), tuple(BESIDE)
+
+    app = make_app(tmp_path, FILE, answer=answer)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        assert sorted(app.overview.waiting) == sorted(BESIDE)
+        go.set()
+        await until(pilot, lambda: app.answers_ended is not None)
+        assert app.run_number == 1

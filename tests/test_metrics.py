@@ -407,6 +407,17 @@ def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     assert ((graph.smooth_y >= 0) & (graph.smooth_y <= 1)).all()
 
 
+def test_log_bins_narrow_towards_one_and_hold_every_review() -> None:
+    p = np.linspace(0.0, 1.0, 501)
+    graph = metrics.calibration_graph(p > 0.3, p, bins=20, log_bins=True)
+    assert (np.diff(graph.edges, 2) < 0).all()
+    assert graph.edges[[0, -1]].tolist() == [0.0, 1.0]
+    assert graph.count.sum() == 501
+    # fsrs-optimizer's get_bin: the start of a prediction's bin, e^(x log 21) - 1 rounded down
+    start = np.minimum(np.floor(np.exp(np.log(21) * p + 1e-12) - 1), 19)
+    assert graph.count.tolist() == np.bincount(start.astype(int), minlength=20).tolist()
+
+
 def test_calibration_graph_edges_and_trend() -> None:
     edges = np.linspace(0, 1, 11)
     graph = metrics.calibration_graph(np.ones(11), edges, bins=10)

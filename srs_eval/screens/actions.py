@@ -58,6 +58,9 @@ CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finish
 BACK = Action("back", "escape", "Back", "Go back to the screen before")
 TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
 BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
+LOG_BINS = Action(
+    "log_bins", "B", "Log bins", "Make bins narrower towards 100 %, where most reviews are, or even"
+)
 
 OPEN = (
     Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
@@ -112,6 +115,7 @@ RUN = (
     Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
     TABLE,
     replace(BINS, footer=False),
+    replace(LOG_BINS, footer=False),
     EXPORT,
     BACK,
 )
@@ -120,6 +124,7 @@ DETAILS = (
     TABLE,
     BINS,
     Action("previous", "p,left_square_bracket", "Previous", "The model ranked before", False, "p"),
+    replace(LOG_BINS, footer=False),
     Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
     Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
@@ -131,6 +136,7 @@ COMPARE = (
     CANCEL,
     TABLE,
     BINS,
+    LOG_BINS,
     Action("swap", "s", "Swap", "Exchange left and right"),
     Action("left_model", "l", "Left", "Choose the model on the left"),
     Action("right_model", "r", "Right", "Choose the model on the right"),

@@ -157,3 +157,7 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
     def action_bins(self) -> None:
         self.srs_app.next_bins()
         self.update_now()
+
+    def action_log_bins(self) -> None:
+        self.srs_app.switch_log_bins()
+        self.update_now()

@@ -59,7 +59,8 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         box = self.query_one("#graph")
         box.border_title = "Calibration"
         box.border_subtitle = (
-            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} bins"
+            f"off by {words.percent(graph.mae)} on average · {len(graph.count)} "
+            + ("log bins" if self.srs_app.state.log_bins else "bins")
         )
         facts = self.query_one("#facts")
         facts.border_title = line.configuration.words
@@ -109,6 +110,10 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
     def action_bins(self) -> None:
         self.srs_app.next_bins()
+        self.update_now()
+
+    def action_log_bins(self) -> None:
+        self.srs_app.switch_log_bins()
         self.update_now()
 
     def action_compare(self) -> None:

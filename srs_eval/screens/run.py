@@ -96,7 +96,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def __init__(self) -> None:
         super().__init__()
         self._dirty = True
-        self._shown: tuple[str, Stage, int] | None = None
+        self._shown: tuple[str, Stage, int, bool] | None = None
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
@@ -206,7 +206,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             self._show_details(model)
 
     def _show_details(self, model: ModelRun) -> None:
-        seen = (model.name, model.stage, self.srs_app.state.bins)
+        state = self.srs_app.state
+        seen = (model.name, model.stage, state.bins, state.log_bins)
         if seen == self._shown:
             return
         self._shown = seen
@@ -362,4 +363,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def action_bins(self) -> None:
         self.srs_app.next_bins()
+        self.update_now()
+
+    def action_log_bins(self) -> None:
+        self.srs_app.switch_log_bins()
         self.update_now()
