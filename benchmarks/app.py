@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import pty
 import select
@@ -162,6 +163,7 @@ def main() -> None:
         for name in ("nothing compiled", "warm")[not options.cold :]:
             if options.cold:
                 os.environ["NUMBA_CACHE_DIR"] = str(folder / "kernels")
+            gc.collect()  # what the run before has left is nothing that this one keeps waiting for
             report(name, asyncio.run(use_it(path, options.models, folder)))
 
 

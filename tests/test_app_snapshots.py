@@ -62,7 +62,7 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
 
 
 @pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
-@pytest.mark.parametrize("keys", ["dt", "2t"])
+@pytest.mark.parametrize("keys", ["dt", "2t", "2v"])
 def test_tables_of_one_and_two_models(
     tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str, keys: str
 ) -> None:

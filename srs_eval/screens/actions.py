@@ -137,6 +137,7 @@ COMPARE = (
     TABLE,
     BINS,
     LOG_BINS,
+    Action("overlay", "v", "Overlay", "Both models in one graph, or in one each"),
     Action("swap", "s", "Swap", "Exchange left and right"),
     Action("left_model", "l", "Left", "Choose the model on the left"),
     Action("right_model", "r", "Right", "Choose the model on the right"),

@@ -34,7 +34,8 @@ interval within ±0.002 shows that both are as good; one that leaves out zero wh
 better; else, and below 1,000 reviews or 20 days, nothing can be told yet. Good and bad \
 days count: the interval is that of a mean over days, not over reviews.
 
-l and r choose the models, s exchanges them, ◀ marks the better figure.
+v draws both curves in one graph, as A and B, with a table of both beside it. l and r \
+choose the models, s exchanges them, ◀ marks the better figure.
 """
 
     def __init__(self, left: str, right: str) -> None:
@@ -66,11 +67,12 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         left, right = (results[name] for name in self.pair)
         graphs = [self.srs_app.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
-        for side, graph in zip(("left", "right"), graphs, strict=True):
-            self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
-            self.query_one(
-                f"#{side}"
-            ).border_subtitle = f"off by {words.percent(graph.mae)} on average"
+        over = self.has_class("-overlay")
+        for side, letter, graph in zip(("left", "right"), "AB", graphs, strict=True):
+            shown = (graphs[0], limits, graphs[1]) if over else (graph, limits)
+            self.query_one(f"#{side}-chart", CalibrationChart).show(*shown)
+            off = f"off by {words.percent(graph.mae)} on average"
+            self.query_one(f"#{side}").border_subtitle = f"{letter}: {off}" if over else off
         self.query_one("#verdict", Static).update(self._verdict(left, right))
         self.query_one("#table", Static).update(self._figures(left, right))
 
@@ -149,10 +151,16 @@ l and r choose the models, s exchanges them, ◀ marks the better figure.
         self._choose("right")
 
     def action_table(self) -> None:
-        charts = list(self.query(CalibrationChart))
-        as_table = not charts[0].as_table
-        for chart in charts:
-            chart.as_table = as_table
+        left, right = self.query(CalibrationChart)
+        left.as_table = not left.as_table
+        right.as_table = left.as_table or self.has_class("-overlay")
+
+    def action_overlay(self) -> None:
+        """One graph of both models, with a table of both beside it; or one graph each."""
+        self.toggle_class("-overlay")
+        left, right = self.query(CalibrationChart)
+        right.as_table = left.as_table or self.has_class("-overlay")
+        self.update_now()
 
     def action_bins(self) -> None:
         self.srs_app.next_bins()

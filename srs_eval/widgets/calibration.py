@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -80,6 +80,7 @@ class CalibrationChart(Vertical):
     def __init__(self, *, id: str | None = None, count_rows: int = 1) -> None:
         super().__init__(id=id, classes="-empty")
         self._graph: CalibrationGraph | None = None
+        self._other: CalibrationGraph | None = None
         self._limits: tuple[float, float] | None = None
         self._count_rows = count_rows
 
@@ -103,10 +104,16 @@ class CalibrationChart(Vertical):
         self._fill_table()
 
     def show(
-        self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
+        self,
+        graph: CalibrationGraph | None,
+        limits: tuple[float, float] | None = None,
+        other: CalibrationGraph | None = None,
     ) -> None:
-        """Draw `graph`; `limits` of both axes where graphs are to be compared."""
-        self._graph = graph
+        """Draw `graph`; `limits` of both axes where graphs are to be compared.
+
+        With an `other` of the same bins, both are drawn as A and B, without intervals.
+        """
+        self._graph, self._other = graph, other
         self._limits = None if graph is None else limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
         self._fill_table()
@@ -136,6 +143,9 @@ class CalibrationChart(Vertical):
         if self._graph is None:
             return
         graph = self._graph
+        if self._other is not None:
+            self._fill_with_both(table, graph, self._other)
+            return
         for row in graph.count.nonzero()[0].tolist():
             predicted, recalled = graph.predicted[row], graph.observed[row]
             number = int(graph.count[row])
@@ -149,6 +159,20 @@ class CalibrationChart(Vertical):
                 cells.append(str(number))
             table.add_row(*(Text(cell, justify="right") for cell in cells))
 
+    def _fill_with_both(
+        self, table: DataTable[Any], graph: CalibrationGraph, other: CalibrationGraph
+    ) -> None:
+        table.clear(columns=True)
+        for heading, width in (("bin", 7), ("A", 6), ("n", 6), ("B", 6), ("n", 6)):
+            table.add_column(Text(heading, justify="right"), width=width)
+        for row in (graph.count + other.count).nonzero()[0].tolist():
+            low, high = (100 * float(edge) for edge in graph.edges[row : row + 2])
+            cells = [f"{low:.0f}–{high:.0f}"]
+            for each in (graph, other):
+                number = int(each.count[row])
+                cells += [f"{100 * each.observed[row]:.0f} %" if number else "", str(number)]
+            table.add_row(*(Text(cell, justify="right") for cell in cells))
+
     def _draw(self) -> None:
         graph = self._graph
         if graph is None or self._limits is None or not self.size.width:
@@ -157,28 +181,53 @@ class CalibrationChart(Vertical):
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
         marks: list[Curve | Points] = [Curve([low, high], [low, high], faint)]
-        large = graph.count >= 0.01 * graph.count.sum()
-        inside = (graph.observed >= low) & (graph.predicted >= low)  # NaN where empty: False
-        for place in ((graph.predicted >= low) & (graph.high > low)).nonzero()[0].tolist():
-            if large[place] or wide:
-                x = float(graph.predicted[place])
-                ends = [max(float(graph.low[place]), low), float(graph.high[place])]
-                marks.append(Curve([x, x], ends, faint))
-        drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-        curve = graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist()
-        marks.append(Curve(*curve, secondary))
-        for bins, letter, style in (
-            (inside & ~large, "∘", faint),
-            (inside & large, "●" if wide else "•", primary),
-        ):
-            points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
-            marks.append(Points(*points, style, letter))
+        if self._other is None:
+            marks += self._marks(graph, low, wide, (primary, secondary, faint))
+        else:
+            marks += _lettered(graph, low, "A", primary)
+            marks += _lettered(self._other, low, "B", secondary)
         axis = Axis(low, high, percent_ticks(low, high, 8 if wide else 4))
         self.query_one(Plot).show(Graph(tuple(marks), axis, axis, faint))
         self.query_one(CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
         )
+
+    @staticmethod
+    def _marks(
+        graph: CalibrationGraph, low: float, wide: bool, colours: tuple[str, str, str]
+    ) -> Iterator[Curve | Points]:
+        """Intervals, the smooth curve, and bins: of few reviews ∘, of at least 1 % of them ●."""
+        primary, secondary, faint = colours
+        large = graph.count >= 0.01 * graph.count.sum()
+        inside = (graph.observed >= low) & (graph.predicted >= low)  # NaN where empty: False
+        for place in ((graph.predicted >= low) & (graph.high > low)).nonzero()[0].tolist():
+            if large[place] or wide:
+                x = float(graph.predicted[place])
+                ends = [max(float(graph.low[place]), low), float(graph.high[place])]
+                yield Curve([x, x], ends, faint)
+        yield _smooth(graph, low, secondary)
+        for bins, letter, style in (
+            (inside & ~large, "∘", faint),
+            (inside & large, "●" if wide else "•", primary),
+        ):
+            points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
+            yield Points(*points, style, letter)
+
+
+def _smooth(graph: CalibrationGraph, low: float, style: str) -> Curve:
+    drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
+    return Curve(graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist(), style)
+
+
+def _lettered(
+    graph: CalibrationGraph, low: float, letter: str, style: str
+) -> Iterator[Curve | Points]:
+    """The smooth curve, and bins with 1 % of the reviews or more, all in one colour."""
+    yield _smooth(graph, low, style)
+    bins = (graph.count >= 0.01 * graph.count.sum()) & (graph.observed >= low)
+    bins &= graph.predicted >= low
+    yield Points(graph.predicted[bins].tolist(), graph.observed[bins].tolist(), style, letter)
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:

@@ -117,7 +117,7 @@ def draw(graph: Graph, width: int, height: int) -> list[list[tuple[str, str]]]:
     ]
     lines.append([*[blank] * MARGIN, ("└", axes), *[("─", axes)] * columns])
     lines.append([blank] * width)
-    for value, label in graph.y.ticks:
+    for value, label in reversed(graph.y.ticks):
         row = rows - 1 - graph.y.place(value, rows)
         if 0 <= row < rows and lines[row][MARGIN][0] == "│":  # two labels may fall on one row
             shown = label[: MARGIN - 1].rjust(MARGIN - 1).ljust(MARGIN)
