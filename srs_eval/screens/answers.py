@@ -7,7 +7,7 @@ import time
 from typing import ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
@@ -98,7 +98,7 @@ answers on Anki's.
         self._shown = []
         self.call_after_refresh(self.update_now)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.update_now()
 
     def show_protocol(self) -> None:

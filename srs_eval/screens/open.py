@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -147,7 +147,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         self.query_one("#choices").focus()
         self.call_after_refresh(self._is_there)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
 
     def _is_there(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from rich.markup import escape
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -115,7 +115,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._shown = None
         self.call_after_refresh(self.update_now)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._dirty = True
 
     def _tick(self) -> None:

@@ -324,8 +324,8 @@ class RankingTable(DataTable[Any]):
         row_key, _ = self._get_offsets(y)
         text = self.get_cell(row_key, _COLUMN) if row >= 0 else self.ordered_columns[0].label
         cursor, hover = row == self.cursor_row, row == self.hover_row
-        looks = (row_key, x1, x2, base_style, self.app.theme, self._pseudo_class_state)
-        looks += (cursor, hover and self._show_hover_cursor, row < self.fixed_rows)
+        looks: tuple[object, ...] = (row_key, x1, x2, base_style, self._pseudo_class_state)
+        looks += (self.app.theme, cursor, hover and self._show_hover_cursor, row < self.fixed_rows)
         kept = self._strips.get(y)
         if kept is not None and kept[0] is text and kept[1] == looks:
             return kept[2]
