@@ -222,14 +222,70 @@ def test_answer_times_tell_of_recall_where_a_learner_slows_down() -> None:
     character, _ = population.draw_character(random, "FSRS-6")
     correlation = []
     for slowing in (0.0, 1.2):
-        habits = type(character.habits)(**{**character.habits.__dict__, "slowing": slowing})
-        mine = type(character)(**{**character.__dict__, "habits": habits})
+        habits = replace(character.habits, slowing=slowing, weak_time=0.0, timed=True)
+        mine = replace(character, habits=habits)
         learner = simulate_learner(1, 3000, incidents=False, character=mine)
         asked = ~np.isnan(learner.recall)
         seconds = np.log(learner.entries.duration_ms[asked])
         correlation.append(np.corrcoef(learner.recall[asked], seconds)[0, 1])
     assert abs(correlation[0]) < 0.1
     assert correlation[1] < -0.2
+
+
+def test_buttons_tell_of_strength() -> None:
+    """Easy is pressed where recall was likelier than where Hard is, if buttons tell."""
+    character, _ = population.draw_character(np.random.default_rng(1), "FSRS-6")
+    gaps = []
+    for tells in (0.0, 2.0):
+        habits = replace(character.habits, hard=0.2, easy=0.2, hard_when_unsure=0.0)
+        mine = replace(character, habits=replace(habits, buttons_tell=tells))
+        learner = simulate_learner(1, 3000, incidents=False, character=mine)
+        asked = ~np.isnan(learner.recall)
+        recall, rating = learner.recall[asked], learner.entries.rating[asked]
+        gaps.append(recall[rating == 4].mean() - recall[rating == 2].mean())
+    assert gaps[1] > gaps[0] + 0.03
+
+
+def test_first_buttons_tell_of_strength() -> None:
+    """A half-life knows passes only; Easy at first sight still means more than Good."""
+    character, _ = population.draw_character(np.random.default_rng(2), "HLR")
+    gaps = []
+    for tells in (0.0, 0.9):
+        first = np.array([0.0, 0.0, 0.5, 0.5])
+        habits = replace(character.habits, first=first, first_tells=tells, easy=0.0)
+        mine = replace(character, habits=habits, spread=(0.8, 0.3))
+        learner = simulate_learner(3, 3000, incidents=False, character=mine)
+        cards, begin, card = np.unique(
+            learner.entries.card_id, return_index=True, return_inverse=True
+        )
+        assert len(cards) > 100
+        easy = learner.entries.rating[begin][card] == 4
+        asked = ~np.isnan(learner.recall)
+        gaps.append(learner.recall[asked & easy].mean() - learner.recall[asked & ~easy].mean())
+    assert abs(gaps[0]) < 0.03
+    assert gaps[1] > gaps[0] + 0.05
+
+
+def test_some_programs_keep_no_answer_times() -> None:
+    character, _ = population.draw_character(np.random.default_rng(1), "FSRS-6")
+    mine = replace(character, habits=replace(character.habits, timed=False))
+    learner = simulate_learner(1, 300, incidents=False, character=mine)
+    assert not learner.entries.duration_ms.any()
+
+
+@pytest.mark.parametrize("kind", ["FSRS-6", "FSRS-4.5"])
+def test_strength_lasts(kind: str) -> None:
+    """A card four times as strong gains twice as much at a later review, if half of it lasts."""
+    gained = []
+    for lasting in (0.0, 0.5):
+        memory = MEMORIES[kind]()
+        memory.begin(replace(traits(2), strength=np.array([1.0, 4.0]), lasting=lasting))
+        memory.learn(np.arange(2), np.full(2, 3), moment(0.5, 0, 2))
+        memory.stability[:] = before = 4.0  # as if they had begun alike
+        memory.learn(np.arange(2), np.full(2, 3), moment(4.5, 4, 2))
+        gained.append(memory.stability - before)
+    assert gained[0][1] == pytest.approx(gained[0][0])
+    assert gained[1] == pytest.approx([gained[0][0], 2 * gained[0][0]])
 
 
 # Likeness to real people
@@ -261,7 +317,9 @@ def test_good_and_bad_days_are_simulated() -> None:
     character, _ = population.draw_character(random, "FSRS-6")
     departures = []
     for form in (0.0, 1.0):
-        habits = replace(character.habits, form=form, form_lasts=0.5, slip=0.0)
+        habits = replace(
+            character.habits, form=form, form_lasts=0.5, slip=0.0, long_pause=0.0, skip=0.0
+        )
         mine = replace(character, habits=habits)
         learner = simulate_learner(1, 3000, incidents=False, character=mine)
         asked = ~np.isnan(learner.recall)

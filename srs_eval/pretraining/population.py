@@ -213,14 +213,16 @@ def _digits(value: float) -> float:
 
 Kind = Literal["FSRS-5", "FSRS-6", "FSRS-4.5", "DASH", "HLR", "ACT-R"]
 SHARES: Mapping[Kind, float] = {
-    "FSRS-5": 0.25,
-    "FSRS-6": 0.25,
-    "FSRS-4.5": 0.15,
-    "ACT-R": 0.15,
-    "DASH": 0.1,
-    "HLR": 0.1,
+    "FSRS-6": 0.55,
+    "FSRS-5": 0.15,
+    "ACT-R": 0.1,
+    "FSRS-4.5": 0.1,
+    "DASH": 0.05,
+    "HLR": 0.05,
 }
 """How many learners have which kind of memory."""
+
+FAILS = 0.7  # of the published share of failures, what a learner aims at
 
 REVIEWS = 2_000, 12_000  # answers of one learner, least and most
 
@@ -244,13 +246,13 @@ def population_learner(seed: int, number: int) -> Learner:
     """The learner with this number (0, 1, ...) of the population with this seed.
 
     The same arguments give the same learner, whoever else is simulated. Who fails much more
-    or much less often than real learners (outside the 10 % and 98 % quantiles), because
-    scheduler and memory do not go together, is drawn again. (Below 10 % the published share
+    or much less often than real learners (outside the 20 % and 98 % quantiles), because
+    scheduler and memory do not go together, is drawn again. (Below 20 % the published share
     tells little: who changes over time looks like someone who guesses, see `success_rate`.)
     """
     random = np.random.default_rng([seed, number])
     levels, shares = published()["levels"], published()["models"]["FSRS-5"]["quantiles"][-1]
-    least, most = np.interp([0.1, 0.98], levels, shares)
+    least, most = np.interp([0.2, 0.98], levels, shares)
     while True:
         character, reviews = draw_character(random, kind_of(number))
         learner = simulate_learner(
@@ -264,36 +266,42 @@ def population_learner(seed: int, number: int) -> Learner:
 def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, int]:
     """A learner's memory and habits, and how many answers they give."""
     memory, drawn, own = _memory(random, kind)
-    reviews = int(np.clip(0.4 * drawn.size, *REVIEWS))
-    retention = float(np.clip(drawn.success + random.normal(0, 0.02), 0.75, 0.97))
+    reviews = int(np.clip(0.35 * drawn.size, *REVIEWS))
+    # The published share counts whoever changes over time as someone who guesses (see
+    # `success_rate`): learners aim higher, and cards stick better.
+    aim = 1 - FAILS * (1 - drawn.success)
+    retention = float(np.clip(aim + random.normal(0, 0.02), 0.75, 0.97))
     # Who has optimised is scheduled by parameters near their memory's, others by the defaults.
     stored = np.array(DEFAULT_PARAMETERS)
     if own is not None and random.random() < 0.5:
         stored = np.clip(own * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None)
     two_buttons = random.random() < 0.15
-    first = random.dirichlet(np.array([4.0, 1.5, 6.0, 2.5]))
+    first = random.dirichlet(np.array([1.6, 1.2, 2.8, 0.7]))
     if two_buttons:
         first = np.array([first[0], 0.0, 1 - first[0], 0.0])
     habits = Habits(
         first=first,
-        hard=0.0 if two_buttons else float(random.beta(1.3, 6)),
-        easy=0.0 if two_buttons else float(random.beta(0.7, 5)),
+        hard=0.0 if two_buttons else float(random.beta(1.3, 9)),
+        easy=0.0 if two_buttons else float(random.beta(0.7, 8)),
         forgets=True,
         skip=float(random.beta(1.2, 2.0)),
-        stop=float(random.uniform(0.01, 0.08)),
+        stop=float(math.exp(random.uniform(math.log(0.01), math.log(0.3)))),
         seconds=float(np.exp(random.normal(2.0, 0.45))),
         hour=float(random.uniform(4.0, 16.0)),
-        daily_limit=int(random.choice([60, 120, 200, 250, 500])),
+        daily_limit=int(random.choice([60, 120, 200, 300, 500])),
         hard_when_unsure=float(random.uniform(0, 1)),
-        slowing=float(random.choice([0.0, random.uniform(0.4, 2.2)], p=[0.1, 0.9])),
+        slowing=float(random.choice([0.0, random.uniform(0.4, 1.8)], p=[0.1, 0.9])),
         time_spread=float(random.uniform(0.45, 1.0)),
         card_time=float(random.uniform(0.0, 0.4)),
-        weak_time=float(random.uniform(0.0, 0.8)),
-        slip=float(random.uniform(0, 0.03)),
-        long_pause=float(math.exp(random.uniform(math.log(0.004), math.log(0.03)))),
-        pause_days=int(random.choice([20, 60, 250], p=[0.4, 0.35, 0.25])),
+        weak_time=float(random.uniform(0.0, 0.55)),
+        buttons_tell=float(random.uniform(0.0, 2.5)),
+        first_tells=float(random.uniform(0.0, 0.8)),
+        timed=bool(random.random() < 0.9),
+        slip=float(random.uniform(0, 0.02)),
+        long_pause=float(math.exp(random.uniform(math.log(0.004), math.log(0.04)))),
+        pause_days=int(random.choice([20, 60, 250, 700], p=[0.3, 0.3, 0.25, 0.15])),
         new_share=float(random.uniform(0.1, 1.0)),
-        new_per_day=max(1, round(math.exp(random.uniform(0.0, math.log(25))))),
+        new_per_day=max(1, round(math.exp(random.uniform(math.log(3), math.log(60))))),
         form=float(math.exp(random.normal(math.log(0.5), 0.6))),
         form_lasts=float(random.uniform(-0.1, 0.95)),
     )
@@ -313,7 +321,9 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
         decks=decks,
         presets=presets,
         shares=shares,
-        spread=(float(random.uniform(0.2, 0.9)), float(random.uniform(0.2, 1.2))),
+        strength=float(math.exp(random.normal(1.2, 0.5))),
+        strength_lasts=float(random.uniform(0.0, 0.7)),
+        spread=(float(random.uniform(0.3, 1.2)), float(random.uniform(0.3, 1.8))),
         topic=int(random.choice([10, 30, 100])),
         topic_spread=(float(random.uniform(0.0, 0.8)), float(random.uniform(0.0, 0.8))),
     )
@@ -329,7 +339,7 @@ def _memory(
         # FSRS-5 is FSRS-6 without the last but one parameter and with a decay of 0.5.
         more = (0.0, 0.5)
         if kind == "FSRS-6":
-            more = (float(random.uniform(0.0, 0.2)), float(random.uniform(0.1, 0.45)))
+            more = (float(random.uniform(0.0, 0.2)), float(random.uniform(0.08, 0.3)))
         w = np.array([*drawn.parameters, *more])
         return Fsrs6(w[:, None]), drawn, w
     if kind == "FSRS-4.5":

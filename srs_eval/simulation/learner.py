@@ -149,6 +149,11 @@ class Habits:
     time_spread: float = 0.55  # standard deviation of an answer time's logarithm
     card_time: float = 0.0  # the same of what is each card's own
     weak_time: float = 0.0  # answer times go with a card's strength to the power of minus this
+    buttons_tell: float = 0.0
+    """How much rather the strong cards get Easy, and the weak ones Hard: the change of either's
+    logit for a standard deviation of what decides on them."""
+    first_tells: float = 0.0  # correlation of the first button with a card's strength
+    timed: bool = True  # False: the program kept no answer times
     slip: float = 0.0  # share of remembered cards that are failed all the same
     long_pause: float = 0.005  # probability that a day begins a pause
     pause_days: int = 15  # the longest pause
@@ -174,6 +179,8 @@ class Character:
     topic: int = 0  # how many cards begun in a row belong together, on average; 0: none do
     topic_spread: tuple[float, float] = (0.0, 0.0)
     """As `spread`, of what the cards of a topic have in common."""
+    strength: float = 1.0  # the middle one of the cards' strengths
+    strength_lasts: float = 0.0  # see `Traits.lasting`
 
 
 def simulate_learner(
@@ -358,7 +365,7 @@ class _Simulation:
         self.decks, self.presets, self.memory = character.decks, character.presets, character.memory
         self.deck_ids = list(character.shares)
         self.deck_shares = list(character.shares.values())
-        self.spread = character.spread
+        self.spread, self.usual_strength = character.spread, math.log(character.strength)
         self.topic, self.topic_spread = character.topic, np.array(character.topic_spread)
         self.topic_shift = np.zeros(2)
         self.form = 0.0
@@ -396,7 +403,12 @@ class _Simulation:
         }  # fmt: skip
         self.suspended, self.deleted, self.filtered = np.zeros((3, size), np.bool_)
         self.memory.begin(
-            Traits(self.integer["preset"], self.number["strength"], self.number["hardness"])
+            Traits(
+                self.integer["preset"],
+                self.number["strength"],
+                self.number["hardness"],
+                character.strength_lasts,
+            )
         )
 
     # Cards
@@ -436,10 +448,11 @@ class _Simulation:
             self.topic_shift = self.topic_spread * self.random.standard_normal(2)
         strength, hardness = self.spread
         number["strength"][at] = math.exp(
-            self.topic_shift[0] + strength * self.random.standard_normal()
+            self.usual_strength + self.topic_shift[0] + strength * self.random.standard_normal()
         )
         number["hardness"][at] = self.topic_shift[1] + hardness * self.random.standard_normal()
-        number["time"][at] = number["strength"][at] ** -self.habits.weak_time
+        usual = math.exp(self.usual_strength)
+        number["time"][at] = (number["strength"][at] / usual) ** -self.habits.weak_time
         if self.habits.card_time:
             number["time"][at] *= math.exp(self.habits.card_time * self.random.standard_normal())
         self.n += 1
@@ -521,7 +534,8 @@ class _Simulation:
         interval = np.where(
             phase == _IN_REVIEW, self.integer["interval"][cards], -self.integer["delay_s"][cards]
         )
-        self._record(at, cards, rating, kind, factor, seconds * 1000, interval, last, recall)
+        took_ms = 1000 * seconds * self.habits.timed
+        self._record(at, cards, rating, kind, factor, took_ms, interval, last, recall)
         self.integer["last_s"][cards] = at.astype(np.int64)
         self.integer["last_day"][cards] = self.day
         self.integer["reps"][cards] += 1
@@ -557,13 +571,38 @@ class _Simulation:
         if not habits.forgets:
             recall[seen] = 1.0
         chance = self.random.random((2, len(cards)))
-        first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], chance[0], side="right")
+        draw = chance[0]
+        if habits.first_tells:
+            draw = self._told_by_strength(cards, draw)
+        first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], draw, side="right")
         shaky = habits.hard_when_unsure * (1 - np.nan_to_num(recall, nan=1.0))
         hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
         easy = habits.easy / (1 + 6 * shaky)
+        if habits.buttons_tell:
+            tells = np.exp(habits.buttons_tell * self._ease(cards, recall))
+            hard = hard / (hard + np.maximum(1 - hard, 0) * tells)
+            easy = easy * tells / (easy * tells + 1 - easy)
         passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
         known = np.where(chance[0] < recall, passed, 1)
         return recall, np.where(seen, known, first)
+
+    def _told_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
+        """Uniform draws that go together with the cards' strengths."""
+        from scipy.special import ndtr, ndtri
+
+        strength = np.log(self.number["strength"][cards]) - self.usual_strength
+        tells = self.habits.first_tells
+        score = tells * strength / math.hypot(self.spread[0], self.topic_spread[0])
+        result: FloatArray = ndtr(score + math.sqrt(1 - tells**2) * ndtri(chance))
+        return result
+
+    def _ease(self, cards: IntArray, recall: FloatArray) -> FloatArray:
+        """How easy the cards feel, around 0: what is likely recalled, and what sticks well."""
+        likely = np.clip(np.nan_to_num(recall, nan=0.9), 0.3, 0.995)
+        strength = np.log(self.number["strength"][cards]) - self.usual_strength
+        ease = 0.5 * (np.log(likely / (1 - likely)) - 2.2) + 0.7 * strength
+        result: FloatArray = np.clip(ease - 0.5 * self.number["hardness"][cards], -2.5, 2.5)
+        return result
 
     def _schedule(self, cards: IntArray, rating: IntArray, at: FloatArray) -> None:
         """Update steps, lapses and intervals as Anki does."""

@@ -37,6 +37,17 @@ class Traits:
     preset: IntArray  # position of the card's preset
     strength: FloatArray  # around 1: how stable its memory is
     hardness: FloatArray  # around 0: how much harder it is than others
+    lasting: float = 0.0
+    """Of FSRS: later stability grows by strength to the power of this; 0: strength shows at the
+    first review only."""
+
+    def later(self, cards: IntArray, before: FloatArray, after: FloatArray) -> FloatArray:
+        """Stability after a later review, as the cards' strength changes it."""
+        if not self.lasting:
+            return after
+        factor = self.strength[cards] ** self.lasting
+        grown = np.where(after > before, before + (after - before) * factor, after * factor)
+        return np.clip(grown, SHORTEST, LONGEST)
 
 
 class Memory(Protocol):
@@ -96,7 +107,8 @@ class Fsrs6:
         later = next_state(
             w, np.where(new, 1, stability), np.where(new, 5, difficulty), rating, moment.days
         )
-        self.stability[cards] = np.where(new, first_s * self.traits.strength[cards], later[0])
+        grown = self.traits.later(cards, stability, later[0])
+        self.stability[cards] = np.where(new, first_s * self.traits.strength[cards], grown)
         self.hard[cards] = np.where(new, first_d, later[1])
 
 
@@ -139,8 +151,9 @@ class Fsrs4Dot5:
         first_d = w[4] - w[5] * (rating - 3) + self.traits.hardness[cards]
         first_s = w[rating - 1] * self.traits.strength[cards]
         stays = ~new & (moment.days == 0)
+        grown = self.traits.later(cards, s, changed)
         self.stability[cards] = np.where(
-            stays, s, np.clip(np.where(new, first_s, changed), SHORTEST, LONGEST)
+            stays, s, np.clip(np.where(new, first_s, grown), SHORTEST, LONGEST)
         )
         self.hard[cards] = np.where(stays, d, np.clip(np.where(new, first_d, harder), 1, 10))
 
@@ -215,8 +228,8 @@ class Dash:
     """DASH (Lindsey and others, 2014) with parameters (9,).
 
     Counts are taken over 1, 7 and 30 days and over all time; reviews of the same day do not
-    count. A harder card has a lower logit; on the day of its last review a card is recalled
-    more often than the counts say.
+    count. A harder or weaker card has a lower logit; on the day of its last review a card is
+    recalled more often than the counts say.
     """
 
     name = "DASH"
@@ -236,6 +249,7 @@ class Dash:
         filled, day, success = self.past.of(cards)
         age = np.floor(moment.now)[:, None] - day
         z = self.theta[8] - 0.6 * self.traits.hardness[cards]
+        z = z + 0.5 * np.log(self.traits.strength[cards])
         for place, window in enumerate(self.windows):
             inside = filled & (age <= window)
             z = z + self.theta[2 * place] * np.log1p(inside.sum(axis=1))
