@@ -46,9 +46,8 @@ def main() -> None:
         row = [each.name.replace("_", " ")]
         for side in sides.values():
             known = side[:, column][~np.isnan(side[:, column])]
-            row += (
-                [f"{value:.4g}" for value in np.quantile(known, LEVELS)] if len(known) else LEVELS
-            )
+            quantiles = np.quantile(known, LEVELS) if len(known) else []
+            row += [f"{value:.4g}" for value in quantiles] or [""] * len(LEVELS)
         print(f"| {' | '.join(map(str, row))} |")
 
 

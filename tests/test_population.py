@@ -203,7 +203,7 @@ def test_same_number_same_learner_other_number_other_learner() -> None:
     assert first.log().fingerprint() != other.log().fingerprint()
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5])  # one of each kind
+@pytest.mark.parametrize("number", [0, 1, 3, 5, 8, 12])  # one of each kind
 def test_answers_follow_the_memory(number: int) -> None:
     learner = population.population_learner(3, number)
     assert population.REVIEWS[0] <= len(learner.entries) <= population.REVIEWS[1]

@@ -48,7 +48,7 @@ PATIENCE = 8  # epochs without a new best
 class Settings:
     """How to pretrain; everything that the weights depend on."""
 
-    learners: int = 120
+    learners: int = 240
     validation: int = 20  # further learners, on whom the best epoch is chosen
     seed: int = 1
     epochs: int | None = None  # at most; None: each network's own
@@ -764,7 +764,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Pretrain networks and write their weight files; see `--help`."""
     parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining", description=__doc__)
     parser.add_argument("--models", default="all", help="names, commas between; all by default")
-    parser.add_argument("--learners", type=int, default=120, help="simulated learners")
+    parser.add_argument("--learners", type=int, default=240, help="simulated learners")
     parser.add_argument("--validation", type=int, default=20, help="further ones, held out")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, help="at most; by default each network's own")
