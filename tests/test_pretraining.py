@@ -201,6 +201,12 @@ def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyP
         for found in (before, after)
     ]
     assert losses[1] <= losses[0]
+    assert after.tuned_log_loss == losses[1]
+
+
+def test_halfway_is_the_mean_of_two() -> None:
+    one, other = ({"w": np.array([0, x], np.float32)} for x in (1, 4))
+    assert pretraining.halfway(one, other)["w"].tolist() == [0.0, 2.5]
 
 
 def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
