@@ -633,12 +633,12 @@ class SrsEvalApp(App[int]):
             self.answers_ended = self.monotonic()
 
     def on_answered(self, message: Answered) -> None:
-        from srs_eval.overview import BESIDE
+        from srs_eval.overview import NOT_WAITED_FOR
 
         if message.run == self._asked:
             self.overview.add(message.answers, message.questions)
             self._show_answers()
-            if self.answers_ended is None and set(self.overview.waiting) <= BESIDE.keys():
+            if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
                 self._rank_behind_answers()
 
     def on_all_answered(self, message: AllAnswered) -> None:
@@ -654,7 +654,7 @@ class SrsEvalApp(App[int]):
             self._rank_behind_answers()
 
     def _rank_behind_answers(self) -> None:
-        """Let the models begin, once every line is answered; evidence beside lines may follow."""
+        """Let the models begin, once lines are answered; what they need not wait for may follow."""
         if self._followed != self._asked and not self._is_evaluated:
             self._followed = self._asked
             self.asked_for_models = False

@@ -55,13 +55,15 @@ TASKS = (
     ("retention",),
     ("day",),
     ("hard",),
-    ("buttons", "noise"),
     (COSTS,),
+    ("buttons", "noise"),
 )
 """Questions in the order in which they are begun; a task's questions share their fits."""
 TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
 BESIDE = {"buttons": "What the buttons would show", "noise": "Which numbers are noise?"}
 """Questions without a line of their own: they are evidence of a preset's line."""
+NOT_WAITED_FOR = {*BESIDE, COSTS}
+"""Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
 WHETHER_FSRS = ("health", MODELS)

@@ -22,7 +22,7 @@ from textual.widgets import OptionList, TabbedContent
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Finished, Prepared, Started
-from srs_eval.overview import BESIDE, Overview
+from srs_eval.overview import NOT_WAITED_FOR, Overview
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.open import told_apart
@@ -464,16 +464,17 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
 
     def answer(log: ReviewLog, *, cancel: threading.Event, **_: Any) -> Iterator[Any]:
         answers = make_answers()
-        questions = set(Overview.begun(log).waiting) - BESIDE.keys()
-        yield tuple(each for each in answers if each.question not in BESIDE), tuple(questions)
+        questions = set(Overview.begun(log).waiting) - NOT_WAITED_FOR
+        yield tuple(each for each in answers if each.question in questions), tuple(questions)
         while not go.wait(0.01) and not cancel.is_set():
             pass
-        yield tuple(each for each in answers if each.question in BESIDE), tuple(BESIDE)
+        rest = tuple(each for each in answers if each.question in NOT_WAITED_FOR)
+        yield rest, tuple(NOT_WAITED_FOR)
 
     app = make_app(tmp_path, FILE, answer=answer)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: len(app.evaluation.results()) == 8)
-        assert sorted(app.overview.waiting) == sorted(BESIDE)
+        assert sorted(app.overview.waiting) == sorted(NOT_WAITED_FOR)
         go.set()
         await until(pilot, lambda: app.answers_ended is not None)
         assert app.run_number == 1
