@@ -673,6 +673,7 @@ class SrsEvalApp(App[int]):
 
         Called in a thread. What was known at the end is kept as long as the file is open.
         """
+        from srs_eval.models import fsrs6
         from srs_eval.workload.answers import answers
         from srs_eval.workload.estimate import workload
 
@@ -685,7 +686,9 @@ class SrsEvalApp(App[int]):
         if preset in kept:
             yield kept[preset], None
             return
-        for found in workload(log, preset, context=self.options.context):
+        # Where FSRS is off: what it would cost, were it on as it begins.
+        parameters = fsrs6.DEFAULT if log.receipt.fsrs_enabled is False else None
+        for found in workload(log, preset, parameters=parameters, context=self.options.context):
             said = answers(found)
             if found.finished:
                 # That with the most reviews is asked for by its name, too.
@@ -723,6 +726,9 @@ class SrsEvalApp(App[int]):
         """Ask where a report on the open file is to go."""
         log = self.log_
         if log is None:
+            return
+        if any(each.alive and not each.cancel.is_set() for each in self._exporting):
+            self.notify("A report is still being written: one at a time.", timeout=4)
             return
         from srs_eval.screens.export import ExportScreen
 

@@ -468,7 +468,7 @@ class _UserTasks:
         self.keep = keep or {}
         self.place = place
         self.happenings = happenings
-        self.folder = dataset.folder
+        self.folder = dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
         self.configurations = {each.name: each for each in configurations}
         self.context = context
         self.tasks: dict[Future[list[Unit]], _Task] = {}

@@ -24,11 +24,9 @@ from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import Answer, listed, signed, why_open
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
-    BY_PRESET,
     NOW,
     OLDER,
     POOLED,
-    WHOLE,
     WITHOUT_PRESETS,
     Learner,
     judged_by_preset,
@@ -273,11 +271,12 @@ def _split(answer: Answer) -> str:
 
 
 def _costs(answer: Answer) -> str:
-    """ "Default: ~54 at 92 % (now), ~41 at 85 %; w: more"."""
+    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized; w: more"."""
     rows = sorted(answer.tables[0].rows, key=lambda row: row[1] != "now")
     is_off = rows[0][1] != "now"
     shown = [f"~{reviews} at {at}{' (now)' * bool(now)}" for at, now, reviews, _ in rows[:2]]
-    return f"{answer.subject}: {', '.join(shown)}{', were FSRS on' if is_off else '; w: more'}"
+    on = ", were FSRS on and" if is_off else ","
+    return f"{answer.subject}: {', '.join(shown)}{on} once optimized; w: more"
 
 
 def _remembered(answers: Sequence[Answer]) -> str:
@@ -497,8 +496,7 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
                 with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
                     yield at_a_glance(log, context)
             elif question in OVER_ALL:
-                protocol = BY_PRESET if judged_by_preset(log) else WHOLE
-                yield OVER_ALL[question](Learner.of(log, context, protocol))
+                yield OVER_ALL[question](Learner.over_all(log, context))
         if BESIDE.keys() & set(questions):
             learner = Learner.of(log, context)
             groups = list(learner.groups)[:MOST_BESIDE]

@@ -68,8 +68,7 @@ def named_by(file: str, setup: Mapping[str, Any]) -> str:
 def refuse_audits(folder: Path) -> None:
     """Raises InputError for a folder that an audit writes to: its journal is no batch's."""
     place = folder.resolve()
-    places = (place, place.parent) if place.name in (PUBLISHED, TUNED) else (place,)
-    if any((each / AUDIT).exists() for each in places):
+    if any((each / AUDIT).exists() for each in (place, *place.parents)):
         raise InputError(f'"{folder}" holds an audit: choose another --out.')
 
 

@@ -203,6 +203,9 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "question 2 of 9" in text_of(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "one at a time" in text_of(app))
+        assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await until(pilot, lambda: not app.exporting)
         assert "question 2 of 9" not in text_of(app)

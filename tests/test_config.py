@@ -40,12 +40,12 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     assert Config(**{**vars(config), "keys": {}}) == Config()
     everything = [action for each in actions.SCREENS.values() for action in each]
     assert config.keys == {action.id: action.key for action in everything}
-    write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "v"\n')
+    write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "z"\n')
     assert main(["config"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == f"# {path}"
     values = tomllib.loads(printed)
-    assert (values["theme"], values["equivalence"], values["keys"]["cancel"]) == ("nord", 0.01, "v")
+    assert (values["theme"], values["equivalence"], values["keys"]["cancel"]) == ("nord", 0.01, "z")
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ from srs_eval.overview import (
     preset_line,
 )
 from srs_eval.own_parameters import as_anki_runs
-from srs_eval.presets.answers import Answer, Table
+from srs_eval.presets.answers import Answer, Table, why_open
 from srs_eval.presets.candidates import WHOLE, Learner
-from srs_eval.presets.fit import how_well
+from srs_eval.presets.fit import _headline, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
@@ -320,6 +320,22 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert found.lines[0].title == "FSRS for you?"
     assert found.lines[0].text.startswith("better than SuperMemo SM-15 (−")
     assert "than your average (" in found.lines[0].text
+
+
+@pytest.mark.parametrize(
+    ("difference", "says"),
+    [
+        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: 44 of 1,000 reviews."),
+        (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
+    ],
+)
+def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
+    """It would be read as praise; and nobody saves more than all of a loss."""
+    saved = Interval(0.73, 0.32)
+    few = why_open(difference) if difference.reviews < 1_000 else ""
+    told = _headline("can't tell yet", saved, True, few)
+    assert says in told
+    assert ("(41 … 100 %)" in told) == (not few)
 
 
 def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:

@@ -199,14 +199,19 @@ def device_of(context: Context) -> Any:
     # Before the GPU is opened; otherwise cuDNN's recurrent layers may add in any order.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
-        device = torch.device(context.device)
+        try:
+            device = torch.device(context.device.lower())
+        except RuntimeError:
+            raise RuntimeError("torch knows none of that name") from None
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
         if device.type == "cuda" and not torch.cuda.is_available():
             raise RuntimeError("torch sees no GPU")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = (str(error).splitlines() or ["unknown"])[0]
         raise InputError(
-            f"The device {context.device!r} cannot be used ({reason}); give cpu or cuda."
+            f"The device {context.device!r} cannot be used ({reason}); give another, or cpu."
         ) from error
     return device
 

@@ -125,6 +125,11 @@ class Learner:
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         return Learner(log, session, session.trials(protocol), context or Context())
 
+    @staticmethod
+    def over_all(log: ReviewLog, context: Context | None = None) -> Learner:
+        """On Anki's rows where they are there to be judged, else on the benchmark's."""
+        return Learner.of(log, context, BY_PRESET if judged_by_preset(log) else WHOLE)
+
     @property
     def configurations(self) -> Mapping[str, str]:
         """The candidates that are the engine's configurations, by name."""

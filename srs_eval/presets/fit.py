@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from srs_eval.comparison import Interval, relative, verdicts
+from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, relative, verdicts
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing, why_open
 from srs_eval.presets.candidates import BY_PRESET, OLDER, SM2, Learner
@@ -42,13 +42,19 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
             saved[name] = relative(change, losses, learner.trials.day[index[known]])
     says = verdicts(difference, equivalence=equivalence)
     enabled = learner.log.receipt.fsrs_enabled
-    sentences = [_headline(says["average"], saved["average"], enabled)]
+    floor = difference["average"]
+    too_few = floor.reviews < FEWEST_REVIEWS or floor.days < FEWEST_DAYS
+    sentences = [
+        _headline(says["average"], saved["average"], enabled, why_open(floor) if too_few else "")
+    ]
     if now in says:
         its_name = "SM-2" if now == older else now
         told = _change(says[now], saved[now], why_open(difference[now]), its_name)
         if says["average"] in ("worse", "as good"):
             no_better = "worse than" if says["average"] == "worse" else "no better than"
             told += f" But it predicts you {no_better} guessing your average does."
+        elif says["average"] == "can't tell yet" and says[now] == "better":
+            told += " But whether that is better than guessing your average can't be told yet."
         sentences.insert(0, told)
     if says["average"] == "can't tell yet":
         sentences.append(what_is_missing(difference["average"], len(says)))
@@ -90,7 +96,8 @@ def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
     return f"Change to FSRS? {told}"
 
 
-def _headline(says: str, saved: Interval, enabled: bool | None) -> str:
+def _headline(says: str, saved: Interval, enabled: bool | None, too_few: str) -> str:
+    """How well FSRS predicts; no figure of `too_few` reviews, if it says so."""
     off = enabled is False
     name, verb = ("FSRS is off; it", "would predict") if off else ("FSRS", "predicts")
     figures = _percent(saved, "guessing your average")
@@ -103,9 +110,8 @@ def _headline(says: str, saved: Interval, enabled: bool | None) -> str:
             return f"{name} {verb} you no better than your average does: {figures}."
         case "worse":
             return f"{name} {verb} you worse than your average does: {figures}."
-    return (
-        f"How well FSRS {'would predict' if off else 'predicts'} you can't be told yet: {figures}."
-    )
+    told = too_few or figures
+    return f"How well FSRS {'would predict' if off else 'predicts'} you can't be told yet: {told}."
 
 
 def _percent(saved: Interval, other: str) -> str:
@@ -119,5 +125,6 @@ def _range(saved: Interval, sign: int) -> str:
     """ "(7 … 16 %)"; "" where there is no interval."""
     if math.isnan(saved.half_width):
         return ""
-    low, high = sorted((100 * sign * saved.low, 100 * sign * saved.high))
+    # Nobody saves more than all; the interval of a ratio does not know.
+    low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
     return f"({low:.0f} … {high:.0f} %)".replace("-", "−")

@@ -37,7 +37,9 @@ def _lead(audit: Audit) -> list[str]:
     for ranking in audit.rankings:
         over = f"{ranking.rows}, {counted(ranking.users, 'user')}"
         if ranking.survives:
-            said.append(f"Judged on {over}: the ranking survives tuning.")
+            unsure = sum(pair.verdict == "no sure lead any more" for pair in ranking.pairs)
+            though = f", but {counted(unsure, 'lead')} in it no longer sure" if unsure else ""
+            said.append(f"Judged on {over}: the ranking survives tuning{though}.")
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
             surely = [pair for pair in moved if pair.verdict == "turned round"]

@@ -138,10 +138,12 @@ def learner_report(
     from srs_eval.metrics import calibration_graph
     from srs_eval.over_time import dates, months
     from srs_eval.presets import answering, questions_for
+    from srs_eval.presets.candidates import Learner as Candidates
+    from srs_eval.presets.fit import how_well
     from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
 
-    questions = [*questions_for(log), "day", "workload"]
+    questions = ["fit", *questions_for(log), "day", "workload"]
 
     def at(question: str) -> None:
         tell(questions.index(question) + 1, len(questions), question)
@@ -149,7 +151,8 @@ def learner_report(
     answers: Sequence[Answer] | str
     at(questions[0])
     try:
-        answers = []
+        answers = [how_well(Candidates.over_all(log, context), outcome.equivalence)]
+        at(questions[1])
         for answer in answering(log, equivalence=outcome.equivalence, context=context):
             answers.append(answer)
             at(answer.question)

@@ -25,7 +25,7 @@ from srs_eval.workload.answers import answers as answers_of
 from srs_eval.workload.estimate import MINUTES, Workload
 
 Block = str | Table | Picture | Section
-LEADING = ("parameters", "split", MODELS)  # questions whose answers come first
+LEADING = ("fit", "parameters", "split", MODELS)  # questions whose answers come first
 MOST_LEADING = 6
 STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "

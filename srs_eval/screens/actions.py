@@ -136,7 +136,7 @@ COMPARE = (
     CANCEL,
     TABLE,
     BINS,
-    LOG_BINS,
+    replace(LOG_BINS, footer=False),
     Action("overlay", "v", "Overlay", "Both models in one graph, or in one each"),
     Action("swap", "s", "Swap", "Exchange left and right"),
     Action("left_model", "l", "Left", "Choose the model on the left"),

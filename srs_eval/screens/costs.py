@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from srs_eval.workload.estimate import Doing
 
 
+WERE_IT_ON = "FSRS is off: this is what it would cost, were it on and optimized to your reviews.\n"
 BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
 
 
@@ -128,6 +129,9 @@ that your reviews allow. It is a model's estimate, and says so where you have no
                 self._first = self.srs_app.monotonic(), message.doing.share
             self._tell_progress()
         parts: list[RenderableType] = []
+        log = self.srs_app.log_
+        if log is not None and log.receipt.fsrs_enabled is False:
+            parts.append(Text(WERE_IT_ON))
         for answer in message.answers:
             parts += [Text(answer.subject, "bold underline"), evidence(answer)]
         self.query_one("#all", Static).update(Lines(*parts))

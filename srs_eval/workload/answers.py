@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval import __version__
+from srs_eval.comparison import FEWEST_REVIEWS
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span
 from srs_eval.reviews import FloatArray
@@ -90,6 +91,12 @@ def _today(found: Workload) -> list[str]:
         f"take {about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards "
         "are known at the end."
     ]
+    if found.reviews < FEWEST_REVIEWS:
+        made.insert(
+            0,
+            f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
+            f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known.",
+        )
     if not found.drawn:
         made.insert(0, _first_estimate(found))
     if found.question.after:

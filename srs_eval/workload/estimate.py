@@ -25,6 +25,7 @@ from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.compile import kernels_there, mark_kernels
+from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
@@ -129,6 +130,7 @@ class Workload:
     question: Question
     retentions: FloatArray  # (r,)
     desired: float  # today's
+    reviews: int  # that its parameters can be fitted to
     learned: int  # cards
     unseen: int  # new cards that the preset has
     overdue: int
@@ -224,6 +226,13 @@ def beginning() -> Doing:
     return Doing("preparing, about a minute once after an update", 0.0)
 
 
+def _in_words(parameters: Sequence[float] | None) -> str:
+    """What schedules: the parameters given, or by default those in force."""
+    if parameters is None:
+        return "parameters in force"
+    return "defaults" if tuple(parameters) == tuple(fsrs6.DEFAULT) else "parameters given"
+
+
 def workload(
     log: ReviewLog,
     preset: str | None = None,
@@ -263,7 +272,7 @@ def workload(
             question=question,
             today=today,
             scheduler=in_force,
-            line="parameters in force" if parameters is None else "parameters given",
+            line=_in_words(parameters),
             settings=_settings(
                 settings_of, question, pace if question.new_a_day is None else question.new_a_day
             ),
@@ -364,6 +373,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             new_a_day=asked.settings.new_a_day,
             pace_days=asked.pace_days,
             presets=asked.presets,
+            reviews=len(asked.index),
             limit=asked.settings.reviews_a_day,
             line=asked.line,
             in_force=gathered(first[0]),

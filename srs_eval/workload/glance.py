@@ -39,10 +39,11 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
         for retention, now, reviews, _ in rows
     )
     sentences = [
-        f"{'Were FSRS on, about' if is_off else 'About'} {said}: reviews a day of {found.preset} "
+        f"{'Were FSRS on, about' if is_off else 'About'} {said}: reviews a day of {found.preset}, "
+        "once optimized to all your reviews, "
         f"over the next {counted(found.question.days, 'day')}, with "
         f"{counted(found.new_a_day, 'new card')} a day as of late.",
-        "It is one course of events by parameters fitted to all your reviews, a first estimate.",
+        "It is one course of events, a first estimate, which may be a third off.",
     ]
     if found.presets > 1:
         sentences.append(f"Of {found.presets} presets this one has the most reviews.")
