@@ -354,6 +354,7 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 # --- compare -------------------------------------------------------------------
 
 QUESTION_TITLES = {
+    "fit": "How well does FSRS predict me?",
     "parameters": "Are my parameters good?",
     "split": "Split or merge presets?",
     "often": "How often should I optimize?",
