@@ -806,7 +806,6 @@ class SrsEvalApp(App[int]):
             if self._exporting[-1] is background:  # no other has been begun since
                 self.call_later(self._say_export, "")
 
-        self.cancel_export()
         self._say_export("report: begun")
         self._exporting = [each for each in self._exporting if each.alive]
         background = Background(write, deliver, ended)

@@ -57,6 +57,38 @@ def harmless(text: str) -> str:
 # --- run -----------------------------------------------------------------------
 
 
+def bars(
+    console: Console, *, share: bool = False, left: bool = True, stays: bool = False
+) -> Progress:
+    """A line for each task: its description, a bar, how much is done, the time, the time left.
+
+    `share`: how much is told in per cent, else as a count; `stays`: the lines are not removed at
+    the end.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TaskProgressColumn() if share else MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        *([TextColumn("left"), TimeRemainingColumn()] if left else []),
+        console=console,
+        transient=not stays,
+        expand=True,
+        disable=not console.is_terminal,
+        speed_estimate_period=300,
+    )
+
+
 class RunProgress:
     """Follows the engine's events on stderr: one bar for all, one for each model at work."""
 
@@ -69,23 +101,7 @@ class RunProgress:
 
     def __enter__(self) -> RunProgress:
         if self.live:
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TaskProgressColumn,
-                TextColumn,
-                TimeElapsedColumn,
-            )
-
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=None),
-                TaskProgressColumn(),
-                TimeElapsedColumn(),
-                console=self.console,
-                transient=True,
-                expand=True,
-            )
+            self._progress = bars(self.console, share=True, left=False)
             self._progress.start()
         return self
 
@@ -142,26 +158,7 @@ class ReportProgress:
         if not self.console.is_terminal:
             say("Answering questions about settings and days ...")
             return self
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            expand=True,
-        )
+        self._progress = bars(self.console)
         self._task = self._progress.add_task("", total=None)
         self._progress.start()
         return self
@@ -282,27 +279,8 @@ class BatchProgress:
             say(f"{lines} of the journal {are} ignored and evaluated again")
         if not (self.console.is_terminal and plan.units):
             return
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self._progress = Progress(
-            TextColumn("{task.fields[words]}", markup=False),
-            BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-            expand=True,
-            speed_estimate_period=300,
-        )
-        self._task = self._progress.add_task("", total=1.0, words="starting")
+        self._progress = bars(self.console, share=True, stays=True)
+        self._task = self._progress.add_task("starting", total=1.0)
         self._progress.start()
 
     def _advance(self, finished: int, share: float) -> None:
@@ -313,7 +291,7 @@ class BatchProgress:
         if self._failed:
             words += f"  {self._failed:,} failed"
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=share, words=words)
+            self._progress.update(self._task, completed=share, description=words)
         elif now - self._told >= PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
@@ -325,24 +303,7 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
     Gives a function of these words and the share (0-1) that lies behind.
     """
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=12),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    with bars(console, share=True) as progress:
         task = progress.add_task(words, total=1.0)
 
         def tell(words: str, share: float) -> None:

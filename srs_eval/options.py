@@ -31,6 +31,7 @@ RUN_PANEL = "How it runs"
 OUTPUT_PANEL = "Output"
 
 # Spellings that are accepted besides the declared ones; dashes may stand for underscores.
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
 ALIASES = {
     "--binary": "--two_buttons",
     "--dry": "--default",
@@ -247,7 +248,7 @@ def context_options(
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where LSTM runs: cpu, cuda, mps.", rich_help_panel=RUN_PANEL)
+        str, typer.Option(help="Where LSTM runs: cpu, cuda, mps, xpu.", rich_help_panel=RUN_PANEL)
     ] = "cpu",
     model_file: ModelFileOption = None,
 ) -> Context:
@@ -259,7 +260,8 @@ def context_options(
     if weights is not None and not weights.is_dir():
         raise InputError(f'--weights: there is no folder "{weights}".')
     load_model_files(model_file)
-    return Context(sm2_target=sm2_target, weights=weights, device=device)
+    one_of("--device", device.lower().partition(":")[0], DEVICES)
+    return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ KEPT = {
 JOURNAL = ".journal"
 SETUP = "setup.json"
 AUDIT = "audit.json"  # in the folder of an audit
-PUBLISHED, TUNED = "published", "tuned"  # folders of results within it
+PUBLISHED, TUNED = _OF_AUDIT = "published", "tuned"  # folders of results within it
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def named_by(file: str, setup: Mapping[str, Any]) -> str:
 def refuse_audits(folder: Path) -> None:
     """Raises InputError for a folder that an audit writes to: its journal is no batch's."""
     place = folder.resolve()
-    if any((each / AUDIT).exists() for each in (place, *place.parents)):
+    above = zip(place.parents, reversed(place.parts), strict=False)
+    audits = (parent for parent, name in above if name in _OF_AUDIT)
+    if any((each / AUDIT).exists() for each in (place, *audits)):
         raise InputError(f'"{folder}" holds an audit: choose another --out.')
 
 

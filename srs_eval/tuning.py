@@ -66,7 +66,9 @@ class Search:
         self._left = trials if self._knobs else 0
         self._random = np.random.default_rng(seed)
         self._asked: list[Setup] = [{}]
+        self._before: Setup = {}  # the best before the last round
         self._round = 0
+        self._settled = 0  # rounds since a limit moved: the best is within, and steps get smaller
         self.tried: list[tuple[Setup, float]] = []
         self.extended: dict[str, list[Literal["lower", "higher"]]] = {}
         """Limits that moved, by name."""
@@ -91,6 +93,7 @@ class Search:
         """The losses of what `ask` gave, in its order."""
         if self._round:
             self._left -= len(self._asked)
+            self._before, _ = self.best
         self.tried += zip(self._asked, losses, strict=True)
         self._asked = []
         self._round += 1
@@ -121,6 +124,8 @@ class Search:
             elif place < limits.low + near and limits.low > math.log(each.least):
                 limits.low = max(limits.low - further, math.log(each.least))
                 self.extended.setdefault(each.name, []).append("lower")
+        moved = any(self._has_moved(each) for each in self._knobs)
+        self._settled = 0 if moved else self._settled + 1
 
     def _proposed(self) -> list[Setup]:
         count = min(ROUND, self._left)
@@ -130,9 +135,10 @@ class Search:
         if self._round > 1:
             beyond = [self._beyond(each, best) for each in self._knobs if self._has_moved(each)]
             around = [self._step(best) for _ in range(count)]
-            # What lies beyond a moved limit first; one in three anywhere, so that no corner is
-            # never looked at; the rest near the best.
-            spread = [*beyond[: count // 2], *spread[: count // 3], *around]
+            onward = [] if self._before == best else [self._onward(best)]
+            # What lies beyond a moved limit first, then on where the last round went; one in three
+            # anywhere, so that no corner is never looked at; the rest near the best.
+            spread = [*beyond[: count // 2], *onward, *spread[: count // 3], *around]
         known = {_key(setup) for setup, _ in self.tried}
         for setup in spread:
             for _ in range(_TRIES):
@@ -164,7 +170,7 @@ class Search:
         setup = dict(best)
         moved = self._random.random(len(self._knobs)) < 0.5
         moved[self._random.integers(len(self._knobs))] = True
-        size = STEP * SHRINKS ** (self._round - 1)
+        size = STEP * SHRINKS**self._settled
         for each, moves in zip(self._knobs, moved.tolist(), strict=True):
             if not moves:
                 continue
@@ -174,6 +180,21 @@ class Search:
             limits = self._limits[each.name]
             place = math.log(self._number(each, best)) + limits.width * size * self._random.normal()
             self._set(setup, each, math.exp(min(max(place, limits.low), limits.high)))
+        return setup
+
+    def _onward(self, best: Setup) -> Setup:
+        """As far again as the last round has moved the best one, and in the same direction.
+
+        Such pattern moves are of Hooke & Jeeves (1961), Journal of the ACM 8.
+        """
+        setup = dict(best)
+        for each in self._knobs:
+            if each.choices:
+                continue
+            limits = self._limits[each.name]
+            here, there = (math.log(self._number(each, one)) for one in (best, self._before))
+            place = min(max(2 * here - there, limits.low), limits.high)
+            self._set(setup, each, math.exp(place))
         return setup
 
     def _has_moved(self, each: Hyperparameter) -> bool:

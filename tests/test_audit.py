@@ -536,8 +536,10 @@ def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_p
     out, results = tmp_path / "audit", tmp_path / "results"
     audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1, jobs=1)
     list(run_batch(dataset, resolve("AVG"), results, users=[1, 2], jobs=1))
+    beside = tmp_path / "audit" / "beside"
+    list(run_batch(dataset, resolve("AVG"), beside, users=[1, 2], jobs=1))
     before = contents(tmp_path)
-    for folder in (out, out / "tuned"):
+    for folder in (out, out / "tuned", out / "published" / "result"):
         for fresh in (False, True):
             with pytest.raises(InputError, match="holds an audit: choose another --out"):
                 list(run_batch(dataset, resolve("AVG"), folder, users=[1, 2], fresh=fresh))

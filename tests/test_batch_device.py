@@ -121,9 +121,19 @@ def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_p
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "The device 'cuda:999' cannot be used" in refused.stderr
+    unknown = run(dataset, tmp_path, "--device", "gpu", models="AVG")
+    assert unknown.returncode == 2
+    assert "--device takes cpu, cuda" in unknown.stderr
     assert results(tmp_path) == before
     unused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", "--users", "1", models="AVG")
     assert unused.returncode == 0, unused.stderr
+
+
+def test_a_device_may_be_spelled_large(dataset: Path, tmp_path: Path) -> None:
+    large = ("--device", "CPU:0", "--users", "1-2", "--jobs", "1")
+    done = run(dataset, tmp_path, *large, models="AVG,THERE", TEST_ON_DEVICE="THERE")
+    assert done.returncode == 0, done.stderr
+    assert list(lines(tmp_path / "result" / "THERE.jsonl")) == [1, 2]
 
 
 def test_the_next_user_is_made_ready_meanwhile(

@@ -200,7 +200,7 @@ def device_of(context: Context) -> Any:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         try:
-            device = torch.device(context.device.lower())
+            device = torch.device(context.device)
         except RuntimeError:
             raise RuntimeError("torch knows none of that name") from None
         if device.type == "meta":
