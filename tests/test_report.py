@@ -49,6 +49,7 @@ from srs_eval.report.files import as_csv, as_json
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
 from srs_eval.report.pairs import effect_colour, share_colour
+from srs_eval.report.pictures import svg
 from srs_eval.result_files import read_folders
 from srs_eval.standings import changes, compare
 from tests.conftest import REPOSITORY, shared_or_skip
@@ -56,9 +57,11 @@ from tests.conftest import REPOSITORY, shared_or_skip
 # Figures over users
 
 
-def test_commands_in_markdown_stay_code() -> None:
+def test_commands_in_sentences_are_code() -> None:
     shown = markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
     assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
+    shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
+    assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown
 
 
 def test_a_user_without_a_figure_is_left_out_with_their_weight() -> None:
@@ -387,6 +390,26 @@ def test_what_changed_against_a_baseline(tmp_path: Path) -> None:
     assert "Not in the baseline: HLR." in text
 
 
+def test_no_figure_reads_as_the_opposite_of_its_verdict(tmp_path: Path) -> None:
+    """Most users gain a little, two much: half of the interval's width exceeds the mean gain."""
+    before = [line(user, 0.5) for user in range(30)]
+    after = [line(user, 0.4 if user < 2 else 0.498) for user in range(30)]
+    old = write_results(tmp_path / "a", {"DASH": before})
+    document = dataset_report([write_results(tmp_path / "b", {"DASH": after})], baseline=old)
+    (table,) = (each for each in document.tables() if each.name == "changes")
+    cells = dict(zip([column.title for column in table.columns], table.rows[0], strict=True))
+    cell = cells["log loss by users"]
+    assert isinstance(cell, Figure)
+    assert cell.ends is not None
+    low, high = cell.ends
+    assert cells["verdict by users"] == "better"
+    assert (high - low) / 2 > -cell.value  # as ± it would leave room for 0
+    shown = written(cell, Column("log loss by users"))
+    assert re.fullmatch(r"−0\.00\d+ \[−0\.0\d+, −0\.00\d+\]", shown)
+    (row,) = as_json(document)["tables"]["changes"]["rows"]
+    assert row["log loss by users high"] == pytest.approx(high, abs=1e-9)
+
+
 def led(found: Path, **options: Any) -> str:
     return "\n".join(dataset_report([found], **options).lead)
 
@@ -526,6 +549,15 @@ def test_half_widths_have_two_digits(value: float, half_width: float) -> None:
     assert float(half_shown) == pytest.approx(half_width, rel=0.051)
     assert len(half_shown.replace(".", "").lstrip("0")) == 2
     assert len(half_shown.partition(".")[2]) == len(mean_shown.partition(".")[2]) + 1
+
+
+def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
+    after = [line(user, 0.5 + moved) for user, moved in enumerate([0.01, -0.02, -0.03, 0.04])]
+    folder = write_results(tmp_path, {"HLR": [line(user, 0.5) for user in range(4)], "DASH": after})
+    pictures = {each.name: each for each in dataset_report([folder]).pictures()}
+    drawn = svg(pictures["wilcoxon"], "p")
+    assert drawn.count(">0.00<") == 2
+    assert "0.00" not in drawn.replace(">0.00<", "")
 
 
 def test_colours() -> None:
@@ -669,6 +701,13 @@ def test_figures_as_people_read_them() -> None:
     assert written(Figure(0.0021, 0.0008), signed) == "+0.0021±0.00080"
     assert written(Figure(-0.00001), Column("d", digits=3)) == "0.000"
     assert written(Figure(0.5), Column("s", percent=True, digits=1)) == "50.0 %"
+    assert written(Figure(-0.0021, ends=(-0.0103, -0.00001)), signed) == (
+        "−0.00210 [−0.01030, −0.00001]"
+    )
+    whole = Column("d", digits=4, by_half_width=False, signed=True)
+    assert written(Figure(0.0021, ends=(-0.0103, 0.0131)), whole) == "+0.0021 [−0.0103, +0.0131]"
+    assert written(Figure(0.0, ends=(0.0, 0.0)), whole) == "0.0000 [0.0000, 0.0000]"
+    assert written(Figure(0.25, ends=(math.nan, math.nan)), whole) == "+0.2500"
     assert written(None, signed) == "–"
     assert written(349923850, signed) == "349,923,850"
 

@@ -123,15 +123,15 @@ def _verdict(each: Tuned) -> str:
 
 
 def _interval(interval: MeanInterval) -> Figure:
-    return Figure(interval.estimate, interval.half_width)
+    return Figure(interval.estimate, ends=(interval.low, interval.high))
 
 
 def _how_to_read(audit: Audit) -> str:
     return (
         f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
-        "user is judged with the set-up that the other half's training parts chose. ± is half of "
-        f"the {CONFIDENCE * 100:.0f} % interval over users, of paired differences; it need not be "
-        "symmetric, and verdicts go by its ends. Spread: the "
+        "user is judged with the set-up that the other half's training parts chose. Differences "
+        f"are paired by user, with the ends of their {CONFIDENCE * 100:.0f} % interval in "
+        "brackets; verdicts go by these. Spread: the "
         f"standard deviation of the mean over {counted(audit.repeats, 'seed')}, where a training "
         "has seeds. The figures compared are of the first seed, the published one."
     )

@@ -237,7 +237,10 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
             f" of {comparison.most_users:,}: those that all have, judged on the same number "
             "of reviews"
         )
-    return f"{words}, ± half of the {CONFIDENCE:.0%} interval.".replace("%", " %")
+    return (
+        f"{words}, ± half of the {CONFIDENCE * 100:.0f} % interval, which need not be symmetric; "
+        "differences have its ends in brackets."
+    )
 
 
 def _means(
@@ -269,7 +272,7 @@ def _means(
         cells: list[Cell] = [file.label, line.place]
         cells += [_mean(line.means[each], file.label in best[each]) for each in metrics]
         cells += [file.parameter_count, file.inputs]
-        cells.append(None if line.to_best is None else _mean(line.to_best))
+        cells.append(None if line.to_best is None else _difference(line.to_best))
         cells.append(Figure(line.set_p_value))
         if SECONDS in columns:
             cells.append(None if file.seconds_per_10k is None else Figure(file.seconds_per_10k))
@@ -289,7 +292,13 @@ def _differ(table: Standings, metric: str) -> bool:
 
 
 def _mean(interval: MeanInterval, strong: bool = False) -> Figure:
+    """In the form of srs-benchmark's tables, although the interval need not be symmetric."""
     return Figure(interval.estimate, interval.half_width, strong)
+
+
+def _difference(interval: MeanInterval) -> Figure:
+    """With both ends: whether 0 lies between them is what a verdict rests on."""
+    return Figure(interval.estimate, ends=(interval.low, interval.high))
 
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:
@@ -533,7 +542,7 @@ def _changes(
             change.verdict("users"),
             change.verdict("reviews"),
             *(
-                _mean(interval)
+                _difference(interval)
                 for each in metrics
                 for interval in (change.differences[each][1], change.differences[each][0])
             ),
@@ -546,8 +555,8 @@ def _changes(
         for change in changes
     )
     blocks: list[str | Table | Picture | Section] = [
-        "New minus old, paired by user, ± half of the 99 % interval; a verdict needs an interval "
-        "that leaves out 0."
+        "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
+        "needs an interval that leaves out 0."
     ]
     if rows:
         blocks.append(Table("changes", "", tuple(heads), rows))

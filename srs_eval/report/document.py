@@ -6,6 +6,7 @@ Tables hold figures, not text, so that a page can sort them and CSV has every di
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,14 +16,17 @@ if TYPE_CHECKING:
 
     from srs_eval.report.pictures import Palette
 
+MOST_DIGITS = 7  # of an end of an interval that lies near 0
+
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a table, perhaps with half the width of its interval."""
+    """A number of a table, perhaps with its interval: half the width, or both ends."""
 
     value: float  # nan: there is none
     half_width: float = math.nan
     strong: bool = False  # the best of its column
+    ends: tuple[float, float] | None = None  # of an interval that need not be symmetric
 
 
 Cell = str | int | Figure | None
@@ -34,7 +38,7 @@ class Column:
 
     title: str
     digits: int = 4
-    by_half_width: bool = True  # figures that have one are rounded by it (`rounded`)
+    by_half_width: bool = True  # figures with an interval are rounded by its width (`rounded`)
     signed: bool = False
     percent: bool = False  # figures are shares
     note: str = ""  # what it means, in a few words
@@ -100,8 +104,18 @@ def _all_blocks(
             yield each.table
 
 
+def with_commands(text: str) -> Iterator[tuple[str, bool]]:
+    """A sentence in parts, and which of them are commands of ours (between backticks).
+
+    Other backticks are somebody's: names of decks and files may hold anything.
+    """
+    for place, part in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
+        if part:
+            yield part, bool(place % 2)
+
+
 def written(cell: Cell, column: Column) -> str:
-    """A cell as people read it: "0.325±0.0081", "−12.1 %", "–" for what there is not."""
+    """A cell as people read it: "0.325±0.0081", "−0.004 [−0.012, −0.001]", "–" for nothing."""
     match cell:
         case None:
             return "–"
@@ -112,6 +126,16 @@ def written(cell: Cell, column: Column) -> str:
     if math.isnan(cell.value):
         return "–"
     scale, unit = (100, " %") if column.percent else (1, "")
+    if cell.ends is not None and not any(map(math.isnan, cell.ends)):
+        low, high = (scale * end for end in cell.ends)
+        digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
+        while digits < MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
+            digits += 1  # on which side of 0 an end lies is what a verdict rests on
+        middle, low_end, high_end = (
+            _with_sign(f"{each:.{digits}f}", column.signed)
+            for each in (scale * cell.value, low, high)
+        )
+        return f"{middle} [{low_end}, {high_end}]{unit}"
     if math.isnan(cell.half_width):
         text = f"{scale * cell.value:.{column.digits}f}"
         half = ""
@@ -121,9 +145,15 @@ def written(cell: Cell, column: Column) -> str:
     else:
         text = f"{scale * cell.value:.{column.digits}f}"
         half = f" ±{scale * cell.half_width:.{column.digits}f}"
-    negative = text.startswith("-") and float(text) != 0
-    sign = "−" if negative else "+" if column.signed and float(text) != 0 else ""
-    return f"{sign}{text.removeprefix('-')}{half}{unit}"
+    return f"{_with_sign(text, column.signed)}{half}{unit}"
+
+
+def _with_sign(text: str, signed: bool) -> str:
+    """A number with a minus sign, and with a plus sign where wanted; 0 has none."""
+    if float(text) == 0:
+        return text.removeprefix("-")
+    sign = "−" if text.startswith("-") else "+" if signed else ""
+    return f"{sign}{text.removeprefix('-')}"
 
 
 def rounded(value: float, half_width: float) -> tuple[str, str]:
@@ -134,7 +164,15 @@ def rounded(value: float, half_width: float) -> tuple[str, str]:
     """
     if half_width == 0:
         return f"{value:.4f}", "0"
+    decimals = _decimals(half_width)
+    return f"{value:.{max(decimals - 1, 0)}f}", f"{half_width:.{decimals}f}"
+
+
+def _decimals(half_width: float) -> int:
+    """Decimals with which a half-width has two significant digits."""
+    if half_width == 0:
+        return 4
     decimals = 1 - math.floor(math.log10(half_width))
     if round(half_width, decimals) >= 10 ** (2 - decimals):
         decimals -= 1
-    return f"{value:.{max(decimals - 1, 0)}f}", f"{half_width:.{max(decimals, 0)}f}"
+    return max(decimals, 0)

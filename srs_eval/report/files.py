@@ -90,7 +90,7 @@ def write_csv(document: Document, folder: Path) -> list[Path]:
 
 
 def as_csv(table: Table) -> str:
-    """A header and the rows; a column with intervals is followed by one of half-widths."""
+    """A header and the rows; a column with intervals is followed by half-widths or both ends."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_header(table))
@@ -101,27 +101,35 @@ def as_csv(table: Table) -> str:
 
 def _header(table: Table) -> list[str]:
     header: list[str] = []
-    for column, has_interval in zip(table.columns, _wide(table), strict=True):
-        header.append(column.title)
-        if has_interval:
-            header.append(f"{column.title} half-width")
+    for column, more in zip(table.columns, _intervals(table), strict=True):
+        header += [column.title, *(f"{column.title} {each}" for each in more)]
     return header
 
 
-def _wide(table: Table) -> list[bool]:
-    """Which columns have intervals."""
+def _intervals(table: Table) -> list[tuple[str, ...]]:
+    """What each column has besides its figures."""
     return [
-        any(isinstance(cell, Figure) and not math.isnan(cell.half_width) for cell in column)
+        ("low", "high")
+        if any(isinstance(cell, Figure) and cell.ends is not None for cell in column)
+        else ("half-width",)
+        if any(isinstance(cell, Figure) and not math.isnan(cell.half_width) for cell in column)
+        else ()
         for column in ([row[k] for row in table.rows] for k in range(len(table.columns)))
     ]
 
 
 def _values(table: Table, row: tuple[Cell, ...]) -> list[str | int | float | None]:
     values: list[str | int | float | None] = []
-    for cell, has_interval in zip(row, _wide(table), strict=True):
+    for cell, more in zip(row, _intervals(table), strict=True):
         values.append(_digits(cell.value) if isinstance(cell, Figure) else cell)
-        if has_interval:
-            values.append(_digits(cell.half_width) if isinstance(cell, Figure) else None)
+        if not more:
+            continue
+        if not isinstance(cell, Figure):
+            values += [None] * len(more)
+        elif len(more) == 2:
+            values += map(_digits, cell.ends or (math.nan, math.nan))
+        else:
+            values.append(_digits(cell.half_width))
     return values
 
 

@@ -12,6 +12,7 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
+    with_commands,
     written,
 )
 
@@ -70,8 +71,7 @@ def _escaped(text: str) -> str:
 
     A command of ours between backticks stays code.
     """
-    parts = re.split(r"(`srs-eval [^`|]*`)", " ".join(text.split()))
     return "".join(
-        part if place % 2 else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
-        for place, part in enumerate(parts)
+        f"`{part}`" if code else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
+        for part, code in with_commands(" ".join(text.split()))
     )

@@ -19,6 +19,7 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
+    with_commands,
     written,
 )
 
@@ -41,6 +42,7 @@ p{max-width:46rem;margin:.5rem 0;overflow-wrap:anywhere}
 .lead p{font-size:1.1rem}
 nav ul{list-style:none;padding:0;margin:1rem 0;display:flex;flex-wrap:wrap;gap:.25rem 1.25rem}
 a{color:var(--accent)}
+code{font-size:.92em;background:var(--band);padding:.1em .25em;border-radius:3px}
 .scroll{overflow-x:auto;margin:.75rem 0;max-width:100%}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:.25rem 0;white-space:nowrap}
@@ -160,7 +162,11 @@ def _block(block: str | Table | Picture | Section, level: int, drawn: _Counter) 
 
 
 def _paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+    parts = (
+        f"<code>{escape(part)}</code>" if code else escape(part)
+        for part, code in with_commands(text)
+    )
+    return f"<p>{''.join(parts)}</p>"
 
 
 def _figure(picture: Picture, number: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srs_eval.report import pictures
-from srs_eval.report.document import Column, Figure, Picture, Section, Table
+from srs_eval.report.document import Column, Figure, Picture, Section, Table, written
 from srs_eval.reviews import FloatArray
 from srs_eval.standings import Comparison
 
@@ -23,6 +23,7 @@ MEDIUM, LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
 WORSE_COLOURS = ("coral", "red", "darkred")
 BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
 UNSURE_COLOUR = "silver"
+EFFECT = Column("effect size", digits=2)
 
 CAVEAT = (
     "Every user counts the same here, however many reviews they have, and a difference of any "
@@ -58,7 +59,7 @@ def pairs_of(comparison: Comparison, words: str, name: str) -> Section:
                 f"{title} of {words} for each pair of models.",
                 effects.effect,
                 effects.p_value,
-                lambda value: f"{value:.2f}".replace("-", "−"),
+                lambda value: written(Figure(value), EFFECT),
             )
             for kind, title, effects in (
                 ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
