@@ -29,6 +29,7 @@ from srs_eval.store import (
     read_setup,
     refuse_audits,
     result_text,
+    with_setup_of,
     write_atomically,
 )
 
@@ -112,11 +113,13 @@ def _unused(path: Path) -> Path:
 def merge(parts: Sequence[Path], out: Path) -> int:
     """One folder of several with the same set-up; returns the number of units taken over.
 
-    Raises InputError where set-ups differ.
+    `out` may be one of them: what it holds stays, and the units of the others are added. Raises
+    InputError where set-ups differ, before anything is written.
     """
-    setup = read_setup(parts[0])
-    if setup is None:
-        raise InputError(f'"{parts[0]}" holds no results of `srs-eval batch`.')
+    setup: dict[str, Any] | None = None
+    for part in parts:
+        setup = with_setup_of(part, setup)
+    assert setup is not None
     refuse_audits(out)
     with ResultStore(out, setup) as store:
         try:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from srs_eval.configurations import NAMES, Names, spelled
 from srs_eval.errors import InputError
 from srs_eval.extras import is_installed
+from srs_eval.hyperparameters import setup_in_words
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.result_lines import read_lines
 
@@ -174,16 +175,11 @@ class ResultStore:
         A unit that is done in both counts as missing where the other has more files of KEPT.
         Returns the number of units. Raises InputError where the set-ups differ.
         """
-        setup = read_setup(other)
-        if setup is None:
-            raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
         here = read_setup(self.folder)
         assert here is not None
-        difference = disagreement(here, setup)
-        if difference:
-            raise InputError(f'"{other}" cannot be merged: {difference}.')
+        joined = with_setup_of(other, here)
         with self._refusals_told():
-            self._save_setup(_joined(here, setup))
+            self._save_setup(joined)
         added = 0
         for configuration in _configurations_in(other):
             mine = self._records(configuration)
@@ -336,8 +332,18 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
                     if was != now:
                         return f"{name} had {flag} {_word(was)} and has {_word(now)} now"
             elif old != value:
-                return f"{name} had {key.replace('_', ' ')} {_word(old)} and has {_word(value)} now"
+                say = _training if key == "hyperparameters" else _word
+                return f"{name} had {key.replace('_', ' ')} {say(old)} and has {say(value)} now"
     return ""
+
+
+def _training(values: Mapping[str, Any] | None) -> str:
+    """Hyperparameters in words, those of the results of an audit too."""
+    if not values:
+        return "none"
+    if any(isinstance(each, Mapping) for each in values.values()):
+        return "those that the halves of an audit chose"
+    return setup_in_words(values)
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:
@@ -483,6 +489,22 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
             f'"{folder / SETUP}" is damaged: start over with --fresh, or choose another --out.'
         )
     return setup
+
+
+def with_setup_of(other: Path, setup: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A set-up together with that of another batch folder.
+
+    Raises InputError where that is none, or differs in what changes figures.
+    """
+    theirs = read_setup(other)
+    if theirs is None:
+        raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
+    if setup is None:
+        return theirs
+    difference = disagreement(setup, theirs)
+    if difference:
+        raise InputError(f'"{other}" cannot be merged: {difference}.')
+    return _joined(setup, theirs)
 
 
 def environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -307,6 +307,28 @@ def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
     assert merge(parts, tmp_path / "whole") == USERS * 3
     assert texts(tmp_path / "whole" / "result") == texts(made / "result")
     assert main(["results", "merge", str(parts[0])]) == 2  # where to?
+    # A part that the others are added to becomes the whole.
+    assert merge(parts, parts[1]) == 2 * 3
+    assert texts(parts[1] / "result") == texts(made / "result")
+
+
+def test_a_refused_merge_leaves_nothing_behind(
+    dataset: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of the two folders of an audit: judged as published, and as its halves have chosen."""
+    setup = json.loads((made / "setup.json").read_text())
+    chosen = {f"half {half}": {"epochs": 6 + half} for half in (1, 2)}
+    name = next(iter(setup["configurations"]))
+    setup["configurations"][name]["hyperparameters"] = chosen
+    tuned, out = tmp_path / "tuned", tmp_path / "out"
+    tuned.mkdir()
+    (tuned / "setup.json").write_text(json.dumps(setup))
+    assert main(["results", "merge", str(made), str(tuned), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{name} had hyperparameters none and has those that" in said
+    assert "{" not in said
+    assert not out.exists()
 
 
 def test_refusals(tmp_path: Path) -> None:
