@@ -22,6 +22,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
@@ -72,6 +73,9 @@ LoadFunction = Callable[..., "ReviewLog"]
 
 DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
+_COLLECTIONS = gc.get_threshold()
+_FEW_COLLECTIONS = (5_000, 1_000_000, 1_000_000)  # of what has just been made, all by themselves
+_IDLE_S, _BUSY_S = 1.0, 30.0  # without a key, until garbage is collected; with keys all the time
 _NEXT = (
     "scipy.special",  # intervals
     *(
@@ -168,6 +172,7 @@ class SrsEvalApp(App[int]):
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[WorkerPool] = []
+        self._touched = self._collected = monotonic()  # by the person; the garbage
         self.asked_for_models = False  # or they follow the answers by themselves
         self.compiles = False  # before the questions asked now can be answered
         self._evaluating = threading.Event()  # once set, nothing more is compiled ahead
@@ -210,15 +215,35 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        if _freeze_what_stays in gc.callbacks:
-            gc.callbacks.remove(_freeze_what_stays)
+        gc.set_threshold(*_COLLECTIONS)
         gc.unfreeze()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        gc.callbacks.append(_freeze_what_stays)
+        gc.set_threshold(*_FEW_COLLECTIONS)
+        gc.freeze()
+        self._collected = self.monotonic()
+        self.set_interval(_IDLE_S, self._collect)
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.InputEvent):
+            self._touched = self.monotonic()
+        await super().on_event(event)
+
+    def _collect(self) -> None:
+        """Collect garbage between two keys, and leave what survives out of the next time.
+
+        Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
+        and again for what nobody needs stops the app for up to a quarter of a second each time;
+        what is new since the last time, for a tenth of that.
+        """
+        now = self.monotonic()
+        if now - self._touched > _IDLE_S or now - self._collected > _BUSY_S:
+            self._collected = now
+            gc.collect()
+            gc.freeze()
 
     def _prepare(self) -> None:
         """Compile the models while the user chooses a file; needed once after each update."""
@@ -1010,17 +1035,6 @@ class SrsEvalApp(App[int]):
             found = (result, calibration_graph(result.y, result.p, bins, log_bins))
             self._graphs[key] = found
         return found[1]
-
-
-def _freeze_what_stays(phase: str, info: dict[str, int]) -> None:
-    """After a full garbage collection, leave what has survived out of the next ones.
-
-    Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
-    and again for what nobody needs stops the app for up to a quarter of a second each time;
-    what is new since the last time, for a fiftieth.
-    """
-    if phase == "stop" and info["generation"] == 2:
-        gc.freeze()
 
 
 def _import_ahead() -> None:
