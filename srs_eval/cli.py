@@ -374,10 +374,10 @@ def compare(
     except NotEnoughData as error:
         if wanted == (MODELS,):
             raise
-        raise NotEnoughData(
-            f"{too_few(log, error)} among those that Anki's optimizer takes (`srs-eval inspect` "
-            "tells which)"
-        ) from None
+        why = too_few(log, error)
+        if why == str(error):
+            why += " among those that Anki's optimizer takes"
+        raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
         from srs_eval.export import to_json
 

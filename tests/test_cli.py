@@ -7,9 +7,11 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -443,6 +445,26 @@ def test_a_log_too_small_for_every_model(tmp_path: Path) -> None:
     said = done.stderr.splitlines()[-1]
     assert said == "srs-eval: Nothing can be evaluated: no usable reviews."
     assert not (tmp_path / "out.json").exists()
+
+
+def test_why_presets_cannot_be_judged_is_one_sentence(
+    collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where all cards are suspended, that is the reason; else too few are Anki's to take."""
+    path = tmp_path / "collection.anki2"
+    path.write_bytes(collection.read_bytes())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update cards set queue = -1")
+    assert main(["compare", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "all your cards are suspended" in said
+    assert said.count("Anki's optimizer") == 1
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update cards set queue = 2")
+        connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
+    assert main(["compare", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "no usable reviews among those that Anki's optimizer takes" in said
 
 
 def _until_gone(group: int) -> None:
