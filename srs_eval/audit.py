@@ -27,10 +27,19 @@ import numpy as np
 
 from srs_eval.across_users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.audit_fits import Fitter, Records, Try, key_of
-from srs_eval.batch import Ended, Planned, UnitDone, expectations, make_setup, survey
+from srs_eval.batch import (
+    START_SECONDS,
+    Ended,
+    Planned,
+    UnitDone,
+    expectations,
+    make_setup,
+    survey,
+)
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset
+from srs_eval.engine import seconds_to_compile
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.hyperparameters import SEED
 from srs_eval.ledger import LAYOUT, LEDGER
@@ -184,6 +193,7 @@ def run_audit(
     total = len(wanted) * sum(fits.values())
     work = sum(fits[name] * seconds(user, (name,)) for name in fits for user in wanted)
     jobs = min(cores() if jobs is None else max(1, jobs), len(wanted))
+    compiling = seconds_to_compile(configurations)
     counts: dict[str, int] = {"done": 0, "failed": 0, "skipped": 0}
     with Records(out, setup, fresh) as records, ExitStack() as stack:
 
@@ -196,7 +206,10 @@ def run_audit(
                 skipped_before=0,
                 retried=records.retried,
                 jobs=jobs,
-                expected_seconds=work / jobs * units / total,
+                expected_seconds=work / jobs * units / total + START_SECONDS + compiling
+                if units
+                else 0.0,
+                compile_seconds=compiling if units else 0.0,
                 damaged=0,
             )
 

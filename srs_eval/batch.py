@@ -26,11 +26,19 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__, extras
-from srs_eval.cluster import Place, environment, open_place
+from srs_eval.cluster import ON_THIS_MACHINE, Place, environment, open_place
 from srs_eval.configurations import Configuration, Names
 from srs_eval.context import Context
 from srs_eval.dataset import TABLES, Dataset, rows_in
-from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, in_words
+from srs_eval.engine import (
+    Failed,
+    Finished,
+    Session,
+    Skipped,
+    attempt,
+    in_words,
+    seconds_to_compile,
+)
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.networks import check_device, release_device
 from srs_eval.models import all_models
@@ -63,8 +71,9 @@ class Planned:
     present: int  # done before
     skipped_before: int
     retried: int  # of `units`: failed before
-    jobs: int
-    expected_seconds: float  # a rough guess
+    jobs: int  # 0: a cluster without workers so far
+    expected_seconds: float  # a rough guess, with starting workers and compiling
+    compile_seconds: float  # of these: kernels that are not there yet; 0 on a cluster of others
     damaged: int  # lines of the journal that were not whole
 
 
@@ -162,8 +171,13 @@ def run_batch(
                 lane.terminate_workers()
                 lane = None
             jobs = min(jobs - bool(there), len(others))
-            place, seconds = None, 0.0
+            place, seconds, compiling = None, 0.0, 0.0
             if tasks:
+                if engine in ON_THIS_MACHINE:
+                    awaited = {name for _, names in tasks for name in names}
+                    compiling = seconds_to_compile(
+                        each for each in configurations if each.name in awaited
+                    )
                 place = stack.enter_context(
                     open_place(
                         engine,
@@ -189,7 +203,8 @@ def run_batch(
                 skipped_before=before["skipped"],
                 retried=before["failed"],
                 jobs=jobs,
-                expected_seconds=seconds + START_SECONDS if tasks else 0.0,
+                expected_seconds=seconds + START_SECONDS + compiling if tasks else 0.0,
+                compile_seconds=compiling,
                 damaged=store.damaged,
             )
 
@@ -296,15 +311,12 @@ def select_users(
 def shard_of(users: Sequence[int], shard: str) -> list[int]:
     """The users of part K of N, given as "K/N": every Nth from the Kth on, so that parts are alike.
 
-    Raises InputError, also for a part without users.
+    None where there are fewer users than that. Raises InputError for what is no part.
     """
     match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise InputError(f'--shard takes a part such as 3/16, from 1/16 to 16/16, not "{shard}".')
-    part = list(users)[int(match[1]) - 1 :: int(match[2])]
-    if not part:
-        raise InputError(f"--shard {shard}: there are only {len(users)} users to divide.")
-    return part
+    return list(users)[int(match[1]) - 1 :: int(match[2])]
 
 
 def absent_users(

@@ -165,9 +165,10 @@ def batch(
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     chosen = _chosen(opened, users, max_user_id)
-    if shard is not None:
-        chosen = shard_of(chosen, shard)
     configurations = _on_a_data_set(flags, models)
+    if shard is not None and not (chosen := shard_of(chosen, shard)):
+        say(f"No user falls to shard {shard}: nothing to do.")
+        return FINE
     makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
     asked_for = {"raw": raw, "file": file, "plot": plot}
     plan: Planned | None = None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its compiled kernels
 LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 AHEAD = 1_000
 """Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
@@ -43,7 +44,7 @@ class Place:
     """An executor, and what whoever submits to it has to know."""
 
     executor: Executor
-    jobs: int  # tasks that are worked on at a time
+    jobs: int  # tasks that are worked on at a time; 0 as long as a cluster has no workers
     ahead: int  # tasks to submit before the first is done
     blames_bystanders: bool = False
     """A worker's death fails every task that it held (WorkerDied), and nobody tells which."""
@@ -52,7 +53,7 @@ class Place:
 
 
 def is_engine(words: str) -> bool:
-    return words in ("local", "dask-local") or _address(words) is not None
+    return words in ON_THIS_MACHINE or _address(words) is not None
 
 
 @contextmanager
@@ -96,7 +97,7 @@ def open_place(
         executor = _DaskExecutor(client, expected)
         yield Place(
             executor,
-            jobs=threads or 1,
+            jobs=threads,
             ahead=max(2 * threads, AHEAD if engine != "dask-local" else 0),
             blames_bystanders=True,
             for_device=for_device,
@@ -124,14 +125,16 @@ def _client(engine: str, jobs: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
     if engine == "dask-local":
-        # A death is told at once; what is tried again, and how, is decided by the batch.
+        # A death is told at once; what is tried again, and how, is decided by the batch. Any free
+        # port will do for the scheduler's own page, which nobody is told of.
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": 0}),
             LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
                 memory_limit=None,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,

@@ -271,7 +271,12 @@ class BatchProgress:
         if notes:
             words += f" ({', '.join(notes)})"
         if plan.units:
-            words += f", about {clock(plan.expected_seconds)} with {plan.jobs} jobs"
+            jobs = (
+                counted(plan.jobs, "job") if plan.jobs else "one worker (the cluster has none yet)"
+            )
+            words += f", about {clock(plan.expected_seconds)} with {jobs}"
+        if plan.compile_seconds:
+            words += f"; kernels are compiled first, once: {clock(plan.compile_seconds)} of it"
         say(words)
         if plan.damaged:
             are = "is" if plan.damaged == 1 else "are"

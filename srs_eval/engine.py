@@ -214,6 +214,12 @@ def must_compile(configuration: Configuration) -> bool:
     return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
+def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
+    """A guess for the kernels that are not on disk yet, each model's once."""
+    models = {each.model.name: each.model for each in configurations if must_compile(each)}
+    return sum(each.seconds_to_compile for each in models.values())
+
+
 def mark_compiled(configuration: Configuration) -> None:
     """Remember that its kernels are on disk; for callers that have run all of them."""
     if configuration.compiles:

@@ -9,18 +9,20 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
 
-from srs_eval import batch, cluster, metrics
+from srs_eval import batch, cluster, engine, metrics
 from srs_eval.batch import (
     Ended,
     Planned,
@@ -32,10 +34,12 @@ from srs_eval.batch import (
 )
 from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import resolve
+from srs_eval.console import BatchProgress
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
 from srs_eval.engine import Session
 from srs_eval.errors import InputError
+from srs_eval.models import all_models
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.simulation import simulate_learner, write_dataset
@@ -47,6 +51,7 @@ PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
 MODELS = "AVG,90%,MOVING-AVG,SM2-short,Memrise,Anki-dry-run"
 USERS = 12
 TINY, POISONED = 20, 21
+COMPILED = ("HLR", "DASH[MCM]")
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads the process table of Linux"
@@ -311,10 +316,15 @@ def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
     dataset: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("distributed")
-    models, engine = "AVG,KILLED,RAISING", ("--engine", "dask-local")
-    done = run(dataset, tmp_path, "--users", "1-5", *engine, models=models, misbehave=True)
+    models, on_dask = "AVG,KILLED,RAISING", ("--engine", "dask-local")
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # then it is taken already
+            taken.bind(("", 8787))  # where Dask's own page would be
+            taken.listen()
+        done = run(dataset, tmp_path, "--users", "1-5", *on_dask, models=models, misbehave=True)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+    assert "8787" not in done.stderr
     killed = lines(tmp_path / "failed" / "KILLED.jsonl")
     assert list(killed) == [2]
     assert killed[2]["reason"] == "the worker died that had nothing else to do"
@@ -537,8 +547,16 @@ def test_shards_divide_the_users() -> None:
     for wrong in ("0/4", "5/4", "3", "a/b", "1/0"):
         with pytest.raises(InputError, match="--shard"):
             shard_of(users, wrong)
-    with pytest.raises(InputError, match="only 2 users"):
-        shard_of([1, 2], "3/3")
+    assert shard_of([1, 2], "3/3") == []
+
+
+def test_a_shard_without_users_is_no_mistake(dataset: Path, tmp_path: Path) -> None:
+    """An array job may have more parts than there are users."""
+    done = run(dataset, tmp_path / "out", "--users", "1-3", "--shard", "4/5")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert done.stderr == "No user falls to shard 4/5: nothing to do.\n"
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
@@ -597,6 +615,33 @@ def test_events(dataset: Path, tmp_path: Path) -> None:
     assert units[-1].users_finished == 2
     assert isinstance(end, Ended)
     assert (end.done, end.failed, end.skipped) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_plan_tells_of_compiling(
+    dataset: Path,
+    tmp_path: Path,
+    there: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(engine, "kernels_there", lambda name: there)
+    chosen = resolve("AVG,HLR,HLR-short,DASH[MCM]")
+    with contextlib.closing(
+        run_batch(open_dataset(dataset), chosen, tmp_path, users=[1], jobs=3)
+    ) as events:
+        plan = next(events)
+    assert isinstance(plan, Planned)
+    BatchProgress().show(plan)
+    said = capsys.readouterr().err
+    seconds = 0 if there else sum(all_models()[name].seconds_to_compile for name in COMPILED)
+    assert plan.compile_seconds == seconds
+    assert plan.expected_seconds > seconds
+    assert ("kernels are compiled first, once" in said) is not there
+    assert " with 1 job" in said
+    assert "1 jobs" not in said
+    BatchProgress().show(replace(plan, jobs=0))  # workers of a cluster that are to come
+    assert "with one worker (the cluster has none yet)" in capsys.readouterr().err
 
 
 def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
