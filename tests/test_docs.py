@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 import srs_eval
 from srs_eval import models
+from srs_eval.cli import app
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
+from srs_eval.options import PROTOCOL_PANEL
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
@@ -174,3 +177,13 @@ def test_architecture_names_every_room() -> None:
     there = {path.name for path in package.glob("[a-z]*.py")}
     there |= {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
     assert named == there - {"places.py", "state.py"}
+
+
+def test_every_option_of_batch_is_explained() -> None:
+    """Those of the protocol are docs/metrics.md's, and `run` has them, too."""
+    group = typer.main.get_group(app)
+    told = (REPOSITORY / "docs" / "batch.md").read_text(encoding="utf-8")
+    for option in group.commands["batch"].params:
+        panel = getattr(option, "rich_help_panel", None)
+        if panel != PROTOCOL_PANEL and option.name not in ("rows", "help"):
+            assert f"| `{option.opts[0]}" in told
