@@ -201,6 +201,7 @@ def run_audit(
             return Planned(
                 users=len(wanted),
                 configurations=tuple(by_name),
+                data=fingerprint,
                 units=units,
                 present=len(records),
                 skipped_before=0,
@@ -357,6 +358,7 @@ def _write_ledger(
         "layout": LAYOUT,
         "srs_eval": setup["srs_eval"],
         "data": setup["data"]["fingerprint"],
+        "users": sorted(itertools.chain(*halves)),
         "configurations": listed,
     }
     write_atomically(out / LEDGER, as_json(content))

@@ -67,6 +67,7 @@ class Planned:
 
     users: int
     configurations: tuple[str, ...]
+    data: str  # fingerprint of the data set
     units: int  # to evaluate now, those that failed before included
     present: int  # done before
     skipped_before: int
@@ -198,6 +199,7 @@ def run_batch(
             yield Planned(
                 users=len(wanted),
                 configurations=tuple(each.name for each in configurations),
+                data=fingerprint,
                 units=units,
                 present=before["done"],
                 skipped_before=before["skipped"],

@@ -662,6 +662,7 @@ def _evaluate(
     """
     from srs_eval import engine
     from srs_eval.config import load_config
+    from srs_eval.configurations import untuned
     from srs_eval.console import RunProgress, say
     from srs_eval.export import Outcome
     from srs_eval.plural import counted
@@ -676,11 +677,14 @@ def _evaluate(
             f"leave --partitions {flags.protocol.partitions} out."
         )
     asked = {each.name for each in configurations}
+    held_against = flags.held_against(reference)
+    if held_against.name in {untuned(name) for name in asked} - asked:
+        configurations = [*configurations, held_against]  # as published, beside the tuned one
     evaluated = with_floors(configurations, leaves_out=log.leaves_out)
     outcome = Outcome(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
-        reference=flags.resolve(reference)[0].name,
+        reference=held_against.name,
         equivalence=load_config().equivalence,
     )
     if jobs is None:

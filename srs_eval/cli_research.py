@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
     from srs_eval.dataset import Dataset
+    from srs_eval.ledger import Ledger
 
 
 UsersOption = Annotated[
@@ -198,6 +199,7 @@ def batch(
                 match event:
                     case Planned():
                         plan = event
+                        say_tuned_on(flags.ledger, chosen, plan.data)
                     case UnitDone():
                         finished = event.finished
                         if event.unit.status != "done":
@@ -481,6 +483,21 @@ def _tell_differences(configurations: Sequence[Configuration], commit_or_year: s
         whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
         remedy = f" ({each.remedy} for that)" if each.remedy else ""
         print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
+
+
+def say_tuned_on(ledger: Ledger | None, users: Sequence[int], data: str) -> None:
+    """That figures flatter on users whose training parts have chosen a ledger's set-ups."""
+    from srs_eval.console import say
+    from srs_eval.plural import counted
+
+    if ledger is None or not (seen := ledger.users.intersection(users)):
+        return
+    share = f"{len(seen):,} of {counted(len(users), 'user')}"
+    if ledger.data == data:
+        on = f"on {share} here: for these"
+    else:
+        on = f"on users with the numbers of {share} here: if they are the same people, for these"
+    say(f'"{ledger.path}" was tuned {on}, figures of tuned models flatter; --users takes others.')
 
 
 def _say_environments(out: Path) -> None:

@@ -367,8 +367,13 @@ def left_open(name: str, names: Names = "2025") -> str:
 
 def untuned(name: str) -> str:
     """The name of a configuration as published: without what a ledger's training adds to it."""
-    base = name.removesuffix(f"-{TUNED}")
+    base = _without_tuned(name)
     return name if base == name or meant_by(name) else base
+
+
+def _without_tuned(name: str) -> str:
+    """Also as tables say it: "FSRS-6 tuned"."""
+    return re.sub(rf"[- ]{TUNED}$", "", name, flags=re.IGNORECASE)
 
 
 def meant_by(word: str) -> str:
@@ -545,6 +550,12 @@ def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
         *(name for model in models.values() for name in (model.name, *listed_names(model))),
         *GROUPS,
     ]
+    base = _without_tuned(shown)
+    if base != shown and (meant := meant_by(base)):
+        raise InputError(
+            f'"{shown}" is {meant} trained as the ledger of an audit says: '
+            "give the ledger, too, with --setup LEDGER."
+        )
     by_lower = {each.lower(): each for each in known}
     nearest = difflib.get_close_matches(shown.lower(), by_lower, n=3, cutoff=0.4)
     hint = ", ".join(by_lower[each] for each in nearest)

@@ -26,6 +26,8 @@ class Ledger:
     digest: str  # of the file
     best: Mapping[str, Mapping[str, Value]]  # what is not as published
     published: Mapping[str, Mapping[str, Value]]  # all that can be set, as it was published
+    users: frozenset[int] = frozenset()  # of the audit; an older ledger does not tell
+    data: str = ""  # fingerprint of their data set
 
     def tuned(self, configurations: Sequence[Configuration]) -> list[Configuration]:
         """The configurations, those that are named here with their set-up and as `NAME-tuned`.
@@ -70,6 +72,8 @@ def read_ledger(path: Path) -> Ledger:
         published = {
             name: _values(each["published"]) for name, each in told["configurations"].items()
         }
+        users = frozenset(map(int, told.get("users", ())))
+        data = str(told.get("data", ""))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
     for name, values in best.items():
@@ -80,7 +84,7 @@ def read_ledger(path: Path) -> Ledger:
             )
         (configuration,) = resolve([name])
         configuration.trained_with(values)
-    return Ledger(path, hashlib.sha256(content).hexdigest(), best, published)
+    return Ledger(path, hashlib.sha256(content).hexdigest(), best, published, users, data)
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, Value]:

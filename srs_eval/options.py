@@ -97,10 +97,22 @@ class Flags:
     ledger: Ledger | None = None  # of trainings that are not as published
 
     def resolve(self, names: str) -> list[Configuration]:
-        from srs_eval.configurations import resolve
+        """What is named; with a ledger `NAME` and `NAME-tuned` are its. Raises InputError."""
+        from srs_eval.configurations import resolve, untuned
 
-        found = resolve(names, self.protocol, self.fit)
-        return found if self.ledger is None else self.ledger.tuned(found)
+        if self.ledger is None:
+            return resolve(names, self.protocol, self.fit)
+        words = [word.strip() for word in names.split(",")]
+        for word in words:
+            if (base := untuned(word)) != word:
+                refuse_untuned(self.ledger, resolve(base, self.protocol, self.fit))
+        return self.ledger.tuned(resolve(map(untuned, words), self.protocol, self.fit))
+
+    def held_against(self, name: str) -> Configuration:
+        """The one that is meant by `--reference`: as published, unless `NAME-tuned` is named."""
+        from srs_eval.configurations import untuned
+
+        return (self if untuned(name) != name else replace(self, ledger=None)).resolve(name)[0]
 
     def set_up_by(self, ledger: Path | None, models: str) -> Flags:
         """The same with the trainings of a ledger, if there is one.
@@ -112,10 +124,15 @@ class Flags:
         from srs_eval.ledger import read_ledger
 
         made = replace(self, ledger=(found := read_ledger(ledger)))
-        if not any(each.ledger for each in made.resolve(models)):
-            there = ", ".join(found.best) or "nothing"
-            raise InputError(f'No model of --models is in "{found.path}", which has {there}.')
+        refuse_untuned(found, made.resolve(models))
         return made
+
+
+def refuse_untuned(ledger: Ledger, configurations: Sequence[Configuration]) -> None:
+    """Raises InputError where a ledger names none of the models."""
+    if not any(each.name in ledger.best or each.ledger for each in configurations):
+        there = ", ".join(ledger.best) or "nothing"
+        raise InputError(f'No model of --models is in "{ledger.path}", which has {there}.')
 
 
 def protocol_options(

@@ -21,6 +21,7 @@ from srs_eval.audit import Audit, run_audit
 from srs_eval.audit_fits import Record, Records, Try, split_past
 from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
 from srs_eval.cli_output import write_document
+from srs_eval.cli_research import say_tuned_on
 from srs_eval.configurations import published, resolve, spelled
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset, open_dataset
@@ -35,6 +36,7 @@ from srs_eval.hyperparameters import (
     learning_rate,
 )
 from srs_eval.journal import read_records
+from srs_eval.ledger import Ledger
 from srs_eval.models import all_models, load_model_file
 from srs_eval.options import Flags
 from srs_eval.protocol import Protocol
@@ -421,7 +423,9 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
             *("--models", "SLOW,HLR", "--model-file", file, "--out", results, "--jobs", 1),
         )
         assert main_says(*command)[0] == 0
-        assert main_says(*command, "--setup", out / "ledger.json")[0] == 0
+        code, words = main_says(*command, "--setup", out / "ledger.json")
+        assert code == 0, words
+        assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
         labels = {each.label for each in read_folders([results])[0].files}
     finally:
         del all_models()["SLOW"]
@@ -449,6 +453,17 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     assert line["configuration"] == "SLOW-tuned"
     assert line["hyperparameters"] == told["best"]
     assert line["metrics"] == tuned[1]["metrics"]
+    # The reference is the one that is named: as published, though it was not asked for, or tuned.
+    for name, difference in (("SLOW", True), ("SLOW-tuned", False)):
+        code, words = main_says(
+            *(*run, "--models", "slow tuned", "--setup", out, "--json", page, "--reference", name)
+        )
+        assert code == 0, words
+        document = json.loads(page.read_text())
+        assert document["groups"][0]["reference"] == name
+        (line,) = document["results"]
+        assert line["configuration"] == "SLOW-tuned"
+        assert (line["to_reference"] is not None) is difference
 
 
 def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -486,6 +501,42 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert "No model of --models is in" in refusal("SM2-trainable,AVG")
     made = Flags(Protocol(), "trained").set_up_by(path, "HLR").resolve("HLR,AVG")
     assert sorted(each.name for each in made) == ["AVG", "HLR-tuned"]
+
+
+def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
+    (hlr,) = resolve("HLR")
+    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    entry = {"best": {"epochs": 6}, "published": published}
+    content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
+    (tmp_path / "ledger.json").write_text(json.dumps(content))
+    flags = Flags(Protocol(), "trained")
+    for name in ("HLR-tuned", "hlr tuned"):
+        with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
+            flags.resolve(name)
+        (found,) = flags.set_up_by(tmp_path, name).resolve(name)
+        assert found.name == "HLR-tuned"
+    with pytest.raises(InputError, match="There is no model"):
+        flags.resolve("HLRX-tuned")
+    with pytest.raises(InputError, match="No model of --models is in"):
+        flags.set_up_by(tmp_path, "HLR").resolve("HLR,AVG-tuned")
+
+
+@pytest.mark.parametrize(
+    ("users", "data", "told"),
+    [
+        ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
+        ([1, 2, 5], "g", "on users with the numbers of 2 of 3 users here: if they are the same"),
+        ([2, 3], "f", ""),
+    ],
+)
+def test_tuned_figures_flatter_on_the_users_of_the_audit(
+    users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger(Path("ledger.json"), "", {}, {}, frozenset((1, 5)), "f")
+    say_tuned_on(ledger, users, data)
+    said = capsys.readouterr().err
+    assert told in said
+    assert bool(said) is bool(told)
 
 
 def test_names_of_tuned_runs_in_both_years() -> None:
