@@ -51,8 +51,9 @@ def learner(seed: int, scheduler: str) -> tuple[Trials, FloatArray]:
 
 
 def features_from(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray:
-    result: FloatArray = compiled(state_features)(answers, z, reviews)
-    return result
+    features = np.zeros((reviews, COUNT))
+    compiled(state_features)(answers, z, features)
+    return features
 
 
 def until(answers: Timeline, row: int) -> Timeline:

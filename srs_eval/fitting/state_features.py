@@ -151,15 +151,14 @@ def bounded(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
-def state_features(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray:
-    """One row of `NAMES` for each of the judged `reviews`, (reviews, COUNT).
+def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> None:
+    """Fill in the first COUNT columns of `features` (n, k): `NAMES` of each of n judged reviews.
 
-    `z` are the base model's logits (reviews,), bounded by ±6.
+    They are 0 before; `z` are the base model's logits (n,), bounded by ±6.
     """
     count = len(answers.trial)
     cards = answers.card.max() + 1 if count else 0
     days = answers.day.max() + 1 if count else 0
-    features = np.zeros((reviews, COUNT))
 
     # The learner.
     residuals = np.zeros(len(HALF_LIVES))
@@ -393,4 +392,3 @@ def state_features(answers: Timeline, z: FloatArray, reviews: int) -> FloatArray
             usual_time += 0.01 * (took - usual_time)
             last_time[card] = took
             sum_of_times[card] += took
-    return features

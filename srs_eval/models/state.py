@@ -128,9 +128,11 @@ def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     """Features of all trials (n, k): those of `NAMES`, and what further bases say beyond."""
     answers = trials.derived(timeline)
     base, *others = (np.clip(each, -LARGEST_LOGIT, LARGEST_LOGIT) for each in logits)
-    features: FloatArray = compiled(state_features)(answers, base, len(trials))
-    further = [(each - base)[:, None] for each in others]
-    return np.hstack([features, *further]) if further else features
+    features: FloatArray = np.zeros((len(trials), COUNT + len(others)))
+    compiled(state_features)(answers, base, features)
+    for column, other in enumerate(others, start=COUNT):
+        features[:, column] = other - base
+    return features
 
 
 def trace(features: FloatArray, y: FloatArray, prior: Prior) -> Trace:
