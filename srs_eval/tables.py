@@ -22,6 +22,8 @@ from srs_eval.report.document import Table as FiguresTable
 
 LONGEST_CELL = 40
 WIDE = 110  # columns from which file names and more differences are shown
+PLAIN = 80  # from which a ranking has all its columns beside names and verdicts
+BROAD = 67  # from which it has RMSE(bins) and AUC
 INPUTS = {
     "IL": "interval lengths in days",
     "FIL": "interval lengths in fractions of a day",
@@ -35,14 +37,14 @@ def run_table(group: Group, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
     table = _table()
     table.add_column("", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold", min_width=min(20, width // 2))
+    table.add_column("model", overflow="fold", min_width=min(18, width // 2))
     table.add_column("log loss ±", justify="right", no_wrap=True)
     if width >= WIDE:
         table.add_column("to the best", justify="right", no_wrap=True)
-    if width >= 62:
+    if width >= BROAD:
         table.add_column("RMSE(bins)", justify="right", no_wrap=True)
         table.add_column("AUC", justify="right", no_wrap=True)
-    if width >= 72:
+    if width >= PLAIN:
         table.add_column(words.THAN_AVERAGE, justify="right", no_wrap=True)
     if width >= 50:
         table.add_column("", no_wrap=True)
@@ -56,10 +58,10 @@ def run_table(group: Group, width: int) -> RenderableType:
         ]
         if width >= WIDE:
             cells.append("" if line.to_best is None else words.difference(line.to_best))
-        if width >= 62:
+        if width >= BROAD:
             cells.append(words.metric(metrics, "rmse_bins", "%"))
             cells.append(words.metric(metrics, "auc", "3"))
-        if width >= 72:
+        if width >= PLAIN:
             cells.append(words.against_floor(line.against_floor))
         if width >= 50:
             cells.append(line.verdict_words)

@@ -19,6 +19,8 @@ import pytest
 from srs_eval import __version__
 from srs_eval.cli import main
 from srs_eval.configurations import GROUPS, resolve
+from srs_eval.engine import evaluate
+from srs_eval.export import Outcome
 from srs_eval.options import normalised
 from srs_eval.simulation import simulate_learner, write_collection, write_dataset
 
@@ -559,19 +561,22 @@ def test_layouts_are_documented(
     assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
 
 
-@pytest.mark.parametrize("width", [20, 36, 50, 64, 100])
-def test_the_log_loss_is_readable_at_any_width(width: int) -> None:
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    configurations = resolve("AVG,FSRS-6-dry-run,SM2-short")
+    made = Outcome(configurations)
+    log = simulate_learner(5, 2_500).log()
+    for event in evaluate(log, configurations, use_cache=False, jobs=0):
+        made.add(event)
+    return made
+
+
+@pytest.mark.parametrize("width", [20, 36, 50, 64, 67, 79, 80, 100])
+def test_log_loss_and_verdict_are_readable_at_any_width(width: int, outcome: Outcome) -> None:
     from rich.console import Console
 
-    from srs_eval.configurations import resolve
-    from srs_eval.engine import evaluate
-    from srs_eval.export import Outcome
     from srs_eval.tables import run_table
 
-    configurations = resolve("AVG,FSRS-6-dry-run")
-    outcome = Outcome(configurations)
-    for event in evaluate(simulate_learner(5, 600).log(), configurations, use_cache=False, jobs=0):
-        outcome.add(event)
     text = io.StringIO()
     console = Console(file=text, width=width)
     for group in outcome.groups():
@@ -580,6 +585,11 @@ def test_the_log_loss_is_readable_at_any_width(width: int) -> None:
     assert max(map(len, lines)) <= width
     shown = f"{outcome.results['AVG'].metrics.log_loss:.4f}"
     assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
+    if width >= 50:
+        verdicts = [line.verdict_words for group in outcome.groups() for line in group.lines]
+        assert "below the floor" in verdicts
+        ends = [line.strip() for line in lines]
+        assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)
 
 
 # --- where output must not or cannot go ----------------------------------------
