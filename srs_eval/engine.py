@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.extras import require
 from srs_eval.fitting.compile import kernels_there, mark_kernels
+from srs_eval.models import file_of
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
@@ -204,14 +206,15 @@ class Session:
         return self._fingerprint_made
 
 
-def _kernels(configuration: Configuration) -> str:
+def _kernels(configuration: Configuration) -> tuple[str, Path]:
     """What configurations that need the same kernels have in common."""
-    return f"{configuration.model.name} {configuration.fit}"
+    model = configuration.model
+    return f"{model.name} {configuration.fit}", file_of(model)
 
 
 def must_compile(configuration: Configuration) -> bool:
     """Whether its kernels are not on disk yet, so that its first run takes seconds more."""
-    return configuration.compiles and not kernels_there(_kernels(configuration))
+    return configuration.compiles and not kernels_there(*_kernels(configuration))
 
 
 def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
@@ -223,7 +226,7 @@ def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
 def mark_compiled(configuration: Configuration) -> None:
     """Remember that its kernels are on disk; for callers that have run all of them."""
     if configuration.compiles:
-        mark_kernels(_kernels(configuration))
+        mark_kernels(*_kernels(configuration))
 
 
 def fit_and_predict(

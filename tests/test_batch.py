@@ -625,7 +625,7 @@ def test_the_plan_tells_of_compiling(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(engine, "kernels_there", lambda name: there)
+    monkeypatch.setattr(engine, "kernels_there", lambda name, file: there)
     chosen = resolve("AVG,HLR,HLR-short,DASH[MCM]")
     with contextlib.closing(
         run_batch(open_dataset(dataset), chosen, tmp_path, users=[1], jobs=3)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from srs_eval.fitting import compile as compile_module
 from srs_eval.fitting import kernel_source, simd
 from srs_eval.fitting.kernel_source import MAKERS, kernel_digest
 from tests.conftest import COMPILED, REPOSITORY
@@ -361,3 +362,28 @@ def test_the_makers_of_kernels_use_each_other_only() -> None:
                 assert {each.name for each in node.names} <= set(MAKERS)
             elif node.module not in harmless:
                 assert str(node.module).removeprefix("srs_eval.fitting.") in MAKERS
+
+
+def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) -> None:
+    """An update changes some files: what comes from others need not be announced again."""
+    package = Path(compile_module.__file__).parents[1]
+
+    def made_from(model: str) -> set[str]:
+        found, open_ = set[Path](), [package / "models" / model]
+        while open_:
+            path = open_.pop()
+            if path not in found:
+                found.add(path)
+                open_ += compile_module._imported(path, package)
+        return {f"{path.parent.name}/{path.name}" for path in found}
+
+    state, hlr = made_from("state.py"), made_from("hlr.py")
+    assert {"models/fsrs6.py", "models/fsrs7.py", "fitting/recurrent_kernel.py"} <= state
+    assert {"fitting/online_filter.py", "fitting/simd.py"} <= state  # imported within functions too
+    assert {"fitting/history_sweep.py", "models/__init__.py"} <= hlr
+    assert not {"fitting/online_filter.py", "models/fsrs7.py"} & hlr
+    mine, helper = tmp_path / "mine.py", package / "fitting" / "linear.py"
+    mine.write_text(
+        "def fit():\n    from srs_eval.fitting.linear import (\n        a,\n        b,\n    )\n"
+    )
+    assert compile_module._imported(mine, package) == [helper]

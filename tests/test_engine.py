@@ -329,7 +329,9 @@ def test_kernels_are_marked_wherever_they_have_run(
 ) -> None:
     """Also by what answers a question; not where nothing was fitted."""
     marked: list[str] = []
-    monkeypatch.setattr(engine, "mark_kernels", marked.append)
+    monkeypatch.setattr(
+        engine, "mark_kernels", lambda name, file: marked.append(f"{name} {file.name}")
+    )
     (configuration,) = resolve("FSRS-6")
     trials = Session(log).trials(configuration.protocol)
     last = trials.folds[-1]
@@ -337,9 +339,9 @@ def test_kernels_are_marked_wherever_they_have_run(
     fit_and_predict(configuration, replace(trials, folds=(nothing,)), Context())
     assert marked == []
     fit_and_predict(configuration, replace(trials, folds=(last,)), Context())
-    assert marked == ["FSRS-6 trained"]
+    assert marked == ["FSRS-6 trained fsrs6.py"]
     learner_state(log)
-    assert marked[1:] == ["STATE-FSRS-6 trained"]
+    assert marked[1:] == ["STATE-FSRS-6 trained state.py"]
 
 
 def test_the_notebook_interface(simulated_collection: Path) -> None:

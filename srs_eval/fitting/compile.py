@@ -14,6 +14,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,41 +29,67 @@ from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes
+_WITH_KERNELS = ("fitting", "models", "workload")
+_IMPORT = re.compile(r"^\s*from (srs_eval[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _NOT_KEPT = "not_kept"  # stands for a kernel's digest where there is none
 
 
-def kernels_there(name: str) -> bool:
-    """Whether `mark_kernels` was called with this name by this version on this machine."""
+def kernels_there(name: str, file: Path) -> bool:
+    """Whether `mark_kernels` was called so, and nothing has changed that they come from."""
     try:
-        return _mark(name).exists()
+        return _mark(name, file).exists()
     except OSError:
         return False
 
 
 @cache
-def mark_kernels(name: str) -> None:
-    """Remember that all that is compiled for `name` is on disk."""
+def mark_kernels(name: str, file: Path) -> None:
+    """Remember that all that is compiled for `name`, from this Python file, is on disk."""
     try:
-        mark = _mark(name)
+        mark = _mark(name, file)
         if mark.parent.is_dir():
             mark.touch()
     except OSError:
         pass  # it will be announced again
 
 
-def _mark(name: str) -> Path:
+def _mark(name: str, file: Path) -> Path:
     named = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return _kernel_folder() / f"{_models_hash()}-{named}.mark"
+    return _kernel_folder() / f"{_sources_hash(file)}-{named}.mark"
 
 
 @cache
-def _models_hash() -> str:
+def _sources_hash(file: Path) -> str:
+    """Of a Python file and of all that kernels of its imports are made from.
+
+    Cheaper than their digests, for which all would be imported; a file's change counts for all
+    that use the file.
+    """
     package = Path(__file__).parents[1]
+    found, open_ = set[Path](), [file, Path(__file__)]
+    while open_:
+        path = open_.pop()
+        if path not in found:
+            found.add(path)
+            open_ += _imported(path, package)
     digest = hashlib.sha256()
-    for path in sorted([*package.glob("fitting/*.py"), *package.glob("models/*.py")]):
+    for path in sorted(found):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@cache
+def _imported(path: Path, package: Path) -> list[Path]:
+    """What a file imports of the folders with kernels, also inside functions."""
+    files = set()
+    for module, names in _IMPORT.findall(path.read_text("utf-8")):
+        parts = module.split(".")[1:]
+        for last in ([], *([each] for each in re.findall(r"\w+", names))):
+            made = package.joinpath(*parts, *last)
+            files |= {made.with_suffix(".py"), made / "__init__.py"}
+    folders = [package / each for each in _WITH_KERNELS]
+    return [each for each in files if each.is_file() and each.parent in folders]
 
 
 def _kernel_folder() -> Path:

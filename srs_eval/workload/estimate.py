@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -78,7 +79,7 @@ _ORDERS: dict[int, Order] = {
 }
 
 
-_KERNELS = "workload"  # what `fitting.compile` remembers the compiled simulation by
+_KERNELS = "workload", Path(__file__)  # what `fitting.compile` remembers the simulation by
 
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
@@ -221,7 +222,7 @@ class Workload:
 
 def beginning() -> Doing:
     """What is done until the first figures are there."""
-    if kernels_there(_KERNELS):
+    if kernels_there(*_KERNELS):
         return Doing("playing your cards forward", 0.0)
     return Doing("preparing, about a minute once after an update", 0.0)
 
@@ -427,7 +428,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             found, doing=doing("overdue cards, and fewer or more new ones a day", _REST)
         )
         yield found
-        mark_kernels(_KERNELS)
+        mark_kernels(*_KERNELS)
         found = replace(
             found,
             doing=None,
