@@ -374,7 +374,7 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
             path = open_.pop()
             if path not in found:
                 found.add(path)
-                open_ += compile_module._imported(path, package)
+                open_ += compile_module._content(path)[1]
         return {f"{path.parent.name}/{path.name}" for path in found}
 
     state, hlr = made_from("state.py"), made_from("hlr.py")
@@ -386,4 +386,4 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
     mine.write_text(
         "def fit():\n    from srs_eval.fitting.linear import (\n        a,\n        b,\n    )\n"
     )
-    assert compile_module._imported(mine, package) == [helper]
+    assert compile_module._content(mine)[1] == [helper]

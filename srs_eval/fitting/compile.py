@@ -65,31 +65,40 @@ def _sources_hash(file: Path) -> str:
     Cheaper than their digests, for which all would be imported; a file's change counts for all
     that use the file.
     """
-    package = Path(__file__).parents[1]
     found, open_ = set[Path](), [file, Path(__file__)]
     while open_:
         path = open_.pop()
         if path not in found:
             found.add(path)
-            open_ += _imported(path, package)
+            open_ += _content(path)[1]
     digest = hashlib.sha256()
     for path in sorted(found):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+        digest.update(path.name.encode() + _content(path)[0])
     return digest.hexdigest()[:16]
 
 
 @cache
-def _imported(path: Path, package: Path) -> list[Path]:
-    """What a file imports of the folders with kernels, also inside functions."""
-    files = set()
-    for module, names in _IMPORT.findall(path.read_text("utf-8")):
-        parts = module.split(".")[1:]
-        for last in ([], *([each] for each in re.findall(r"\w+", names))):
-            made = package.joinpath(*parts, *last)
-            files |= {made.with_suffix(".py"), made / "__init__.py"}
-    folders = [package / each for each in _WITH_KERNELS]
-    return [each for each in files if each.is_file() and each.parent in folders]
+def _content(path: Path) -> tuple[bytes, list[Path]]:
+    """A file's digest, and what it imports of the folders with kernels, also in functions."""
+    content = path.read_bytes()
+    modules = [
+        name
+        for module, names in _IMPORT.findall(content.decode())
+        for name in (module, *(f"{module}.{each}" for each in re.findall(r"\w+", names)))
+    ]
+    known = _modules()
+    imported = [known[each] for each in dict.fromkeys(modules) if each in known]
+    return hashlib.sha256(content).digest(), imported
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    package = Path(__file__).parents[1]
+    return {
+        f"srs_eval.{folder}.{path.stem}".removesuffix(".__init__"): path
+        for folder in _WITH_KERNELS
+        for path in (package / folder).glob("*.py")
+    }
 
 
 def _kernel_folder() -> Path:
