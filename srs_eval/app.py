@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,6 +28,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.filter import Monochrome
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -169,6 +171,7 @@ class SrsEvalApp(App[int]):
         self._state_folder = state_folder
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
+        self._typed: deque[events.Key | events.Paste] = deque()  # the first one is being handled
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[WorkerPool] = []
@@ -186,6 +189,58 @@ class SrsEvalApp(App[int]):
         self.theme = wanted if wanted in self.available_themes else remembered.DARK
         self._parsed_in: dict[str, str] | None = self.get_css_variables()
         self.stylesheet.set_variables(self._parsed_in)
+
+    # --- keys
+
+    async def on_event(self, event: events.Event) -> None:
+        """As Textual does it, but keys one after another.
+
+        Textual forwards a key to what has the focus at once, even where a key before it is about
+        to open a screen; the key would reach the screen that the person has left, or nobody.
+        """
+        keys = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
+        if not keys or (isinstance(event, events.Key) and event.key == "ctrl+c"):
+            await super().on_event(event)
+            return
+        assert isinstance(event, events.Key | events.Paste)
+        self._typed.append(event)
+        if len(self._typed) == 1:
+            await self._type()
+
+    async def _type(self) -> None:
+        """Forward the oldest key; the next one follows when all that it leads to is there."""
+        while self._typed:
+            event, way = self._typed[0], self._way_of_keys()
+            stays = isinstance(event, events.Key) and self._moves_cursor(event.key)
+            await super().on_event(event)
+            if not stays:
+                await self._follow(way, again=True)
+                return
+            self._typed.popleft()
+
+    def _moves_cursor(self, key: str) -> bool:
+        """Whether it leads nowhere: the next one need not wait until all of this one is drawn."""
+        found = self.screen.active_bindings.get(key)
+        action = "" if found is None else found.binding.action.rpartition(".")[2]
+        return action.startswith(("cursor_", "line(", "page_", "scroll_"))
+
+    def _way_of_keys(self) -> Sequence[MessagePump]:
+        """Whose queues a key goes through; the last is the app, which acts on it."""
+        return (self.focused or self.screen).ancestors_with_self
+
+    async def _follow(self, way: Sequence[MessagePump], again: bool) -> None:
+        """Come behind a key wherever it comes, `again` behind what the app has done upon it.
+
+        That may be a screen that opens, a message of what has the focus, or another focus.
+        """
+        for place, pump in enumerate(way, start=1):
+            if pump.call_later(self._follow, way[place:], again):
+                return  # else it is closed: on to the next
+        if again:
+            await self._follow(self._way_of_keys(), again=False)
+            return
+        self._typed.popleft()
+        await self._type()
 
     # --- start and end
 
@@ -477,14 +532,21 @@ class SrsEvalApp(App[int]):
         if self.can_cancel and self.asked_for_models:
             title = "Stop the models that still run?"
             sentence = "What has finished is kept on disk and need not be done again."
+
+            def settled() -> str:
+                return "" if self.can_cancel else "The models have ended by themselves."
         elif self.answers_ended is None and self.overview.waiting:
             still_open = counted(len(self.overview.waiting), "question")
             title = f"Close with {still_open} still open?"
             sentence = "Answers are kept once there are all of them; till then, opening asks anew."
+
+            def settled() -> str:
+                return "" if self.answers_ended is None else "All questions are answered by now."
         else:
             close(True)
             return
-        self.push_screen(Question(title, sentence, "Stop and close", "Keep running"), close)
+        question = Question(title, sentence, "Stop and close", "Keep running", settled)
+        self.push_screen(question, close)
 
     def open_demo(self) -> None:
         """Write the simulated learner's collection to a temporary folder and open it."""

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual import events
 from textual.screen import Screen
-from textual.widgets import OptionList, TabbedContent
+from textual.widgets import Input, OptionList, TabbedContent
 
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
@@ -325,6 +326,57 @@ async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, engine.closed.is_set)
     app.shut_down()
+
+
+def type_at_once(app: Any, keys: str) -> None:
+    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
+    names = {"/": "slash", "\x1b": "escape", "\r": "enter"}
+    for key in keys:
+        app.post_message(events.Key(names.get(key, key), key))
+
+
+async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        type_at_once(app, "m/FSRS")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
+        await until(pilot, lambda: not app.evaluation.running)
+        type_at_once(app, "-6\r2\x1b\x1bp")  # to the list, to Compare, back, back to the answers
+        await until(pilot, on(app, "ChooseScreen"))
+        assert app.state.filter == "FSRS-6"
+
+
+async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("escape", "escape")
+        await until(pilot, on(app, "Question"))
+        engine.go.set()
+        await until(pilot, on(app, "AnswersScreen"))
+        said = [each.message for each in app._notifications]
+        assert said == ["The models have ended by themselves."]
+
+
+async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
+    """One's own line is drawn first where the ranking is long; it may be the only best one."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 16)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
+        await until(pilot, lambda: not app.evaluation.running and on(app, "RunScreen")())
+        best = app.evaluation.ranked()[0].configuration.name
+        app.screen.table.show(app.evaluation, 0.0, app.state, best)  # type: ignore[attr-defined]
+        rows = list(app.screen.table._rows)  # type: ignore[attr-defined]
+        assert rows[0] == best
+        verdicts = [row.startswith("\0") and row[-1] != " " for row in rows]  # else of a group
+        followed = [not row.startswith("\0") for row in [*rows[1:], "\0"]]
+        assert all(there for is_verdict, there in zip(verdicts, followed, strict=True) if is_verdict)
 
 
 async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:

@@ -101,11 +101,10 @@ class RankingTable(DataTable[Any]):
         self._known, self._finished = self._finished, {}
         rows = dict(self._all_rows(evaluation, groups, wanted, now, state))
         pinned = own in wanted and len(rows) + 1 > self.size.height - 1
-        if pinned and own in evaluation.results():
-            line = evaluation.line(own)
-            others = {key: cells for key, cells in rows.items() if key != own}
-            rows = {str(own): self._cells(line), **others}
         self._pinned = pinned and own in evaluation.results()
+        if own is not None and self._pinned:  # the others anew: no heading is left without a line
+            others = self._all_rows(evaluation, groups, wanted - {own}, now, state)
+            rows = {own: self._cells(evaluation.line(own)), **dict(others)}
         self.fixed_rows = int(self._pinned)
         self._update(rows)
 
