@@ -27,6 +27,7 @@ from srs_eval.overview import NOT_WAITED_FOR, Overview
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.open import told_apart
+from srs_eval.screens.receipt import ReceiptScreen
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
@@ -361,6 +362,14 @@ async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) 
         await until(pilot, on(app, "AnswersScreen"))
         said = [each.message for each in app._notifications]
         assert said == ["The models have ended by themselves."]
+
+
+async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await app.push_screen(ReceiptScreen())  # not a moment more
+        assert {"Evaluate", "Rows", "Back", "Quit"} <= set(footer(app))
 
 
 async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:

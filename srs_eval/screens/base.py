@@ -12,11 +12,10 @@ from textual.containers import Container
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from srs_eval import words
 from srs_eval.screens.actions import Action
-from srs_eval.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
+from srs_eval.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
 
 if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp
@@ -44,7 +43,7 @@ class AppScreen(Screen[Any]):
         with Container(id="content"):
             yield from self.content()
         yield TooSmall()
-        yield Footer(compact=True, show_command_palette=False)
+        yield Keys()
 
     def content(self) -> ComposeResult:
         yield from ()

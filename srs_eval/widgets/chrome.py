@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from textual.app import RenderResult
+from typing import Any
+
+from textual.app import ComposeResult, RenderResult
 from textual.content import Content
+from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from srs_eval import words
 
@@ -65,6 +68,34 @@ class ProtocolLine(Widget):
         for fact in facts:
             parts += [(gap, "$text-muted"), (fact, "")]
         return Content.assemble(*parts)
+
+
+class Keys(Footer):
+    """The keys that do something here, there with the screen that they are of.
+
+    Textual's footer stays blank till the screen is drawn and quiet: seconds on a busy machine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, show_command_palette=False)
+        self.set_reactive(Footer._bindings_ready, True)
+        self._shown: list[tuple[str, str, bool]] = []
+
+    def _to_show(self) -> list[tuple[str, str, bool]]:
+        return [
+            (self.app.get_key_display(each.binding), each.binding.description, each.enabled)
+            for each in self.screen.active_bindings.values()
+            if each.binding.show
+        ]
+
+    def compose(self) -> ComposeResult:
+        self._shown = self._to_show()
+        yield from super().compose()
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """Compose anew only where that shows something else."""
+        if screen is self.screen and self._to_show() != self._shown:
+            super().bindings_changed(screen)
 
 
 class TooSmall(Static):
