@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -1059,6 +1059,20 @@ class SrsEvalApp(App[int]):
     def can_cancel(self) -> bool:
         """Whether models are at work that have not been told to stop."""
         return bool(self.backgrounds) and self.evaluation.running and not self.evaluation.cancelled
+
+    @property
+    def other_rows(self) -> Literal["benchmark", "anki"] | None:
+        """The other rule of which reviews count, where what is open has both."""
+        if self.receipt is None or len(self.receipt.rows) < 2:
+            return None
+        return "anki" if self.protocol.rows == "benchmark" else "benchmark"
+
+    def switch_rows(self) -> None:
+        """Rank the models on the reviews of the other rule."""
+        rows = self.other_rows
+        if rows is not None:
+            self.protocol = replace(self.protocol, rows=rows)
+            self.start_evaluation()
 
     def cancel_evaluation(self) -> None:
         """Ask the engine to stop; `EngineEnded` is posted when it has."""

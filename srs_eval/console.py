@@ -382,7 +382,7 @@ def print_answers(
     for answer in shown:
         for table in answer.tables:
             console.print()
-            console.print(Text(table.title, "bold"), width=width)
+            console.print(Text(table.heading, "bold"), width=width)
             console.print(_answer_table(table), width=width)
     console.print(f"\n{closing}", width=width, style="dim")
     return shown

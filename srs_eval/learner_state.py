@@ -24,7 +24,7 @@ from srs_eval.engine import Session, mark_compiled
 from srs_eval.models import fsrs6
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
 from srs_eval.over_time import dates, month_of
-from srs_eval.presets.answers import Answer, Cell, Table, signed, why_open
+from srs_eval.presets.answers import Answer, Cell, Table, signed, told, why_open
 from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
 
@@ -148,12 +148,12 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
         f"{len(judged.y):,} judged reviews "
         f"({TAKEN_BY[judged.trials.protocol.rows]}) with a log loss of {base:.4f}, a "
         f"model that also knows how you have been doing with {base - gained.estimate:.4f}: "
-        f"{_range(gained)} less.",
+        f"{told(replace(gained, estimate=-gained.estimate))}.",
     ]
     if found == "can't tell yet":
         sentences[0] = (
-            "Can't tell yet whether your day matters: of itself it changes log loss by "
-            f"{signed(by_day.estimate)}{_ends(by_day)}{_why_open(by_day)}."
+            "Can't tell yet whether your day matters: of itself it makes log loss "
+            f"{told(by_day)}{_why_open(by_day)}."
         )
         sentences[1] += " Most of that need not be your day: such a model also corrects FSRS-6."
     if found == "better" and gained.low > 0:
@@ -238,8 +238,7 @@ def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
         return Answer(group, what, "unknown", (sentence,))
     difference = judged.brings(group)
     found = verdict(difference)
-    change = f"{knowing} changes log loss by {signed(difference.estimate)}"
-    change += _ends(difference)
+    change = f"{knowing} makes log loss {told(difference)}"
     sentence = {
         "better": f"{what} matters: {change}.",
         "as good": f"{what} hardly matters: {change}.",
@@ -256,17 +255,6 @@ def _conclusion(found: Verdict) -> str:
         "worse": "does not matter",
         "can't tell yet": "can't tell yet",
     }[found]
-
-
-def _range(gained: Interval) -> str:
-    return f"{gained.estimate:.4f}{_ends(gained)}"
-
-
-def _ends(interval: Interval) -> str:
-    """ " (−0.0010 … +0.0030)"; "" where there is no interval."""
-    if not math.isfinite(interval.half_width):
-        return ""
-    return f" ({signed(interval.low)} … {signed(interval.high)})"
 
 
 def _why_open(difference: Interval) -> str:

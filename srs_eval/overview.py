@@ -21,7 +21,7 @@ from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
-from srs_eval.presets.answers import Answer, listed, signed, why_open
+from srs_eval.presets.answers import Answer, listed, span, told, why_open
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
     NOW,
@@ -81,10 +81,11 @@ TITLES = {
     "day": "Your day",
     "hard": "Hard",
 }
+SHARED = "paste one line for all"  # the conclusion
 WAYS = {
     "optimize": "OPTIMIZE",
     "paste parameters": "PASTE THESE",
-    "paste one line for all": "PASTE ONE LINE",
+    SHARED: "PASTE ONE LINE",
     "use the defaults": "USE DEFAULTS",
     "use one preset": "SHARE A PRESET",
     "can't tell": "can't tell yet",
@@ -165,15 +166,20 @@ class Overview:
             if conclusion == UNANSWERED:
                 return [Line("fit", "All questions", sentence, (self.answers[0],))]
         beside = [each for question in BESIDE for each in self.of(question)]
+        presets = [each for each in self.of(OF_PRESETS) if each.subject != "all presets"]
         found = [
             preset_line(
                 each,
                 tuple(more for more in beside if more.subject == each.subject),
                 self.fsrs_is_off,
             )
-            for each in self.of(OF_PRESETS)
-            if each.subject != "all presets"
+            for each in presets
         ]
+        sharing = [each for each in found if each.way == WAYS[SHARED]]
+        for line in sharing:
+            into = listed([each.title for each in sharing])
+            into = "all presets" if len(sharing) == len(presets) else into
+            found[found.index(line)] = replace(line, text=f"{line.text}; the same into {into}")
         if OF_PRESETS in self.waiting and not found:
             found.append(Line(OF_PRESETS, "Your presets", "…", ()))
         for question, title in TITLES.items():
@@ -202,7 +208,7 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
     )
     difference = answer.difference
     if answer.conclusion != "can't tell":
-        text = "" if difference is None else _span(difference)
+        text = "" if difference is None else told(difference, 3)
         if fsrs_is_off and answer.parameters is not None:
             text = f"once FSRS is on: {text}"
     elif difference is None:
@@ -226,7 +232,11 @@ def in_one_line(answers: Sequence[Answer]) -> str:
     if question == "often":
         return _by_conclusion(
             answers,
-            lambda says: says.replace("at every", "every") + " is enough" * says.startswith("at"),
+            lambda says: (
+                says.replace("at every +", "at ") + " more reviews than last time is enough"
+                if says.startswith("at every +")
+                else says
+            ),
         )
     if question == COSTS:
         return _costs(first)
@@ -271,12 +281,12 @@ def _split(answer: Answer) -> str:
 
 
 def _costs(answer: Answer) -> str:
-    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized; w: more"."""
+    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized (a first estimate; …)"."""
     rows = sorted(answer.tables[0].rows, key=lambda row: row[1] != "now")
     is_off = rows[0][1] != "now"
     shown = [f"~{reviews} at {at}{' (now)' * bool(now)}" for at, now, reviews, _ in rows[:2]]
     on = ", were FSRS on and" if is_off else ","
-    return f"{answer.subject}: {', '.join(shown)}{on} once optimized; w: more"
+    return f"{answer.subject}: {', '.join(shown)}{on} once optimized (a first estimate; w: better)"
 
 
 def _remembered(answers: Sequence[Answer]) -> str:
@@ -355,18 +365,11 @@ def _first_intervals(answer: Answer) -> list[Interval]:
     return [cell for row in rows for cell in row if isinstance(cell, Interval)]
 
 
-def _span(difference: Interval) -> str:
-    """ "−.024 (−.037 … −.011)"."""
-    estimate = signed(difference.estimate, 3).replace("0.", ".", 1)
-    return f"{estimate} {_bounds(difference)}".strip()
-
-
 def _bounds(difference: Interval) -> str:
-    """ "(−.037 … −.011)", the 95 % interval; "" where there is none."""
+    """ "(.011 … .037 better)", "(.004 better … .002 worse)": the 95 % interval, if there is one."""
     if not math.isfinite(difference.half_width):
         return ""
-    low, high = (signed(end, 3).replace("0.", ".", 1) for end in (difference.low, difference.high))
-    return f"({low} … {high})"
+    return f"({span(difference, 3, '…')})"
 
 
 def _open_bounds(difference: Interval) -> str:

@@ -22,16 +22,6 @@ def loss(interval: Interval, places: int = 3) -> str:
     return f"{interval.estimate:.{places}f} ±{half.removeprefix('0')}"
 
 
-def signed(interval: Interval, places: int = 4) -> str:
-    """ "−0.0021 (−.0034 … −.0008)": a difference with its 95 % interval."""
-    if math.isnan(interval.half_width):
-        return _sign(interval.estimate, places)
-    low, high = (
-        _sign(value, places).replace("0.", ".", 1) for value in (interval.low, interval.high)
-    )
-    return f"{_sign(interval.estimate, places)} ({low} … {high})"
-
-
 def _sign(value: float, places: int) -> str:
     text = f"{abs(value):.{places}f}"
     if float(text) == 0:

@@ -226,7 +226,10 @@ def make_answers() -> list[Answer]:
     )
     fits = "FSRS predicts you well: 13 % better than guessing your average (10 … 16 %)."
     to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
-    open_ = ("Can't tell yet: “pooled” differs by −0.0110 log loss.", "More reviews would tell.")
+    open_ = (
+        "Can't tell yet whether “pooled” predicts better: so far log loss 0.0110 better.",
+        "More reviews would tell.",
+    )
     return [
         Answer("fit", "all reviews", "better", (fits,), (against,)),
         Answer(

@@ -383,9 +383,10 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
         app.screen.table.show(app.evaluation, 0.0, app.state, best)  # type: ignore[attr-defined]
         rows = list(app.screen.table._rows)  # type: ignore[attr-defined]
         assert rows[0] == best
-        verdicts = [row.startswith("\0") and row[-1] != " " for row in rows]  # else of a group
-        followed = [not row.startswith("\0") for row in [*rows[1:], "\0"]]
-        assert all(there for is_verdict, there in zip(verdicts, followed, strict=True) if is_verdict)
+        below = dict(zip(rows, [*rows[1:], "\0"], strict=True))
+        verdicts = [row for row in rows if row[0] == "\0" and row[-1] != " "]  # else of a group
+        assert verdicts
+        assert not any(below[heading].startswith("\0") for heading in verdicts)
 
 
 async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import threading
 from dataclasses import replace
@@ -33,7 +34,7 @@ from srs_eval.overview import (
     preset_line,
 )
 from srs_eval.own_parameters import as_anki_runs
-from srs_eval.presets.answers import Answer, Table, why_open
+from srs_eval.presets.answers import Answer, Table, told, why_open
 from srs_eval.presets.candidates import WHOLE, Learner
 from srs_eval.presets.fit import _headline, how_well
 from srs_eval.presets.months import was_i_predictable
@@ -122,7 +123,7 @@ def test_an_open_question_has_a_line_too() -> None:
     found.add(make_answers()[1:2])  # a preset's; more may come
     assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
     assert found.lines[0].way == "OPTIMIZE"
-    assert found.lines[0].text == "−.029 (−.041 … −.017)"
+    assert found.lines[0].text == ".029 better (.017 … .041)"
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -261,6 +262,42 @@ def test_suspended_cards_are_judged_all_the_same(log: ReviewLog) -> None:
     assert not Overview.begun(log).suspended
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "in_short", "in_full"),
+    [
+        (-0.004, -0.0012, ".003 better (.001 … .004)", "0.0026 better (0.0012 … 0.0040)"),
+        (0.001, 0.005, ".003 worse (.001 … .005)", "0.0030 worse (0.0010 … 0.0050)"),
+        (-0.004, 0.002, ".001 better (.004 better … .002 worse)", ""),
+        (0.0, 0.004, ".002 worse (.000 … .004)", "0.0020 worse (0.0000 … 0.0040)"),
+        (-0.0001, 0.0001, ".000 (.000 … .000)", "0.0000 (0.0001 better … 0.0001 worse)"),
+        (-11.0, -9.0, "10.000 better (9.000 … 11.000)", ""),
+    ],
+)
+def test_a_difference_says_which_side_is_better(
+    low: float, high: float, in_short: str, in_full: str
+) -> None:
+    difference = Interval((low + high) / 2, (high - low) / 2)
+    assert told(difference, 3) == in_short
+    assert not in_full or told(difference) == in_full
+    assert told(Interval(-0.002, math.nan)) == "0.0020 better"
+
+
+def test_one_line_for_several_presets_says_into_which() -> None:
+    def answer(name: str, conclusion: str) -> Answer:
+        return Answer("parameters", name, conclusion, ("",), difference=Interval(-0.01, 0.002))
+
+    found = Overview("anki")
+    found.add([answer(name, "paste one line for all") for name in ("Words", "Maps")])
+    assert {line.text for line in found.lines} == {
+        ".010 better (.008 … .012); the same into all presets"
+    }
+    found.add([answer("Birds", "optimize")])
+    assert [line.text.partition("; ")[2] for line in found.lines] == [
+        *["the same into Words and Maps"] * 2,
+        "",
+    ]
+
+
 def test_one_reason_for_all_questions_has_one_line() -> None:
     sentence = "Can't tell: too little data, no usable reviews."
     questions = ("fit", "day", "often")
@@ -275,8 +312,13 @@ def test_one_reason_for_all_questions_has_one_line() -> None:
 @pytest.mark.parametrize(
     ("reviews", "low", "high", "says"),
     [
-        (5_000, -0.012, -0.001, "(−.012 … −.001: not enough where several are judged at once)"),
-        (5_000, -0.012, 0.003, "(−.012 … +.003)"),
+        (
+            5_000,
+            -0.012,
+            -0.001,
+            "(.001 … .012 better: not enough where several are judged at once)",
+        ),
+        (5_000, -0.012, 0.003, "(.012 better … .003 worse)"),
         (900, -0.012, -0.001, "(900 of 1,000 reviews)"),
     ],
 )
@@ -318,7 +360,7 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     found = Overview("benchmark")
     found.add([told, Answer("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
     assert found.lines[0].title == "FSRS for you?"
-    assert found.lines[0].text.startswith("better than SuperMemo SM-15 (−")
+    assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
     assert "than your average (" in found.lines[0].text
 
 
@@ -369,12 +411,13 @@ def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
         return Answer("health", name, "", ("",), (table,))
 
     words = answer("Words", "better", -0.03)
-    assert in_one_line([words]) == "better than SM-2 (−.040 … −.020)"
+    assert in_one_line([words]) == "better than SM-2 (.020 … .040 better)"
     others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
     unjudged = Answer("health", "New", "can't tell", ("Anki makes no health check here.",))
     assert in_one_line([words, *others, unjudged]) == (
-        "better than SM-2: Words (−.040 … −.020); as good as SM-2: Maps (−.010 … +.010); "
-        "can't tell yet: Birds (−.011 … +.009) and New"
+        "better than SM-2: Words (.020 … .040 better); "
+        "as good as SM-2: Maps (.010 better … .010 worse); "
+        "can't tell yet: Birds (.011 better … .009 worse) and New"
     )
 
 
@@ -504,7 +547,7 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         await until(pilot, held.holding.is_set)
         await until(pilot, lambda: "As of " in text_of(app) and "OPTIMIZE" in text_of(app))
         held.go.set()
-        await until(pilot, lambda: "Judged on" in text_of(app))
+        await until(pilot, lambda: "Rows: " in text_of(app))
         assert "answered in" in text_of(app)
 
 

@@ -29,6 +29,14 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
+    @property
+    def heading(self) -> str:
+        """The title; of differences in log loss it says which sign is better."""
+        for column in self.columns:
+            if column.startswith("minus") and column not in ("minus expected", "minus recalled"):
+                return f"{self.title} ({column}: log loss, below zero is better)"
+        return self.title
+
     def frame(self) -> pandas.DataFrame:
         """One row for each row; an Interval becomes estimate, low and high."""
         import pandas as pd
@@ -82,20 +90,61 @@ class Answer:
 
 
 def signed(value: float, places: int = 4) -> str:
-    """ "+0.0021", "−0.0021"."""
+    """ "+0.0021", "−0.0021"; of log loss take `better_by`, which tells what is good."""
     return f"{value:+.{places}f}".replace("-", "−")
 
 
-def span(interval: Interval) -> str:
-    """ "(95 %: −0.0021 to +0.0008)"."""
-    return spanned(signed(interval.low), signed(interval.high), interval)
+def better_by(difference: float, places: int = 4) -> str:
+    """ "0.0021 better": how a difference in log loss is told; in three places, ".002 better"."""
+    return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
+
+
+def span(interval: Interval, places: int = 4, to: str = "to") -> str:
+    """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
+    low, high = (_side(end, places) for end in (interval.low, interval.high))
+    first, last = interval.low, interval.high
+    if low and high and low != high:
+        return f"{better_by(first, places)} {to} {better_by(last, places)}"
+    if abs(last) < abs(first):
+        first, last = last, first
+    return f"{_size(first, places)} {to} {better_by(last, places)}"
+
+
+def told(interval: Interval, places: int = 4) -> str:
+    """ "0.0021 better (0.0008 … 0.0034)": a difference with both ends, where it has any."""
+    said = better_by(interval.estimate, places)
+    if _is_open(interval):
+        return said
+    ends, word = span(interval, places, "…"), said.partition(" ")[2]
+    if len(ends.split()) == 4:  # both are on one side, and so is what lies between
+        ends = ends.removesuffix(f" {word}")
+    return f"{said} ({ends})"
+
+
+def _size(difference: float, places: int) -> str:
+    shown = f"{abs(difference):.{places}f}"
+    return shown if places > 3 else shown.removeprefix("0")
+
+
+def _side(difference: float, places: int) -> str:
+    """Whether it is better or worse, as far as so many places show it."""
+    if float(f"{abs(difference):.{places}f}") == 0:
+        return ""
+    return "better" if difference < 0 else "worse"
+
+
+def sure(interval: Interval) -> str:
+    """ "(95 %: 0.0008 to 0.0034 better)"."""
+    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {span(interval)})"
 
 
 def spanned(low: str, high: str, interval: Interval) -> str:
     """The bounds of an interval in words of one's own, if it has any."""
-    if math.isnan(interval.half_width):
-        return "(one day has no interval)"
-    return f"(95 %: {low} to {high})"
+    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {low} to {high})"
+
+
+def _is_open(interval: Interval) -> bool:
+    return not math.isfinite(interval.half_width)
 
 
 def listed(names: Sequence[str]) -> str:

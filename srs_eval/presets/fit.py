@@ -122,9 +122,12 @@ def _percent(saved: Interval, other: str) -> str:
 
 
 def _range(saved: Interval, sign: int) -> str:
-    """ "(7 … 16 %)"; "" where there is no interval."""
+    """ "(7 … 16 %)", "(15 % worse … 16 % better)"; "" where there is no interval."""
     if math.isnan(saved.half_width):
         return ""
     # Nobody saves more than all; the interval of a ratio does not know.
     low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
+    if round(low) < 0 < round(high):
+        less, more = ("worse", "better")[::sign]
+        return f"({-low:.0f} % {less} … {high:.0f} % {more})"
     return f"({low:.0f} … {high:.0f} %)".replace("-", "−")

@@ -16,7 +16,16 @@ from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.configurations import resolve
 from srs_eval.engine import fit_and_predict
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, signed, span, spanned, what_is_missing
+from srs_eval.presets.answers import (
+    Answer,
+    Cell,
+    Table,
+    better_by,
+    signed,
+    spanned,
+    sure,
+    what_is_missing,
+)
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Protocol, prepare_trials
 from srs_eval.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
@@ -147,8 +156,8 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
 
 def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
     figures = (
-        f"{signed(difference.estimate)} log loss on {counted(difference.reviews, 'review')} "
-        f"{span(difference)}"
+        f"log loss {better_by(difference.estimate)} on {counted(difference.reviews, 'review')} "
+        f"{sure(difference)}"
     )
     match says:
         case "better":
@@ -159,7 +168,11 @@ def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
         case "worse":
             return f"Your Hard means remembered, as FSRS takes it: as Again it makes {figures}."
         case "as good":
-            return f"Whether Hard counts as Again makes no difference that matters: {figures}."
-    return f"Whether your Hard behaves like Again can't be told yet: {figures}. " + what_is_missing(
-        difference, asked
+            return (
+                "Whether Hard counts as Again makes no difference that matters: as Again, "
+                f"{figures}."
+            )
+    return (
+        f"Whether your Hard behaves like Again can't be told yet: as Again, {figures}. "
+        + what_is_missing(difference, asked)
     )

@@ -18,7 +18,7 @@ from srs_eval.metrics import rmse_bin_ids, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -29,8 +29,8 @@ FEWEST_ITEMS = 300
 FOLDS = 5
 SAID: Mapping[Verdict, tuple[str, str]] = {
     "better": ("yes", "FSRS predicts better than the older scheduler"),
-    "worse": ("no", "The older scheduler predicts better than FSRS"),
-    "as good": ("as good", "FSRS and the older scheduler are as good"),
+    "worse": ("no", "FSRS predicts worse than the older scheduler"),
+    "as good": ("as good", "FSRS is as good as the older scheduler"),
     "can't tell yet": (
         "can't tell",
         "Whether FSRS predicts better than the older scheduler can't be told yet",
@@ -115,8 +115,8 @@ def is_fsrs_right_for_me(
             conclusion, sentence = SAID[says[SM2]]
             difference = differences[SM2]
             sentences.append(
-                f"{sentence}: {signed(difference.estimate)} log loss on "
-                f"{counted(difference.reviews, 'held-out review')} {span(difference)}."
+                f"{sentence}: log loss {better_by(difference.estimate)} on "
+                f"{counted(difference.reviews, 'held-out review')} {sure(difference)}."
             )
             if says[SM2] == "can't tell yet":
                 sentences.append(what_is_missing(difference, len(differences)))

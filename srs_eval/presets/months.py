@@ -10,7 +10,7 @@ import numpy as np
 from srs_eval.comparison import Interval
 from srs_eval.over_time import dates, month_of
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, signed
+from srs_eval.presets.answers import Answer, Cell, Table, told
 from srs_eval.presets.candidates import BY_PRESET, Learner
 
 FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
@@ -60,12 +60,8 @@ def was_i_predictable(learner: Learner) -> Answer:
             words = conclusion = "more predictable than before"
         elif change.low > 0:
             words = conclusion = "less predictable than before"
-        bounds = (
-            "" if math.isnan(half) else f" ({signed(change.low, 3)} … {signed(change.high, 3)})"
-        )
         sentences.append(
-            f"In {latest} you were {words}: log loss {now.estimate:.3f}, "
-            f"{signed(change.estimate, 3)}{bounds}."
+            f"In {latest} you were {words}: log loss {now.estimate:.3f}, {told(change, 3)}."
         )
         expected = 100 * float(p[last].mean())
         sentences.append(

@@ -8,7 +8,7 @@ import numpy as np
 
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, signed, span, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import IntArray
@@ -84,22 +84,20 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
     if enough:
         conclusion = enough[-1]
         sentences.append(
-            f"Optimizing {conclusion} of reviews is {_no_worse(says[conclusion])} always "
-            f"({_figures(cost[conclusion])} log loss against every +2 %)."
+            f"Optimizing {conclusion} of reviews is {_no_worse(says[conclusion])} always: "
+            f"{_figures(cost[conclusion])}."
         )
     elif says[labels[-1]] == "worse":
         conclusion = "can't tell"
         sentences.append(
             "Optimizing at every doubling only is too seldom: it makes "
-            f"{_figures(doubling)} log loss against every +2 %. How often is enough can't be told "
-            "yet."
+            f"{_figures(doubling)}. How often is enough can't be told yet."
         )
     else:
         conclusion = "can't tell"
         sentences.append(
             "How often matters can't be told yet: optimizing at every doubling makes "
-            f"{_figures(doubling)} log loss against every +2 %. "
-            + what_is_missing(doubling, len(cost))
+            f"{_figures(doubling)}. " + what_is_missing(doubling, len(cost))
         )
     sentences += cost_of_age(learner, group)
     at_all = cost[DEFAULTS]
@@ -159,4 +157,4 @@ def _label(growth: float) -> str:
 
 
 def _figures(difference: Interval) -> str:
-    return f"{signed(difference.estimate)} {span(difference)}"
+    return f"log loss {better_by(difference.estimate)} than at every +2 % {sure(difference)}"

@@ -16,7 +16,7 @@ from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -278,7 +278,7 @@ def _judged_since(
             [
                 f"{_imperative(chosen)}: {now} lose "
                 f"{-gain.estimate:.4f} log loss to “{chosen}” {basis} "
-                f"{span(gain)}."
+                f"{sure(gain)}."
             ],
         )
     settled = {name: since.says[name] for name in RIVALS if name in since.says}
@@ -288,9 +288,8 @@ def _judged_since(
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet: “{nearest}” differs from {now} by "
-        f"{signed(difference.estimate)} log loss {basis} "
-        f"{span(difference)}."
+        f"Can't tell yet whether “{nearest}” predicts better than {now}: so far log loss "
+        f"{better_by(difference.estimate)} {basis} {sure(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
 

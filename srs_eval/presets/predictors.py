@@ -15,7 +15,7 @@ from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import auc, rmse_bin_ids, rmse_bins
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, best, signed, span, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import Learner
 from srs_eval.reviews import FloatArray
 
@@ -93,8 +93,8 @@ def brought_along(learner: Learner) -> dict[str, FloatArray]:
 
 def _sentence(name: str, difference: Interval, says: Verdict, asked: int) -> str:
     figures = (
-        f"{signed(difference.estimate)} log loss on "
-        f"{counted(difference.reviews, 'held-out review')} {span(difference)}"
+        f"log loss {better_by(difference.estimate)} on "
+        f"{counted(difference.reviews, 'held-out review')} {sure(difference)}"
     )
     match says:
         case "better" | "worse":
@@ -102,6 +102,6 @@ def _sentence(name: str, difference: Interval, says: Verdict, asked: int) -> str
         case "as good":
             return f"“{name}” predicts as well as FSRS-6 fitted to these reviews: {figures}."
     return (
-        f"Whether “{name}” or FSRS-6 fitted to these reviews predicts better can't be told yet: "
+        f"Whether “{name}” predicts better than FSRS-6 fitted to these reviews can't be told yet: "
         f"{figures}. {what_is_missing(difference, asked)}"
     )

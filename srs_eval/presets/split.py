@@ -19,7 +19,7 @@ import numpy as np
 from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span, what_is_missing
+from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
 
 CANDIDATES = {"split": ALONE, "pooled": POOLED}
@@ -270,8 +270,8 @@ def proposed_groups(
 
 def _sentence(decisions: Mapping[str, Decision], difference: Interval, part: str) -> str:
     figures = (
-        f"{signed(difference.estimate)} log loss on "
-        f"{counted(difference.reviews, 'held-out review')} {span(difference)}"
+        f"log loss {better_by(difference.estimate)} on "
+        f"{counted(difference.reviews, 'held-out review')} {sure(difference)}"
     )
     match decisions["split"]:
         case "keep shared" if decisions["pooled"] == "split":
@@ -287,7 +287,7 @@ def _sentence(decisions: Mapping[str, Decision], difference: Interval, part: str
 
 
 def _pooled_sentence(decision: Decision, difference: Interval, part: str) -> str:
-    figures = f"{signed(difference.estimate)} {span(difference)}"
+    figures = f"log loss {better_by(difference.estimate)} {sure(difference)}"
     words = {
         "split": "predict better than one set for all that is fitted alike",
         "keep shared": "are no better, by more than matters, than one set for all fitted alike",

@@ -134,7 +134,7 @@ def figures(table: AnswerTable, name: str) -> Table:
     """An answer's table as a report's."""
     return Table(
         name,
-        table.title,
+        table.heading,
         tuple(
             Column(title, by_half_width=False, signed=title.startswith("minus"))
             for title in table.columns
@@ -161,7 +161,12 @@ def _group(group: Group, number: int, groups: int, so_far: str) -> Section:
         Column("model"),
         Column("place"),
         Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
-        Column("to the best", by_half_width=False, signed=True, note="paired difference"),
+        Column(
+            "to the best",
+            by_half_width=False,
+            signed=True,
+            note="paired difference; less is better",
+        ),
         Column("verdict"),
         Column("RMSE(bins)", percent=True, digits=2),
         Column("AUC", digits=3),

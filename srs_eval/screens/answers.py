@@ -21,10 +21,7 @@ from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.chrome import ProtocolLine
 from srs_eval.widgets.evidence import evidence, parameters_to_paste
 
-ROWS: dict[str, str] = {
-    "anki": "the reviews that Anki's optimizer takes",
-    "benchmark": "the reviews that the benchmark takes",
-}
+ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
 FIGURES_ARE = " · log loss: lower is better"
 _TITLE = 19  # columns of the questions
 _NAME = 18  # at most, of a preset's name
@@ -111,7 +108,7 @@ answers on Anki's.
         overview, width = self.overview, self.query_one("#lines").size.width - 4
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
-        basis = f"Judged on {ROWS[overview.rows]}, each before it was known."
+        basis = f"Rows: {ROWS[overview.rows]}; the ranking (m): {self._ranked_rows()}."
         if overview.suspended:
             basis = f"Nearly all your cards are suspended. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
@@ -137,6 +134,12 @@ answers on Anki's.
         self._detail()
         self._progress()
         self.refresh_bindings()
+
+    def _ranked_rows(self) -> str:
+        """Which reviews the ranking rests on, and the key there that changes it."""
+        rows = self.srs_app.protocol.rows
+        shown = "the same" if rows == self.overview.rows else ROWS[rows]
+        return f"{shown}, R switches" if self.srs_app.other_rows is not None else shown
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""

@@ -13,7 +13,7 @@ from srs_eval import words
 from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
 from srs_eval.configurations import in_words
 from srs_eval.plural import counted
-from srs_eval.presets.answers import what_is_missing
+from srs_eval.presets.answers import told, what_is_missing
 from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
@@ -92,7 +92,7 @@ choose the models, s exchanges them, ◀ marks the better figure.
         basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
             (head, "bold"),
-            f"{why}\nlog loss, left minus right: {words.signed(difference)}",
+            f"{why}\nlog loss, left against right: {told(difference)}",
             (f" on {basis}", "dim"),
         )
 

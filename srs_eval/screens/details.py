@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srs_eval import words
-from srs_eval.presets.answers import why_open
+from srs_eval.presets.answers import told, why_open
 from srs_eval.ranking import REFERENCE
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
@@ -77,9 +77,9 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
             standing = f"{line.standing} ({why})" if why else line.standing
             lines.append(f"place {line.place}, {standing} · {against}")
         if line.to_best is not None:
-            lines.append(f"{words.difference(line.to_best)} against the best")
+            lines.append(f"against the best: {told(line.to_best)}")
         if line.to_reference is not None and line.to_reference is not line.to_best:
-            lines.append(f"{words.difference(line.to_reference)} against {REFERENCE}")
+            lines.append(f"against {REFERENCE}: {told(line.to_reference)}")
         lines.append(
             f"{words.count(result.size)} reviews judged · "
             + ("from the cache" if result.cached else f"{result.seconds:.1f} s")

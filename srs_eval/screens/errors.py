@@ -59,7 +59,7 @@ last of the five folds.
     def _show(self, tables: list[Table]) -> None:
         parts: list[Widget] = []
         for table in tables:
-            parts.append(Static(Text(table.title, "bold")))
+            parts.append(Static(Text(table.heading, "bold")))
             if isinstance(table, Curves) and table.curves:
                 parts.append(CurvesChart(table))
             parts.append(Static(Lines(drawn_table(table), Text(""))))

@@ -11,7 +11,6 @@ from textual.widgets import Button, Static
 
 from srs_eval.screens.base import Dialog
 
-
 _LOOK = 0.2  # seconds between two looks whether the question is still one
 
 

@@ -24,6 +24,7 @@ from srs_eval.widgets.facts import metric_table, parameter_table
 from srs_eval.widgets.ranking import RankingTable
 from srs_eval.words import clock
 
+WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
 _REFRESH = 1 / 6  # seconds between two updates of the screen
 
 
@@ -144,7 +145,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
         state, everyone = self.srs_app.state, len(self.evaluation.models)
-        title = "Models"
+        rows, other = self.srs_app.protocol.rows, self.srs_app.other_rows
+        switch = "" if other is None else f" (R: {WHOSE[other]})"
+        title = f"Models on {WHOSE[rows]} rows{switch}"
         if self.table.shown < everyone:
             title += f" · {self.table.shown} of {everyone}"
         if state.filter:
@@ -255,6 +258,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "rows":
+            return self.srs_app.other_rows is not None
         if action == "again":
             return not self.evaluation.running and self.evaluation.is_incomplete
         return super().check_action(action, parameters)
@@ -306,6 +311,12 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def action_cancel(self) -> None:
         super().action_cancel()
+        self.update_now()
+
+    def action_rows(self) -> None:
+        self.srs_app.switch_rows()
+        self.show_protocol()
+        self.refresh_bindings()
         self.update_now()
 
     def action_again(self) -> None:

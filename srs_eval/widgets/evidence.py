@@ -26,7 +26,7 @@ def evidence(answer: Answer) -> RenderableType:
     if answer.parameters is not None:
         parts += [parameters_to_paste(answer), Text("")]
     for table in answer.tables:
-        parts += [Text(table.title, "bold"), drawn_table(table)]
+        parts += [Text(table.heading, "bold"), drawn_table(table)]
         parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
     return Lines(*parts)
 

@@ -10,7 +10,7 @@ import numpy as np
 from srs_eval import __version__
 from srs_eval.comparison import FEWEST_REVIEWS
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, listed, signed, span
+from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, signed, sure
 from srs_eval.reviews import FloatArray
 from srs_eval.workload.estimate import (
     ENDS,
@@ -237,17 +237,17 @@ def _ranked(found: Workload) -> list[str]:
     best, rival = found.judged[0], rivals[0]
     assert rival.difference is not None
     reviews = counted(best.log_loss.reviews, "held-out review")
-    difference = f"{signed(rival.difference.estimate)} {span(rival.difference)}"
+    difference = f"{better_by(rival.difference.estimate)} {sure(rival.difference)}"
     if len(found.judged) == 2:
         return [
             f"On {reviews} of this preset, {rival.model} has a log loss of "
-            f"{rival.log_loss.estimate:.4f}, {difference} against {REFERENCE}'s: {rival.verdict}."
+            f"{rival.log_loss.estimate:.4f}, against {REFERENCE}'s {difference}: {rival.verdict}."
         ]
     of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
     predicts = f"{of_all} predicts this preset's reviews best"
     loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
     if best is rival:
-        return [f"{predicts}: {loss}, {difference} against {REFERENCE}'s: {rival.verdict}."]
+        return [f"{predicts}: {loss}, against {REFERENCE}'s {difference}: {rival.verdict}."]
     return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
 
 
