@@ -159,4 +159,10 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         chart = app.screen.query(CurvesChart).first()
         chart.scroll_visible(animate=False)
         await until(pilot, lambda: "lines: expected" in text_of(app), 30)
+        assert "∘" not in text_of(app)
+        await pilot.press("v")  # with what the average expected
+        await until(pilot, lambda: "∘ by average" in text_of(app), 60)
+        assert text_of(app).count("∘") > 1  # the key tells it once
+        await pilot.press("v")
+        await until(pilot, lambda: "∘" not in text_of(app), 30)
     app.shut_down()

@@ -132,7 +132,12 @@ DETAILS = (
     EXPORT,
     BACK,
 )
-ERRORS = (CANCEL, EXPORT, BACK)
+ERRORS = (
+    CANCEL,
+    Action("overlay", "v", "Overlay", "Forgetting curves of another model over this one's"),
+    EXPORT,
+    BACK,
+)
 COMPARE = (
     CANCEL,
     TABLE,

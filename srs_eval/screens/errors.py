@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group as Lines
 from rich.text import Text
 from textual import work
@@ -10,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from srs_eval.comparison import same_reviews
 from srs_eval.model_evidence import Curves
 from srs_eval.presets.answers import Table
 from srs_eval.screens.actions import ERRORS, bindings
@@ -32,13 +35,15 @@ much. An interval far from zero names a kind of review that the model does not k
 Forgetting curves show what was recalled after so many days (letters, with 95 % intervals) and \
 what was expected (lines); each has its table below. By first rating they take each card's first \
 review on a later day; by stability, all reviews. Points of fewer than 30 reviews are in the \
-table only. Parameters are those of the \
-last of the five folds.
+table only. v draws what another model expected of the same reviews over them: your own \
+scheduler, or the best other one. Parameters are those of the last of the five folds.
 """
 
     def __init__(self, configuration: str) -> None:
         super().__init__()
         self.configuration = configuration
+        self._curves: list[tuple[CurvesChart, Static, Curves]] = []  # with the table below each
+        self._other: str | None = None  # the model that is drawn over this one
 
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
@@ -60,8 +65,68 @@ last of the five folds.
         parts: list[Widget] = []
         for table in tables:
             parts.append(Static(Text(table.heading, "bold")))
+            below = Static(Lines(drawn_table(table), Text("")))
             if isinstance(table, Curves) and table.curves:
-                parts.append(CurvesChart(table))
-            parts.append(Static(Lines(drawn_table(table), Text(""))))
+                chart = CurvesChart(table)
+                parts.append(chart)
+                self._curves.append((chart, below, table))
+            parts.append(below)
         self.query_one("#looking").remove()
         self.query_one("#box").mount_all(parts)
+
+    def action_overlay(self) -> None:
+        """Another model's curves over this one's, with a table of both; or this one's alone."""
+        if self._other is not None:
+            self._other = None
+            self._overlay({})
+            return
+        self._other = self._against() if self._curves else None
+        if self._other is None:
+            self.notify("There are no curves of two models of these reviews yet.", timeout=3)
+        else:
+            self._compute_other(self._other)
+
+    def _against(self) -> str | None:
+        """The learner's own scheduler, or else the best other model on the same reviews."""
+        results = self.srs_app.evaluation.results()
+        ranked = [line.configuration.name for line in self.srs_app.evaluation.ranked()]
+        own = results.pop(self.configuration)
+        return next(
+            (
+                name
+                for name in dict.fromkeys([self.srs_app.own_scheduler, *ranked])
+                if name in results and same_reviews(own, results[name])
+            ),
+            None,
+        )
+
+    @work(thread=True, exit_on_error=False)
+    def _compute_other(self, name: str) -> None:
+        tables = self.srs_app.errors_of(name)
+        found = {table.title: table for table in tables if isinstance(table, Curves)}
+        self.app.call_from_thread(self._overlay, found, name)
+
+    def _overlay(self, others: Mapping[str, Curves], name: str | None = None) -> None:
+        if name != self._other:
+            return  # it has been taken off again
+        models = self.srs_app.evaluation.models
+        this = models[self.configuration].configuration.words
+        for chart, below, table in self._curves:
+            other = others.get(table.title)
+            if other is None or name is None:
+                chart.show()
+                below.update(Lines(drawn_table(table), Text("")))
+            else:
+                names = this, models[name].configuration.words
+                chart.show(other, names)
+                below.update(Lines(drawn_table(_of_both(table, other, names)), Text("")))
+
+
+def _of_both(table: Curves, other: Curves, names: tuple[str, str]) -> Table:
+    """What both models expected of the same reviews."""
+    place = table.columns.index("expected")
+    rows = tuple(
+        (*row[:place], *(f"{100 * float(str(each[place])):.1f} %" for each in (row, beside)))
+        for row, beside in zip(table.rows, other.rows, strict=True)
+    )
+    return Table(table.title, (*table.columns[:place], *names), rows)
