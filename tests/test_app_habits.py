@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import sqlite3
@@ -25,6 +26,7 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Finished, Prepared, Started
 from srs_eval.overview import NOT_WAITED_FOR, Overview
 from srs_eval.reviews import ReviewLog
+from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.open import told_apart
 from srs_eval.screens.receipt import ReceiptScreen
@@ -370,6 +372,27 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
         await until(pilot, on(app, "AnswersScreen"))
         await app.push_screen(ReceiptScreen())  # not a moment more
         assert {"Evaluate", "Rows", "Back", "Quit"} <= set(footer(app))
+
+
+async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "now  fresh pooled" in text_of(app))
+
+
+async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        for milliseconds in range(0, 100, 4):
+            await app.push_screen(CompareScreen("FSRS-6", "DASH"))
+            await asyncio.sleep(milliseconds / 1000)
+            await app.pop_screen()
+        await until(pilot, on(app, "RunScreen"))
 
 
 async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:

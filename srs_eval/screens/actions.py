@@ -111,7 +111,7 @@ RUN = (
     ),
     Action("order", "o", "Order", "Order by the next column, or click its heading", False),
     Action("families", "f", "Families", "Choose which families of models are shown", False),
-    Action("rows", "R", "Rows", "Rank on the other rows: Anki's or the benchmark's", False),
+    Action("switch_rows", "R", "Rows", "Rank on the other rows: Anki's or the benchmark's", False),
     Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
     Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
     TABLE,

@@ -10,6 +10,7 @@ from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -40,6 +41,22 @@ def show_basis(screen: AppScreen) -> None:
                 *([f"last on {last[:10]}"] if last else []),
             ]
             line.show(app.file_name, *facts, f"rows: {app.overview.rows}")
+
+
+class Lines(OptionList):
+    """Says when it has another width: later than the screen, which lays it out."""
+
+    class Resized(Message):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__(id="lines")
+        self._width = 0
+
+    def on_resize(self) -> None:
+        if self.size.width != self._width:
+            self._width = self.size.width
+            self.post_message(self.Resized())
 
 
 class AnswersScreen(AppScreen):
@@ -75,7 +92,7 @@ answers on Anki's.
         with Horizontal():
             with Vertical(id="said"):
                 yield Static(id="columns")
-                yield OptionList(id="lines")
+                yield Lines()
                 yield Static(id="detail")
             with VerticalScroll(id="beside"):
                 yield Static(id="evidence")
@@ -91,9 +108,10 @@ answers on Anki's.
         self.set_interval(0.5, self._progress)
         self.update_now()
 
-    def on_resize(self) -> None:
+    @on(Lines.Resized)
+    def _resized(self) -> None:
         self._shown = []
-        self.call_after_refresh(self.update_now)
+        self.update_now()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.update_now()

@@ -64,6 +64,18 @@ class AppScreen(Screen[Any]):
         await super()._dispatch_message(message)
         await asyncio.sleep(0)
 
+    def update_now(self) -> None:
+        """Show what is known by now."""
+
+    def update_soon(self) -> None:
+        """`update_now` once the frames are drawn, for all at once would be a pause.
+
+        Not where the screen has been left by then: its widgets are gone.
+        """
+        self.call_after_refresh(
+            lambda: self.update_now() if self in self.app.screen_stack else None
+        )
+
     def on_mount(self) -> None:
         self.show_protocol()
         self.show_export()

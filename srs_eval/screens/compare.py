@@ -60,7 +60,7 @@ choose the models, s exchanges them, ◀ marks the better figure.
         self.query_one("#figures").focus()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self.update_now)  # frames first: all at once would be a pause
+        self.update_soon()
 
     def update_now(self) -> None:
         results = self.srs_app.evaluation.results()

@@ -47,7 +47,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
     def on_mount(self) -> None:
         self.query_one("#facts").focus()
-        self.call_after_refresh(self.update_now)  # frames first: all at once would be a pause
+        self.update_soon()
 
     def update_now(self) -> None:
         """Show the currently chosen configuration."""

@@ -112,9 +112,10 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def on_unmount(self) -> None:
         self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
-    def on_resize(self) -> None:
+    @on(RankingTable.Resized)
+    def _resized(self) -> None:
         self._shown = None
-        self.call_after_refresh(self.update_now)
+        self.update_now()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._dirty = True
@@ -258,7 +259,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "rows":
+        if action == "switch_rows":
             return self.srs_app.other_rows is not None
         if action == "again":
             return not self.evaluation.running and self.evaluation.is_incomplete
@@ -313,7 +314,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         super().action_cancel()
         self.update_now()
 
-    def action_rows(self) -> None:
+    def action_switch_rows(self) -> None:
         self.srs_app.switch_rows()
         self.show_protocol()
         self.refresh_bindings()

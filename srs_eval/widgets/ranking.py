@@ -68,6 +68,9 @@ class RankingTable(DataTable[Any]):
             super().__init__()
             self.column = column
 
+    class Resized(Message):
+        """It has another size: later than the screen, which lays it out."""
+
     def __init__(self) -> None:
         super().__init__(cursor_type="row", cell_padding=0)
         self.chosen: str | None = None
@@ -193,6 +196,9 @@ class RankingTable(DataTable[Any]):
         """Where a column begins, from the left."""
         place = [key for key, _ in self._layout].index(column)
         return sum(size for _, size in self._layout[:place])
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
 
     def on_click(self, event: events.Click) -> None:
         if event.y != 0 or event.x < 0:
