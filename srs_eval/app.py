@@ -198,6 +198,8 @@ class SrsEvalApp(App[int]):
         Textual forwards a key to what has the focus at once, even where a key before it is about
         to open a screen; the key would reach the screen that the person has left, or nobody.
         """
+        if isinstance(event, events.InputEvent):
+            self._touched = self.monotonic()
         keys = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
         if not keys or (isinstance(event, events.Key) and event.key == "ctrl+c"):
             await super().on_event(event)
@@ -281,11 +283,6 @@ class SrsEvalApp(App[int]):
         self._collected = self.monotonic()
         self.set_interval(_IDLE_S, self._collect)
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
-
-    async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.InputEvent):
-            self._touched = self.monotonic()
-        await super().on_event(event)
 
     def _collect(self) -> None:
         """Collect garbage between two keys, and leave what survives out of the next time.
