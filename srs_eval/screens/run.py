@@ -146,9 +146,10 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
         state, everyone = self.srs_app.state, len(self.evaluation.models)
-        rows, other = self.srs_app.protocol.rows, self.srs_app.other_rows
-        switch = "" if other is None else f" (R: {WHOSE[other]})"
-        title = f"Models on {WHOSE[rows]} rows{switch}"
+        title = "Models"
+        if not state.filter and not state.hidden:  # else the room is for what is not shown
+            rows, other = self.srs_app.protocol.rows, self.srs_app.other_rows
+            title += f" on {WHOSE[rows]} rows" + ("" if other is None else f" (R: {WHOSE[other]})")
         if self.table.shown < everyone:
             title += f" · {self.table.shown} of {everyone}"
         if state.filter:
