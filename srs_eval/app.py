@@ -77,6 +77,7 @@ DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
 _COLLECTIONS = gc.get_threshold()
 _FEW_COLLECTIONS = (5_000, 1_000_000, 1_000_000)  # of what has just been made, all by themselves
+_KEY_S = 5.0  # a key that is not through by then keeps the next ones waiting no longer
 _IDLE_S, _BUSY_S = 1.0, 30.0  # without a key, until garbage is collected; with keys all the time
 _NEXT = (
     "scipy.special",  # intervals
@@ -172,6 +173,7 @@ class SrsEvalApp(App[int]):
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
         self._typed: deque[events.Key | events.Paste] = deque()  # the first one is being handled
+        self._typed_at = 0.0  # when that began
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[WorkerPool] = []
@@ -205,6 +207,8 @@ class SrsEvalApp(App[int]):
             await super().on_event(event)
             return
         assert isinstance(event, events.Key | events.Paste)
+        if self._typed and self.monotonic() - self._typed_at > _KEY_S:
+            self._typed.clear()  # whatever became of it, the keyboard must not stay dead
         self._typed.append(event)
         if len(self._typed) == 1:
             await self._type()
@@ -213,10 +217,11 @@ class SrsEvalApp(App[int]):
         """Forward the oldest key; the next one follows when all that it leads to is there."""
         while self._typed:
             event, way = self._typed[0], self._way_of_keys()
+            self._typed_at = self.monotonic()
             stays = isinstance(event, events.Key) and self._moves_cursor(event.key)
             await super().on_event(event)
             if not stays:
-                await self._follow(way, again=True)
+                await self._follow(event, way, again=True)
                 return
             self._typed.popleft()
 
@@ -230,19 +235,19 @@ class SrsEvalApp(App[int]):
         """Whose queues a key goes through; the last is the app, which acts on it."""
         return (self.focused or self.screen).ancestors_with_self
 
-    async def _follow(self, way: Sequence[MessagePump], again: bool) -> None:
+    async def _follow(self, event: events.Event, way: Sequence[MessagePump], again: bool) -> None:
         """Come behind a key wherever it comes, `again` behind what the app has done upon it.
 
         That may be a screen that opens, a message of what has the focus, or another focus.
         """
         for place, pump in enumerate(way, start=1):
-            if pump.call_later(self._follow, way[place:], again):
+            if pump.call_later(self._follow, event, way[place:], again):
                 return  # else it is closed: on to the next
         if again:
-            await self._follow(self._way_of_keys(), again=False)
-            return
-        self._typed.popleft()
-        await self._type()
+            await self._follow(event, self._way_of_keys(), again=False)
+        elif self._typed and self._typed[0] is event:
+            self._typed.popleft()
+            await self._type()
 
     # --- start and end
 

@@ -351,6 +351,20 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         assert app.state.filter == "FSRS-6"
 
 
+async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        app._typed.append(events.Key("x", "x"))
+        app._typed_at = app.monotonic() - 1
+        type_at_once(app, "m")
+        await pilot.pause(0.1)
+        assert on(app, "AnswersScreen")()
+        app._typed_at -= 10
+        type_at_once(app, "q")
+        await until(pilot, lambda: not app.is_running or not on(app, "AnswersScreen")())
+
+
 async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

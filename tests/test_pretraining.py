@@ -233,6 +233,20 @@ def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
         assert found.adam_steps > 0
 
 
+def test_gru_503_is_tuned_on_beginnings_that_can_be_tuned_on() -> None:
+    """Stretches of a learner may hold nothing but histories that are too long."""
+    trials = each_trials("GRU-503")[0]
+    trials = replace(trials, protocol=replace(trials.protocol, max_seq_len=1))
+    weights = gru_503.Weights(pretraining._random_mixture(np.random.default_rng(4)), -1.0, 4.0)
+    usable = trials.sequence_length <= 1
+    assert not all(usable[k : k + 5].any() for k in range(len(trials) - 5))
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        tuned, gradient = pretraining._mixture_task(weights, trials, random)
+        assert (tuned.values != weights.values).any()
+        assert np.isfinite(gradient).all()
+
+
 def test_gradient_of_gru_503_is_the_slope_of_its_loss() -> None:
     trials = each_trials("GRU-503")[0]
     values = pretraining._random_mixture(np.random.default_rng(4))
@@ -319,7 +333,7 @@ def test_shipped_weights_say_how_they_were_made(path: Path) -> None:
     assert about["command"].startswith("python -m srs_eval.pretraining --models ")
     assert int(about["users"]) >= 100
     assert int(about["reviews"]) > 100_000
-    assert 0.3 < float(about["validation_log_loss"]) < 0.5
+    assert 0.28 < float(about["validation_log_loss"]) < 0.5
 
 
 SERVED = [

@@ -734,7 +734,10 @@ def _mixture_task(
     """The weights tuned on a random beginning; gradient of the log loss on what follows it."""
     most = max(5, min(LONGEST_TASK, len(trials) // 2))
     cut = int(math.exp(random.uniform(math.log(5), math.log(most))))
+    usable = trials.sequence_length <= trials.protocol.max_seq_len
     begin = int(random.integers(0, len(trials) - 2 * cut + 1))
+    while not usable[begin : begin + cut].any():  # there is nothing to tune on
+        begin = int(random.integers(0, len(trials) - 2 * cut + 1))
     tuned = gru_503.tuned(weights, trials, np.arange(begin, begin + cut), Context())
     rows = np.arange(begin + cut, min(len(trials), begin + cut + max(cut, 300)))
     rows = rows[trials.elapsed_days[rows] > 0]
