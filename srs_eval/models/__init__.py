@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -185,37 +185,29 @@ def _wrong_with(model: Model, before: Sequence[str]) -> str:
     return f"{model.name} means {known} already" if known else ""
 
 
+_FILES: dict[str, Path] = {}  # of models that come along, by their names
+
+
 @cache
 def all_models() -> dict[str, Model]:
     """Every model by name, in order of name within families; last those of one's own files."""
     found: dict[str, Model] = {}
-    for module in _modules():
+    for info in pkgutil.iter_modules(__path__):
+        if info.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"{__name__}.{info.name}")
         for model in getattr(module, "MODELS", ()):
             if model.name in found:
                 raise RuntimeError(f"two models are called {model.name}")
             found[model.name] = model
+            _FILES[model.name] = Path(str(module.__file__))
     families = get_args(Family)
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
 
 
 def file_of(model: Model) -> Path:
     """The Python file that the model is written in."""
-    return _files()[model.name] if model.file is None else model.file.path
-
-
-@cache
-def _files() -> dict[str, Path]:
-    return {
-        model.name: Path(str(module.__file__))
-        for module in _modules()
-        for model in getattr(module, "MODELS", ())
-    }
-
-
-def _modules() -> Iterator[ModuleType]:
-    for info in pkgutil.iter_modules(__path__):
-        if not info.name.startswith("_"):
-            yield importlib.import_module(f"{__name__}.{info.name}")
+    return _FILES[model.name] if model.file is None else model.file.path
 
 
 __all__ = (
