@@ -74,7 +74,7 @@ def read_ledger(path: Path) -> Ledger:
         }
         users = frozenset(map(int, told.get("users", ())))
         data = str(told.get("data", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
     for name, values in best.items():
         if meant_by(name) != name:

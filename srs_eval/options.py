@@ -105,14 +105,19 @@ class Flags:
         words = [word.strip() for word in names.split(",")]
         for word in words:
             if (base := untuned(word)) != word:
-                refuse_untuned(self.ledger, resolve(base, self.protocol, self.fit))
+                refuse_untuned(
+                    self.ledger, resolve(base, self.protocol, self.fit), f"{base} is not"
+                )
         return self.ledger.tuned(resolve(map(untuned, words), self.protocol, self.fit))
 
     def held_against(self, name: str) -> Configuration:
         """The one that is meant by `--reference`: as published, unless `NAME-tuned` is named."""
         from srs_eval.configurations import untuned
 
-        return (self if untuned(name) != name else replace(self, ledger=None)).resolve(name)[0]
+        meant = (self if untuned(name) != name else replace(self, ledger=None)).resolve(name)
+        if len(meant) != 1:
+            raise InputError(f'--reference takes one model; "{name}" is {len(meant)}.')
+        return meant[0]
 
     def set_up_by(self, ledger: Path | None, models: str) -> Flags:
         """The same with the trainings of a ledger, if there is one.
@@ -128,11 +133,15 @@ class Flags:
         return made
 
 
-def refuse_untuned(ledger: Ledger, configurations: Sequence[Configuration]) -> None:
-    """Raises InputError where a ledger names none of the models."""
+def refuse_untuned(
+    ledger: Ledger,
+    configurations: Sequence[Configuration],
+    said: str = "No model of --models is",
+) -> None:
+    """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
     if not any(each.name in ledger.best or each.ledger for each in configurations):
         there = ", ".join(ledger.best) or "nothing"
-        raise InputError(f'No model of --models is in "{ledger.path}", which has {there}.')
+        raise InputError(f'{said} in "{ledger.path}", which has {there}.')
 
 
 def protocol_options(
@@ -277,7 +286,10 @@ def context_options(
     if weights is not None and not weights.is_dir():
         raise InputError(f'--weights: there is no folder "{weights}".')
     load_model_files(model_file)
-    one_of("--device", device.lower().partition(":")[0], DEVICES)
+    kind, colon, number = device.lower().partition(":")
+    one_of("--device", kind, DEVICES)
+    if colon and not number.isdecimal():
+        raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
 
 

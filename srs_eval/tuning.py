@@ -193,6 +193,8 @@ class Search:
                 continue
             limits = self._limits[each.name]
             here, there = (math.log(self._number(each, one)) for one in (best, self._before))
+            if here == there:
+                continue
             place = min(max(2 * here - there, limits.low), limits.high)
             self._set(setup, each, math.exp(place))
         return setup

@@ -82,6 +82,18 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
     assert loss < search.tried[0][1]
 
 
+@given(seed=st.integers(0, 1_000))
+def test_a_step_onward_names_nothing_that_nobody_moved(seed: int) -> None:
+    """A published value with more digits than are searched stays as it is."""
+    rate = 0.0123456789
+    search = Search(
+        (learning_rate(rate), epochs(5), KEEP), {**PUBLISHED, "learning_rate": rate}, 30, seed
+    )
+    while setups := search.ask():
+        search.tell([distance({"learning_rate": 0.04, **each}, 0.04, 60) for each in setups])
+    assert all(each.get("learning_rate") != float(f"{rate:.4g}") for each, _ in search.tried)
+
+
 @given(seed=st.integers(0, 1_000), trials=st.integers(1, 40))
 def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials: int) -> None:
     search = searched(trials, seed, passes=0.01)
@@ -484,6 +496,8 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     for text in ("{", "[]", '{"layout": 1, "configurations": {"HLR": {"best": {}}}}'):
         path.write_text(text)
         assert "is no ledger" in refusal()
+    path.write_text('{"layout": 1, "configurations": {}, "users": [1e999]}')
+    assert "is no ledger" in refusal()
     for value in (None, True, [1], math.nan):
         written(best={"epochs": value})
         assert "is no ledger" in refusal()
@@ -517,8 +531,10 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         assert found.name == "HLR-tuned"
     with pytest.raises(InputError, match="There is no model"):
         flags.resolve("HLRX-tuned")
-    with pytest.raises(InputError, match="No model of --models is in"):
+    with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
         flags.set_up_by(tmp_path, "HLR").resolve("HLR,AVG-tuned")
+    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" is 2'):
+        flags.held_against("HLR,AVG")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_one_process_has_the_device_and_the_others_go_on(dataset: Path, tmp_path
     environment = {"TEST_ON_DEVICE": "THERE", "TEST_MEETING": str(met)}
     killed = subprocess.Popen(
         command(dataset, out, *DEVICE, models=models),
-        env={**os.environ, **environment},
+        env={**os.environ, **environment, "TEST_STUCK_AT": "5"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -121,9 +121,10 @@ def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_p
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "The device 'cuda:999' cannot be used" in refused.stderr
-    unknown = run(dataset, tmp_path, "--device", "gpu", models="AVG")
-    assert unknown.returncode == 2
-    assert "--device takes cpu, cuda" in unknown.stderr
+    for name in ("gpu", "cuda:x", "cuda:"):
+        unknown = run(dataset, tmp_path, "--device", name, models="AVG")
+        assert unknown.returncode == 2
+        assert "--device takes" in unknown.stderr
     assert results(tmp_path) == before
     unused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", "--users", "1", models="AVG")
     assert unused.returncode == 0, unused.stderr

@@ -387,3 +387,8 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
         "def fit():\n    from srs_eval.fitting.linear import (\n        a,\n        b,\n    )\n"
     )
     assert compile_module._content(mine)[1] == [helper]
+    latin = tmp_path / "latin.py"
+    latin.write_bytes(
+        b"# -*- coding: latin-1 -*-\n# L\xe4nge\nfrom srs_eval.fitting import linear\n"
+    )
+    assert compile_module._content(latin)[1][-1] == helper

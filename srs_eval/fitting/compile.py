@@ -83,7 +83,7 @@ def _content(path: Path) -> tuple[bytes, list[Path]]:
     content = path.read_bytes()
     modules = [
         name
-        for module, names in _IMPORT.findall(content.decode())
+        for module, names in _IMPORT.findall(content.decode("utf-8", "replace"))
         for name in (module, *(f"{module}.{each}" for each in re.findall(r"\w+", names)))
     ]
     known = _modules()

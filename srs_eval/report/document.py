@@ -126,7 +126,7 @@ def written(cell: Cell, column: Column) -> str:
     if math.isnan(cell.value):
         return "–"
     scale, unit = (100, " %") if column.percent else (1, "")
-    if cell.ends is not None and not any(map(math.isnan, cell.ends)):
+    if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)
         digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
         while digits < MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heapreplace
@@ -69,20 +69,6 @@ Pace = Mapping[str, tuple[float, int]]
 _STARTING_S = 0.03  # of any model, however cheap: loading what is compiled, metrics
 _WORKER_S = 0.8  # until a worker is there
 _PRIOR_S = 0.5  # as much as this counts what was expected before anything was measured
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """What a model did so far: seconds it took and seconds that were expected."""
-
-    work: tuple[float, float] = (0.0, 0.0)
-    compiling: tuple[float, float] = (0.0, 0.0)
-
-
-def _pace(pairs: Sequence[tuple[float, float]], before: float = 1.0) -> float:
-    """How many times as long as expected it took; `before` is what was known of it."""
-    took, expected = sum(each for each, _ in pairs), sum(each for _, each in pairs)
-    return (_PRIOR_S * before + took) / (_PRIOR_S + expected)
 
 
 @dataclass
@@ -246,73 +232,60 @@ class Evaluation:
         """What is expected of the rest, at the pace measured in this run; None while unknown."""
         if not self.running or not self.models or self.seconds_gone(now) < 1:
             return None
-        begun, compiling = self._begun(), self._compiling()
-        expected = self._expected(begun)
-        measured = [self._measured(model, expected, compiling, now) for model in begun]
-        work, compiled = [each.work for each in measured], [each.compiling for each in measured]
-        compile_pace = _pace(compiled, before=_pace([*work, *compiled]))
-        pace = _pace(work[self.lanes :], before=_pace(work[: self.lanes]))  # starting, mostly
+        expected = self._expected()
+        begun = self._begun()
+        took = _PRIOR_S * self._pace(begun[: self.lanes], expected, now)  # starting workers, mostly
+        usual = _PRIOR_S
+        pace = self._pace(begun[self.lanes :], expected, now, took, usual)
         free = []  # when each worker has finished what it is at
-        waiting = []
         for model in self.models.values():
-            whole = expected[model.name] * pace + compiling.get(model.name, 0.0) * compile_pace
             if model.stage is Stage.RUNNING:
-                left = model.seconds_left(now)
+                left, whole = model.seconds_left(now), expected[model.name] * pace
                 gone = now - model.started  # what has taken long will take long
                 free.append(max(whole - gone, whole / 2, gone / 2) if left is None else left)
-            elif model.stage is Stage.WAITING:
-                waiting.append(whole)
         free += [0.0] * (self.lanes - len(free))
         heapify(free)
-        for whole in waiting:
-            heapreplace(free, free[0] + whole)
+        for model in self.models.values():
+            if model.stage is Stage.WAITING:
+                heapreplace(free, free[0] + expected[model.name] * pace)
         return max(free)
 
-    def _measured(
+    def _pace(
         self,
-        model: ModelRun,
+        begun: list[ModelRun],
         expected: Mapping[str, float],
-        compiling: Mapping[str, float],
         now: float,
-    ) -> _Measured:
-        nothing = _Measured()
-        if model.result is not None and model.result.cached:
-            return nothing
-        gone = model.took if model.took is not None else now - model.started
-        work, compile_ = expected[model.name], compiling.get(model.name, 0.0)
-        told = compile_ > 0 and model.fraction_then > 0
-        began = model.working_since - model.started if told else 0.0
-        ahead = work if told else work + compile_
-        if model.took is None and not (model.stage is Stage.RUNNING and gone - began > ahead):
-            return _Measured(compiling=(began, compile_)) if told else nothing
-        if told:
-            return _Measured((gone - began, work), (began, compile_))
-        if compile_:  # how much of it was work is not known
-            return _Measured(compiling=(gone * compile_ / ahead, compile_))
-        return _Measured((gone, work))
+        took: float = _PRIOR_S,
+        usual: float = _PRIOR_S,
+    ) -> float:
+        """How many times as long as expected these models took, added to what is given."""
+        for model in begun:
+            if model.result is not None and model.result.cached:
+                continue
+            gone = now - model.started
+            if model.took is not None:
+                took, usual = took + model.took, usual + expected[model.name]
+            elif model.stage is Stage.RUNNING and gone > expected[model.name]:
+                took, usual = took + gone, usual + expected[model.name]  # at least
+        return took / usual
 
     def _begun(self) -> list[ModelRun]:
         """In the order of their beginning."""
         begun = [model for model in self.models.values() if model.stage is not Stage.WAITING]
         return sorted(begun, key=lambda model: model.started)
 
-    def _expected(self, begun: Sequence[ModelRun]) -> dict[str, float]:
-        """Seconds of work by name, with the start of a worker for the first ones."""
+    def _expected(self) -> dict[str, float]:
+        """Seconds by name, with starting workers and compiling, once for all that share it."""
+        found, compiled = {}, set()
         waiting = [model for model in self.models.values() if model.stage is Stage.WAITING]
-        first = [*begun, *waiting][: self.lanes]
-        found = {model.name: self.expected_seconds(model) for model in self.models.values()}
-        for model in first:
-            found[model.name] += _WORKER_S * self._slowness
-        return found
-
-    def _compiling(self) -> dict[str, float]:
-        """Seconds that compiling is expected to take, once for all models that share it."""
-        found, shared = {}, set()
-        for model in sorted(self.models.values(), key=lambda each: each.stage is Stage.WAITING):
+        for place, model in enumerate([*self._begun(), *waiting]):
             of = model.configuration.model
-            if (model.must_compile or model.compiled) and of.name not in shared:
-                shared.add(of.name)
-                found[model.name] = of.seconds_to_compile * self._slowness
+            seconds = self.expected_seconds(model)
+            seconds += _WORKER_S * self._slowness if place < self.lanes else 0.0
+            if (model.must_compile or model.compiled) and of.name not in compiled:
+                compiled.add(of.name)
+                seconds += of.seconds_to_compile * self._slowness
+            found[model.name] = seconds
         return found
 
     def measured_pace(self) -> dict[str, tuple[float, int]]:
