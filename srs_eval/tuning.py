@@ -216,12 +216,19 @@ class Search:
 
     def _set(self, setup: Setup, each: Hyperparameter, value: Value) -> None:
         """With four digits; what is as published is not named."""
+        published = self._published[each.name]
         if not isinstance(value, str):
             value = min(max(value, each.least), each.most)
-            value = round(value) if each.whole else float(f"{value:.4g}")
+            value = _rounded(value, each)
+            assert not isinstance(published, str)
+            published = _rounded(published, each)
         setup.pop(each.name, None)
-        if value != self._published[each.name]:
+        if value != published:
             setup[each.name] = value
+
+
+def _rounded(value: float, each: Hyperparameter) -> float:
+    return round(value) if each.whole else float(f"{value:.4g}")
 
 
 def _limits(each: Hyperparameter, published: float) -> _Limits:
