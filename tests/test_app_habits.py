@@ -417,8 +417,9 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
         await pilot.press("m")
         await until(pilot, lambda: not app.evaluation.running and on(app, "RunScreen")())
         best = app.evaluation.ranked()[0].configuration.name
-        app.screen.table.show(app.evaluation, 0.0, app.state, best)  # type: ignore[attr-defined]
-        rows = list(app.screen.table._rows)  # type: ignore[attr-defined]
+        table = app.screen.query_one(RankingTable)
+        table.show(app.evaluation, 0.0, app.state, best)
+        rows = list(table._rows)
         assert rows[0] == best
         below = dict(zip(rows, [*rows[1:], "\0"], strict=True))
         verdicts = [row for row in rows if row[0] == "\0" and row[-1] != " "]  # else of a group

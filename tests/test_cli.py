@@ -50,7 +50,7 @@ def program(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
 @pytest.mark.skipif(os.name != "posix", reason="processor time of a child")
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_answers_at_once(option: str) -> None:
-    """In no more than twice the processor time of loading what draws the help, on any machine."""
+    """In little more processor time than loading what draws the help takes, on any machine."""
     import resource
 
     def spent() -> float:
@@ -67,7 +67,7 @@ def test_answers_at_once(option: str) -> None:
         seconds.append(spent() - loaded)
         assert done.returncode == 0
         assert done.stderr == ""
-    assert min(seconds) < 2 * min(least)
+    assert min(seconds) < 1.7 * min(least)
     if option == "--version":
         assert done.stdout == f"srs-eval {__version__}\n"
     else:
