@@ -109,6 +109,17 @@ class Options:
     config: Config = field(default_factory=Config)
 
 
+@dataclass
+class Costed:
+    """What desired retentions cost, by what is known of one log."""
+
+    of: ReviewLog | None = None
+    said: dict[str | None, Sequence[Answer]] = field(default_factory=dict)
+    """Whole answers, by preset; None is that with the most reviews."""
+    in_short: dict[str, Answer] = field(default_factory=dict)
+    """By preset, with ranges: they stand in for the first estimates among the answers."""
+
+
 class SrsEvalApp(App[int]):
     """The app as described above. The keyword arguments after `options` are for tests."""
 
@@ -164,7 +175,7 @@ class SrsEvalApp(App[int]):
         self._asking: list[Background] = []
         self._exporting: list[Background] = []
         self.exporting = ""  # how far a report is that is being written
-        self._costed: tuple[ReviewLog | None, dict[str | None, Sequence[Answer]]] = (None, {})
+        self._costed = Costed()
         self.monotonic, self.now = monotonic, now
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
@@ -690,6 +701,9 @@ class SrsEvalApp(App[int]):
             if key is not None and not found.waiting and not found.failed:
                 kept = kept_answers.Kept(tuple(found.answers), now, entries, self.now())
                 kept_answers.keep(key, kept, self._state_folder)
+                if self._costed.of is log:
+                    better = list(self._costed.in_short.values())
+                    kept_answers.improve(key, now, better, self._state_folder)
 
         def deliver(found: tuple[tuple[Answer, ...], tuple[str, ...]]) -> None:
             self.post_message(Answered(number, *found))
@@ -726,7 +740,7 @@ class SrsEvalApp(App[int]):
 
         if message.run == self._asked:
             self.overview.add(message.answers, message.questions)
-            self._show_answers()
+            self._show_costs()
             if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
                 self._rank_behind_answers()
 
@@ -757,31 +771,45 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, AnswersScreen | EvidenceScreen) and screen.is_mounted:
                 screen.update_now()
 
+    def _show_costs(self) -> None:
+        """Show the answers, with what costs are known to be in the place of first estimates."""
+        if self._costed.of is self.log_:
+            told = {each.subject for each in self.overview.of("costs")}
+            better = self._costed.in_short
+            self.overview.add([better[preset] for preset in told & better.keys()])
+        self._show_answers()
+
     def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
         """What a preset's desired retention costs, as it becomes known, and what is asked next.
 
-        Called in a thread. What was known at the end is kept as long as the file is open.
+        Called in a thread. What was known at the end is kept as long as the file is open; the
+        line among the answers has ranges as soon as all draws are there.
         """
-        from srs_eval.models import fsrs6
+        from srs_eval import kept_answers
         from srs_eval.workload.answers import answers
         from srs_eval.workload.estimate import workload
+        from srs_eval.workload.glance import in_short, were_it_on
 
-        log = self.log_
+        log, key, context = self.log_, self._kept_as(), self.options.context
         if log is None:
             return
-        if self._costed[0] is not log:
-            self._costed = (log, {})
-        kept = self._costed[1]
-        if preset in kept:
-            yield kept[preset], None
+        if self._costed.of is not log:
+            self._costed = Costed(log)
+        costed = self._costed
+        if preset in costed.said:
+            yield costed.said[preset], None
             return
-        # Where FSRS is off: what it would cost, were it on as it begins.
-        parameters = fsrs6.DEFAULT if log.receipt.fsrs_enabled is False else None
-        for found in workload(log, preset, parameters=parameters, context=self.options.context):
+        for found in workload(log, preset, parameters=were_it_on(log), context=context):
             said = answers(found)
+            if found.drawn and found.preset not in costed.in_short:
+                better = costed.in_short[found.preset] = in_short(found, log)
+                self.call_later(self._show_costs)
+                if key is not None:
+                    basis = kept_answers.basis(log, context)
+                    kept_answers.improve(key, basis, [better], self._state_folder)
             if found.finished:
                 # That with the most reviews is asked for by its name, too.
-                kept[preset] = kept[said[0].subject] = said
+                costed.said[preset] = costed.said[found.preset] = said
             yield said, found.doing
 
     def copy_of(self, line: Line | None) -> None:

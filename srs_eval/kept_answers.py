@@ -12,8 +12,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,20 @@ def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def improve(path: str, basis: str, better: Sequence[Answer], folder: Path | None = None) -> None:
+    """Put answers in the places of those to the same questions about the same subjects.
+
+    Those without a place are left out; so are all where what is kept has another `basis`.
+    """
+    kept = last(path, folder)
+    if kept is None or kept.basis != basis:
+        return
+    known = {(each.question, each.subject): each for each in better}
+    answers = tuple(known.get((each.question, each.subject), each) for each in kept.answers)
+    if answers != kept.answers:
+        keep(path, replace(kept, answers=answers), folder)
 
 
 def last(path: str, folder: Path | None = None) -> Kept | None:

@@ -39,8 +39,8 @@ from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
+from srs_eval.workload.glance import FIRST, at_a_glance
 from srs_eval.workload.glance import QUESTION as COSTS
-from srs_eval.workload.glance import at_a_glance
 from srs_eval.workload.preview import what_buttons_show
 
 TASKS = (
@@ -281,12 +281,19 @@ def _split(answer: Answer) -> str:
 
 
 def _costs(answer: Answer) -> str:
-    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized (a first estimate; …)"."""
+    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized (a first estimate; …)".
+
+    With ranges "Default: 52 (46-59) at 92 % (now), …, once optimized (90 % ranges; w: more)".
+    """
     rows = sorted(answer.tables[0].rows, key=lambda row: row[1] != "now")
-    is_off = rows[0][1] != "now"
-    shown = [f"~{reviews} at {at}{' (now)' * bool(now)}" for at, now, reviews, _ in rows[:2]]
+    is_off, is_first = rows[0][1] != "now", answer.conclusion == FIRST
+    shown = [
+        f"{'~' * is_first}{reviews} at {at}{' (now)' * bool(now)}"
+        for at, now, reviews, _ in rows[:2]
+    ]
     on = ", were FSRS on and" if is_off else ","
-    return f"{answer.subject}: {', '.join(shown)}{on} once optimized (a first estimate; w: better)"
+    known = "a first estimate; w: better" if is_first else "90 % ranges; w: more"
+    return f"{answer.subject}: {', '.join(shown)}{on} once optimized ({known})"
 
 
 def _remembered(answers: Sequence[Answer]) -> str:

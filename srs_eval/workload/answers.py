@@ -77,7 +77,7 @@ def _conclusion(found: Workload) -> str:
 def _today(found: Workload) -> list[str]:
     here = found.at(found.desired)
     reviews, minutes, known = (
-        _within(found, here, figure, places)
+        within(found, here, figure, places)
         for figure, places in ((REVIEWS, 0), (MINUTES, 1), (KNOWN, 0))
     )
     days = counted(found.question.days, "day")
@@ -91,12 +91,7 @@ def _today(found: Workload) -> list[str]:
         f"take {about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards "
         "are known at the end."
     ]
-    if found.reviews < FEWEST_REVIEWS:
-        made.insert(
-            0,
-            f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
-            f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known.",
-        )
+    made[:0] = of_few_reviews(found)
     if not found.drawn:
         made.insert(0, _first_estimate(found))
     if found.question.after:
@@ -119,6 +114,16 @@ def _today(found: Workload) -> list[str]:
             f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
         )
     return made
+
+
+def of_few_reviews(found: Workload) -> list[str]:
+    """What is to be said where few reviews speak for the figures."""
+    if found.reviews >= FEWEST_REVIEWS:
+        return []
+    return [
+        f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
+        f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known."
+    ]
 
 
 def _first_estimate(found: Workload) -> str:
@@ -194,7 +199,7 @@ def _budget(found: Workload) -> list[str]:
     budget = found.question.budget
     if budget is None or not found.drawn:
         return []
-    over = _within(found, found.at(found.desired), OVER, 0)
+    over = within(found, found.at(found.desired), OVER, 0)
     days = counted(found.question.days, "day")
     made = [f"Above {budget:g} minutes: {over} of {days}."]
     fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
@@ -307,14 +312,14 @@ def _curve(found: Workload) -> Table:
         last = (
             f"{100 * found.median[k, RECALLED]:.0f} %"
             if budget is None
-            else _within(found, k, OVER, 0)
+            else within(found, k, OVER, 0)
         )
         rows.append(
             (
                 f"{retention:.2f}",
                 _mark(found, retention),
-                _within(found, k, REVIEWS, 0),
-                _within(found, k, MINUTES, 1),
+                within(found, k, REVIEWS, 0),
+                within(found, k, MINUTES, 1),
                 f"{found.median[k, KNOWN]:,.0f}",
                 f"{found.median[k, PER_CARD]:.2f}",
                 last,
@@ -403,7 +408,7 @@ def _months(found: Workload) -> Table:
     )
 
 
-def _within(found: Workload, place: int, figure: int, places: int) -> str:
+def within(found: Workload, place: int, figure: int, places: int) -> str:
     """ "61 (55-70)"; "61" while draws are missing."""
     if not found.drawn:
         return f"{found.median[place, figure]:,.{places}f}"

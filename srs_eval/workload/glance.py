@@ -1,16 +1,20 @@
-"""What another desired retention would cost, at a glance: one course of events, without a range."""
+"""What another desired retention would cost, at a glance: the answer of one line, or a few."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from srs_eval.context import Context
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.reviews import ReviewLog
-from srs_eval.workload.estimate import MINUTES, REVIEWS, Question, workload
+from srs_eval.workload.answers import HELD, of_few_reviews, within
+from srs_eval.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
 
 QUESTION = "costs"
 ASKED = (0.85, 0.90)  # desired retentions, beside today's
+FIRST = "a first estimate"  # the conclusion while there is one course of events, without a range
 
 
 def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
@@ -18,35 +22,56 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
 
     Where FSRS is off, were it on. Raises InputError and NotEnoughData as `workload` does.
     """
-    is_off = log.receipt.fsrs_enabled is False
-    coming = workload(
-        log,
-        question=Question(retentions=ASKED),
-        parameters=fsrs6.DEFAULT if is_off else None,
-        context=context,
-    )
+    question = Question(retentions=ASKED)
+    coming = workload(log, question=question, parameters=were_it_on(log), context=context)
     try:
-        found = next(coming)
+        return in_short(next(coming), log)
     finally:
         coming.close()
+
+
+def were_it_on(log: ReviewLog) -> Sequence[float] | None:
+    """The parameters to ask about: None, those in force; where FSRS is off, what it begins with."""
+    return fsrs6.DEFAULT if log.receipt.fsrs_enabled is False else None
+
+
+def in_short(found: Workload, log: ReviewLog) -> Answer:
+    """What is known so far at some retentions: a first estimate, ranges once all draws are there.
+
+    `found` is what `workload` tells of `log` with the parameters of `were_it_on`.
+    """
+    is_off = log.receipt.fsrs_enabled is False
+    about = "" if found.drawn else "about "
+    today = round(found.desired, 2)
     rows = []
-    for place, retention in enumerate(found.retentions.tolist()):
-        now = "now" if retention == round(found.desired, 2) and not is_off else ""
-        reviews, minutes = found.median[place, [REVIEWS, MINUTES]].tolist()
-        rows.append((f"{100 * retention:.0f} %", now, round(reviews), f"{minutes:.0f}"))
+    for retention in sorted({*ASKED, today}):
+        reviews, minutes = (
+            within(found, found.at(retention), figure, 0) for figure in (REVIEWS, MINUTES)
+        )
+        now = "now" if retention == today and not is_off else ""
+        rows.append((f"{100 * retention:.0f} %", now, reviews, minutes))
     said = ", ".join(
         f"{reviews} at {retention}{' as it is now' * bool(now)}"
         for retention, now, reviews, _ in rows
     )
-    sentences = [
-        f"{'Were FSRS on, about' if is_off else 'About'} {said}: reviews a day of {found.preset}, "
+    says = (
+        f"{'were FSRS on, ' * is_off}{about}{said}: reviews a day of {found.preset}, "
         "once optimized to all your reviews, "
         f"over the next {counted(found.question.days, 'day')}, with "
-        f"{counted(found.new_a_day, 'new card')} a day as of late.",
-        "It is one course of events, a first estimate, which may be a third off.",
-    ]
+        f"{counted(found.new_a_day, 'new card')} a day as of late."
+    )
+    sentences = [says[0].upper() + says[1:]]
+    if found.drawn:
+        sentences += of_few_reviews(found)
+        sentences.append(
+            f"Ranges hold 90 % of {len(found.draws)} draws of parameters that your reviews allow; "
+            f"w shows every retention. {HELD}"
+        )
+    else:
+        sentences.append("It is one course of events, a first estimate, which may be a third off.")
     if found.presets > 1:
         sentences.append(f"Of {found.presets} presets this one has the most reviews.")
     columns = ("desired retention", "", "reviews a day", "minutes a day")
     table = Table(f"{found.preset}: what a desired retention costs", columns, tuple(rows))
-    return Answer(QUESTION, found.preset, "a first estimate", tuple(sentences), (table,))
+    conclusion = "ranges" if found.drawn else FIRST
+    return Answer(QUESTION, found.preset, conclusion, tuple(sentences), (table,))
