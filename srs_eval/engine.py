@@ -180,6 +180,7 @@ class Session:
         p = np.empty(len(trials))
         for preset, positions in _by_partition(index, presets):
             p[positions] = predict(trials, parameters.get(preset, default), positions, context)
+        mark_compiled(configuration)
         report(1.0, len(trials.folds), len(trials.folds))
         names = [self.log.presets[preset].name for preset in parameters if preset in presets]
         notes = [f"as stored in {', '.join(names)}"] if names else []
@@ -209,7 +210,8 @@ class Session:
 def _kernels(configuration: Configuration) -> tuple[str, Path]:
     """What configurations that need the same kernels have in common."""
     model = configuration.model
-    return f"{model.name} {configuration.fit}", file_of(model)
+    fit = "default" if configuration.fit == "own" else configuration.fit  # neither is fitted
+    return f"{model.name} {fit}", file_of(model)
 
 
 def must_compile(configuration: Configuration) -> bool:

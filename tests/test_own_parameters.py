@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.configurations import resolve
+from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
@@ -44,6 +44,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     }
     receipt = replace(found.receipt, fsrs_enabled=True)
     return replace(found, presets=presets, receipt=receipt, optimized_before_s=None)
+
+
+def test_a_run_tells_that_its_kernels_are_there(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Configuration] = []
+    monkeypatch.setattr("srs_eval.engine.mark_compiled", compiled.append)
+    Session(log).run(OWN)
+    assert compiled == [OWN]
 
 
 def test_predictions_are_those_of_the_presets_parameters(log: ReviewLog) -> None:

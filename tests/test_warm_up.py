@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from srs_eval import engine
-from srs_eval.configurations import resolve
+from srs_eval.configurations import OWN, resolve
+from srs_eval.fitting.compile import mark_kernels
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import COMPILED
 
@@ -78,3 +79,17 @@ def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (average,) = resolve("AVG")
     assert engine.must_compile(fsrs)
     assert not engine.must_compile(average)
+
+
+def test_ones_own_parameters_need_what_the_defaults_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their kernels are the same, so that no run of one is a first run after one of the other."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    mark_kernels.cache_clear()
+    defaults, own = resolve(f"FSRS-6-dry-run,{OWN}")
+    assert engine.must_compile(defaults)
+    assert engine.must_compile(own)
+    engine.mark_compiled(own)
+    assert not engine.must_compile(defaults)
+    assert not engine.must_compile(own)
