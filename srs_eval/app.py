@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import importlib
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -28,7 +26,6 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.filter import Monochrome
-from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -50,8 +47,11 @@ from srs_eval.screens.background import (
     Remembered,
 )
 from srs_eval.screens.base import AppScreen
+from srs_eval.screens.garbage import IDLE_S, Garbage
 from srs_eval.screens.palette import Commands, commands
+from srs_eval.screens.reports import Reports
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
+from srs_eval.screens.typed_keys import TypedKeys
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
@@ -75,10 +75,6 @@ LoadFunction = Callable[..., "ReviewLog"]
 
 DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
-_COLLECTIONS = gc.get_threshold()
-_FEW_COLLECTIONS = (5_000, 1_000_000, 1_000_000)  # of what has just been made, all by themselves
-_KEY_S = 5.0  # a key that is not through by then keeps the next ones waiting no longer
-_IDLE_S, _BUSY_S = 1.0, 30.0  # without a key, until garbage is collected; with keys all the time
 _NEXT = (
     "scipy.special",  # intervals
     *(
@@ -173,22 +169,20 @@ class SrsEvalApp(App[int]):
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
-        self._exporting: list[Background] = []
-        self.exporting = ""  # how far a report is that is being written
+        self.reports = Reports(self)
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
+        self._keys = TypedKeys(self, super().on_event, monotonic)
+        self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
         self._state_folder = state_folder
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
-        self._typed: deque[events.Key | events.Paste] = deque()  # the first one is being handled
-        self._typed_at = 0.0  # when that began
         self._prepared: dict[Protocol, tuple[int, int]] = {}
         self._demo: tempfile.TemporaryDirectory[str] | None = None
         self._warm_up: list[WorkerPool] = []
-        self._touched = self._collected = monotonic()  # by the person; the garbage
         self.asked_for_models = False  # or they follow the answers by themselves
         self.compiles = False  # before the questions asked now can be answered
         self._evaluating = threading.Event()  # once set, nothing more is compiled ahead
@@ -203,62 +197,11 @@ class SrsEvalApp(App[int]):
         self._parsed_in: dict[str, str] | None = self.get_css_variables()
         self.stylesheet.set_variables(self._parsed_in)
 
-    # --- keys
-
     async def on_event(self, event: events.Event) -> None:
-        """As Textual does it, but keys one after another.
-
-        Textual forwards a key to what has the focus at once, even where a key before it is about
-        to open a screen; the key would reach the screen that the person has left, or nobody.
-        """
+        """As Textual does it, but keys one after another."""
         if isinstance(event, events.InputEvent):
-            self._touched = self.monotonic()
-        keys = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
-        if not keys or (isinstance(event, events.Key) and event.key == "ctrl+c"):
-            await super().on_event(event)
-            return
-        assert isinstance(event, events.Key | events.Paste)
-        if self._typed and self.monotonic() - self._typed_at > _KEY_S:
-            self._typed.clear()  # whatever became of it, the keyboard must not stay dead
-        self._typed.append(event)
-        if len(self._typed) == 1:
-            await self._type()
-
-    async def _type(self) -> None:
-        """Forward the oldest key; the next one follows when all that it leads to is there."""
-        while self._typed:
-            event, way = self._typed[0], self._way_of_keys()
-            self._typed_at = self.monotonic()
-            stays = isinstance(event, events.Key) and self._moves_cursor(event.key)
-            await super().on_event(event)
-            if not stays:
-                await self._follow(event, way, again=True)
-                return
-            self._typed.popleft()
-
-    def _moves_cursor(self, key: str) -> bool:
-        """Whether it leads nowhere: the next one need not wait until all of this one is drawn."""
-        found = self.screen.active_bindings.get(key)
-        action = "" if found is None else found.binding.action.rpartition(".")[2]
-        return action.startswith(("cursor_", "line(", "page_", "scroll_"))
-
-    def _way_of_keys(self) -> Sequence[MessagePump]:
-        """Whose queues a key goes through; the last is the app, which acts on it."""
-        return (self.focused or self.screen).ancestors_with_self
-
-    async def _follow(self, event: events.Event, way: Sequence[MessagePump], again: bool) -> None:
-        """Come behind a key wherever it comes, `again` behind what the app has done upon it.
-
-        That may be a screen that opens, a message of what has the focus, or another focus.
-        """
-        for place, pump in enumerate(way, start=1):
-            if pump.call_later(self._follow, event, way[place:], again):
-                return  # else it is closed: on to the next
-        if again:
-            await self._follow(event, self._way_of_keys(), again=False)
-        elif self._typed and self._typed[0] is event:
-            self._typed.popleft()
-            await self._type()
+            self._garbage.touched()
+        await self._keys.take(event)
 
     # --- start and end
 
@@ -288,30 +231,14 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        gc.set_threshold(*_COLLECTIONS)
-        gc.unfreeze()
+        self._garbage.end()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        gc.set_threshold(*_FEW_COLLECTIONS)
-        gc.freeze()
-        self._collected = self.monotonic()
-        self.set_interval(_IDLE_S, self._collect)
+        self._garbage.begin()
+        self.set_interval(IDLE_S, self._garbage.collect)
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
-
-    def _collect(self) -> None:
-        """Collect garbage between two keys, and leave what survives out of the next time.
-
-        Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
-        and again for what nobody needs stops the app for up to a quarter of a second each time;
-        what is new since the last time, for a tenth of that.
-        """
-        now = self.monotonic()
-        if now - self._touched > _IDLE_S or now - self._collected > _BUSY_S:
-            self._collected = now
-            gc.collect()
-            gc.freeze()
 
     def _prepare(self) -> None:
         """Compile the models while the user chooses a file; needed once after each update."""
@@ -350,14 +277,14 @@ class SrsEvalApp(App[int]):
                     loop.add_signal_handler(number, self.exit, 130 if name == "SIGINT" else 0)
 
     async def action_quit(self) -> None:
-        for background in (*self._asking, *self.backgrounds, *self._exporting):
+        for background in (*self._asking, *self.backgrounds, *self.reports.backgrounds):
             background.cancel.set()
         self.exit(0)
 
     def shut_down(self) -> None:
         """End every worker; called after the terminal has been restored."""
         self._end_warm_up()
-        backgrounds = (*self._asking, *self.backgrounds, *self._exporting)
+        backgrounds = (*self._asking, *self.backgrounds, *self.reports.backgrounds)
         for background in backgrounds:
             background.cancel.set()
         until = time.monotonic() + _SHUTDOWN_SECONDS
@@ -506,7 +433,7 @@ class SrsEvalApp(App[int]):
         if isinstance(outcome, Exception):
             if self.state.recent and not path.exists():
                 self.remember(self.state.forgotten(str(path.absolute())))
-            self._refuse("Can't read this file", outcome)
+            self.refuse("Can't read this file", outcome)
             return
         self.whole = outcome
         self.judged_only = ((), ())
@@ -538,7 +465,7 @@ class SrsEvalApp(App[int]):
                 self.cancel_answers()
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
-                gc.unfreeze()  # what showed this file may go
+                self._garbage.let_go()
 
         from srs_eval.screens.question import Question
 
@@ -587,7 +514,7 @@ class SrsEvalApp(App[int]):
                 return
             self._say("")
             if error is not None:
-                self._refuse("Can't make the demo", error, "Back", "")
+                self.refuse("Can't make the demo", error, "Back", "")
             else:
                 self.open_file(path)
 
@@ -600,7 +527,8 @@ class SrsEvalApp(App[int]):
             if isinstance(screen, OpenScreen) and screen.is_mounted:
                 screen.reading(text)
 
-    def _refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
+    def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
+        """Say in a dialog why something was not done."""
         from srs_eval.screens.refusal import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
@@ -637,7 +565,7 @@ class SrsEvalApp(App[int]):
             if number != self._reading:
                 return
             if isinstance(outcome, Exception):
-                self._refuse("Can't judge this", outcome, "Back", "")
+                self.refuse("Can't judge this", outcome, "Back", "")
                 return
             from srs_eval.screens.answers import AnswersScreen
             from srs_eval.screens.evaluation import Evaluation
@@ -752,7 +680,7 @@ class SrsEvalApp(App[int]):
             self.answers_ended = self.monotonic()
         self._show_answers()
         if message.error is not None:
-            self._refuse("Can't answer this", message.error, "Back", "")
+            self.refuse("Can't answer this", message.error, "Back", "")
         elif not cancelled:
             self._rank_behind_answers()
 
@@ -844,7 +772,7 @@ class SrsEvalApp(App[int]):
         log = self.log_
         if log is None:
             return
-        if any(each.alive and not each.cancel.is_set() for each in self._exporting):
+        if self.reports.busy:
             self.notify("A report is still being written: one at a time.", timeout=4)
             return
         from srs_eval.screens.export import ExportScreen
@@ -890,53 +818,19 @@ class SrsEvalApp(App[int]):
             narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
             anonymous=wanted.anonymous,
         )
-        jobs = min(self._jobs(), 1)
+        self.reports.write(task, wanted.path, in_process=self._jobs() > 0)
 
-        def at(_: object, place: tuple[int, int, str]) -> None:
-            self.call_later(self._say_export, f"report: question {place[0]} of {place[1]}")
-
-        def write(cancel: threading.Event) -> Iterator[Sequence[Path]]:
-            if not jobs:
-                yield task()
-                return
-            from srs_eval.workers import WorkerPool
-
-            pool = WorkerPool(jobs, on_message=at)
-            try:
-                future = pool.submit(task)
-                while not future.done() and not cancel.wait(0.05):
-                    pass
-                if future.done():
-                    yield future.result()
-            finally:
-                pool.terminate_workers()
-
-        def deliver(written: Sequence[Path]) -> None:
-            what = f" ({counted(len(written), 'file')})" if len(written) > 1 else ""
-            said = f"Written: {wanted.path}{what}"
-            self.call_from_thread(self.notify, said, markup=False, timeout=8)
-
-        def ended(error: Exception | None) -> None:
-            if error is not None:
-                with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
-                    self.call_from_thread(self._refuse, "Can't write this", error, "Back", "")
-            if self._exporting[-1] is background:  # no other has been begun since
-                self.call_later(self._say_export, "")
-
-        self._say_export("report: begun")
-        self._exporting = [each for each in self._exporting if each.alive]
-        background = Background(write, deliver, ended)
-        self._exporting.append(background)
-        background.start()
+    @property
+    def exporting(self) -> str:
+        """How far a report is that is being written, "" without one."""
+        return self.reports.said
 
     def cancel_export(self) -> None:
         """Stop writing a report; whatever it has answered is lost."""
-        for background in self._exporting:
-            background.cancel.set()
+        self.reports.cancel()
 
-    def _say_export(self, text: str) -> None:
-        """How far it is, in the top line of whatever screen is shown."""
-        self.exporting = text
+    def show_export(self) -> None:
+        """How far a report is, on whatever screen is shown."""
         for screen in self.screen_stack:
             if isinstance(screen, AppScreen):
                 screen.show_export()
@@ -1117,7 +1011,7 @@ class SrsEvalApp(App[int]):
             return  # nobody waits for it; who asks for the ranking will be told
         if self.screen in rankings and not self.evaluation.results():
             self.pop_screen()
-        self._refuse("Can't evaluate this", error, "Back", "")
+        self.refuse("Can't evaluate this", error, "Back", "")
 
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""

@@ -211,7 +211,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await pilot.press("c")
         await until(pilot, lambda: not app.exporting)
         assert "question 2 of 9" not in text_of(app)
-        await until(pilot, lambda: not any(each.alive for each in app._exporting))
+        await until(pilot, lambda: not any(each.alive for each in app.reports.backgrounds))
     assert not list(here.iterdir())
 
 
