@@ -349,3 +349,8 @@ def text_of(app: SrsEvalApp) -> str:
     width, height = app.size
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text[:width] for strip in strips[:height])
+
+
+def said(app: Any) -> str:
+    """What the app has told in passing."""
+    return " ".join(each.message for each in app._notifications)

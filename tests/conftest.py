@@ -90,6 +90,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def made_collection(folders: pytest.TempPathFactory, seed: int, reviews: int) -> Path:
+    """A simulated learner's collection in a folder of its own."""
+    path = folders.mktemp("collection") / "collection.anki2"
+    write_collection(simulate_learner(seed, reviews), path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def simulated_learner() -> Learner:
     """20,000 reviews: the learner behind `simulated_collection`."""

@@ -14,7 +14,7 @@ from textual.widgets import Checkbox, Input, RadioSet
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import send
-from tests.app_world import make_app, on, text_of, until
+from tests.app_world import make_app, on, said, text_of, until
 
 FILE = Path("collection.anki2")
 
@@ -54,8 +54,8 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
         assert "8 of 8 models" in text_of(app)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: (here / "srs-eval-report.html").exists())
-        said = f"Written: {here / 'srs-eval-report.html'}"
-        await until(pilot, lambda: said in [each.message for each in app._notifications])
+        told = f"Written: {here / 'srs-eval-report.html'}"
+        await until(pilot, lambda: told in said(app))
     (asked,) = written.asked
     assert asked["log"] is app.log_
     assert sorted(asked["outcome"].results) == sorted(app.evaluation.results())
@@ -204,9 +204,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "question 2 of 9" in text_of(app))
         await pilot.press("x")
-        await until(
-            pilot, lambda: any("one at a time" in each.message for each in app._notifications)
-        )
+        await until(pilot, lambda: "one at a time" in said(app))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await until(pilot, lambda: not app.exporting)

@@ -46,6 +46,7 @@ from srs_eval.results_check import merge
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
+from tests.program import program
 
 # The search
 
@@ -249,16 +250,7 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
         assert half["limits_moved"].get("learning_rate") or half["limits_moved"].get("batch_size")
     assert [half["trials"] for half in slow["halves"]] == [18, 18]
     # Both folders are results that other commands read.
-    report = subprocess.run(
-        [
-            *(sys.executable, "-m", "srs_eval", "report", str(out / "tuned")),
-            *("--baseline", str(out / "published"), "--md", "-"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    report = program("report", out / "tuned", "--baseline", out / "published", "--md", "-")
     assert report.returncode == 0, report.stderr
     assert "SLOW" in report.stdout
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -404,13 +396,7 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
 
 def main_says(*arguments: object) -> tuple[int, str]:
     """Exit code and stderr of a command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = program(*arguments)
     return done.returncode, done.stderr
 
 
@@ -583,16 +569,8 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         (("--trials", "0"), "trials"),
         (("--seed", "-1"), "seed"),
     ):
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "srs_eval", "audit", str(dataset.folder)),
-                *("--out", str(tmp_path / "out"), "--models", "HLR", *arguments),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        out = ("--out", tmp_path / "out", "--models", "HLR")
+        done = program("audit", dataset.folder, *out, *arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.count("\n") == 1
         assert words in done.stderr

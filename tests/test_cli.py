@@ -22,26 +22,16 @@ from srs_eval.configurations import GROUPS, resolve
 from srs_eval.engine import evaluate
 from srs_eval.export import Outcome
 from srs_eval.options import normalised
-from srs_eval.simulation import simulate_learner, write_collection, write_dataset
+from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import made_collection
+from tests.program import program
 
 MODELS = "AVG,90%,SM2-short"
 
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("collection") / "collection.anki2"
-    write_collection(simulate_learner(5, 1500), path)
-    return path
-
-
-def program(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,  # type: ignore[call-overload]
-    )
+    return made_collection(tmp_path_factory, 5, 1500)
 
 
 # --- start-up and usage --------------------------------------------------------

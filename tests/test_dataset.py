@@ -22,6 +22,7 @@ from srs_eval.inspection import inspect_log
 from srs_eval.reviews import MISSING
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
+from tests.program import program
 
 COLUMNS = ("card_id", "day_offset", "rating", "state", "duration", "elapsed_days")
 
@@ -143,7 +144,7 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, tmp_path)
     shutil.rmtree(tmp_path / table / "user_id=2")
     out = tmp_path / "out"
-    done = run_cli(
+    done = program(
         *("batch", "--dataset", tmp_path, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
         *("--out", out),
     )
@@ -155,22 +156,13 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
     assert skipped["user"] == 2
     assert "decks" in skipped["reason"]
-    refused = run_cli("run", tmp_path, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    refused = program("run", tmp_path, "--user", "2", "--partitions", "deck", "--models", "AVG")
     assert refused.returncode == 2
     assert "says nothing of decks" in refused.stderr
     shutil.rmtree(tmp_path / table)
-    refused = run_cli("batch", "--dataset", tmp_path, "--partitions", "preset", "--out", out)
+    refused = program("batch", "--dataset", tmp_path, "--partitions", "preset", "--out", out)
     assert refused.returncode == 2
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
-
-
-def run_cli(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_folder_of_a_user_that_is_empty(made: Path) -> None:
@@ -255,7 +247,7 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
         assert not log.knows_decks
     assert load_log(tmp_path / "csv", user=8).user == 8
     out = tmp_path / "out"
-    done = run_cli("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
+    done = program("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
     assert done.returncode == 0, done.stderr
     assert len((out / "result" / "AVG.jsonl").read_text().splitlines()) == 2
     assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2

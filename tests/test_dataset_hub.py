@@ -25,6 +25,7 @@ from srs_eval.errors import InputError
 from srs_eval.extras import is_installed
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
+from tests.program import program
 
 REPO = "open-spaced-repetition/anki-revlogs-10k"
 USERS = 4
@@ -160,13 +161,7 @@ def hub(there: Path, tmp_path: Path) -> Iterator[Hub]:
 
 
 def download(hub: Hub, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "srs_eval", "dataset", "download", str(folder), *more],
-        capture_output=True,
-        text=True,
-        env=hub.environment(),
-        timeout=180,
-    )
+    return program("dataset", "download", folder, *more, env=hub.environment(), timeout=180)
 
 
 @needs_hub

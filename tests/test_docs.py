@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +23,7 @@ from srs_eval.options import PROTOCOL_PANEL
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
+from tests.program import program
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
@@ -68,29 +67,25 @@ def test_example_models_work_as_files_of_ones_own(
     mine.write_text(plain, encoding="utf-8")
     (tmp_path / "recurrent.py").write_text(recurrent, encoding="utf-8")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "srs_eval", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300)
-
     files = ("--model-file", str(mine), "--model-file", str(tmp_path / "recurrent.py"))
     models = ("--models", "EXP-FIRST,EXP-FIRST-preset,GROWING,AVG", "--jobs", "2")
-    done = run("run", str(simulated_collection), *files, *models, "--json", "-")
+    done = program("run", str(simulated_collection), *files, *models, "--json", "-")
     assert done.returncode == 0, done.stderr
     found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
     assert set(found) == {"EXP-FIRST", "EXP-FIRST-preset", "GROWING", "AVG"}
-    told = run("models", "EXP-FIRST", "--model-file", str(mine))
+    told = program("models", "EXP-FIRST", "--model-file", str(mine))
     assert str(mine) in told.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
-    assert run(*batch, *files[:2], "--models", "EXP-FIRST").returncode == 0
+    assert program(*batch, *files[:2], "--models", "EXP-FIRST").returncode == 0
     # Of the same size and time, as bytecode would not notice.
     before = mine.stat()
     mine.write_text(plain.replace("36500", "36501").replace("3650", "3651"), encoding="utf-8")
     os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert mine.stat().st_size == before.st_size
-    changed = run(*batch, *files[:2], "--models", "EXP-FIRST")
+    changed = program(*batch, *files[:2], "--models", "EXP-FIRST")
     assert changed.returncode == 2
     assert "EXP-FIRST had model file" in changed.stderr
 
@@ -107,7 +102,7 @@ def test_example_models_work_as_files_of_ones_own(
     ):
         if content is not None:
             (tmp_path / name).write_text(content, encoding="utf-8")
-        wrong = run("models", "--model-file", str(tmp_path / name))
+        wrong = program("models", "--model-file", str(tmp_path / name))
         assert wrong.returncode == 2
         assert words in wrong.stderr
         assert "Traceback" not in wrong.stderr

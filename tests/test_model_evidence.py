@@ -18,18 +18,16 @@ from srs_eval.model_evidence import Curves, _stability, model_evidence
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Table
 from srs_eval.results import Result
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.widgets.curves import CurvesChart
 from tests.app_world import on, text_of, until
+from tests.conftest import made_collection
 
 (CONFIGURATION,) = resolve("FSRS-6-dry-run")
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("learner") / "collection.anki2"
-    write_collection(simulate_learner(5, 2_000), path)
-    return path
+    return made_collection(tmp_path_factory, 5, 2_000)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,6 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.screens.answers import Lines
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.widgets.evidence import evidence
 from srs_eval.workload.answers import answers as in_words
 from srs_eval.workload.estimate import Doing, Question, Workload, workload
@@ -56,24 +55,18 @@ from tests.app_world import (
     make_app,
     make_log,
     on,
+    said,
     text_of,
     until,
 )
-from tests.conftest import shared_or_skip
+from tests.conftest import made_collection, shared_or_skip
 
 FILE = Path("collection.anki2")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
-    path = tmp_path_factory.mktemp("overview") / "collection.anki2"
-    write_collection(simulate_learner(4, 4_000), path)
-    return srs_eval.load(path)
-
-
-def said(app: Any) -> str:
-    """What the app has told in passing."""
-    return " ".join(each.message for each in app._notifications)
+    return srs_eval.load(made_collection(tmp_path_factory, 4, 4_000))
 
 
 def answered(log: ReviewLog) -> Overview:

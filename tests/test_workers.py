@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import (
     DONE,
     STARTS,
@@ -31,7 +30,7 @@ from srs_eval.workers import (
     _Parcel,
     send,
 )
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, made_collection
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads the process table of Linux"
@@ -244,9 +243,7 @@ def test_workers_that_are_always_killed_are_not_started_for_ever() -> None:
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Large enough that its history does not fit into a pipe's buffer."""
-    path = tmp_path_factory.mktemp("workers") / "collection.anki2"
-    write_collection(simulate_learner(3, 4_000), path)
-    return path
+    return made_collection(tmp_path_factory, 3, 4_000)
 
 
 def start(*command: str) -> subprocess.Popen[str]:

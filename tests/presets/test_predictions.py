@@ -1,0 +1,154 @@
+"""Predictions of one's own and of other programs, judged beside FSRS."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.errors import InputError
+from srs_eval.models import fsrs6
+from srs_eval.presets import (
+    compare,
+)
+from srs_eval.presets.candidates import Learner
+from srs_eval.reviews import ReviewLog
+from srs_eval.simulation import simulate_learner, write_dataset
+
+# Predictions of one's own
+
+
+def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
+    """Those of the defaults, for all reviews in any order."""
+    index = np.random.default_rng(4).permutation(len(learner.trials))
+    p = learner.with_parameters(fsrs6.DEFAULT, index)
+    time_ms = np.round(learner.time_s[index] * 1000).astype(np.int64)
+    card = learner.trials.card_id[index]
+    names = header.split(",")
+    columns: dict[str, Any] = {"review_id": time_ms, "time_ms": time_ms, "card_id": card, "p": p}
+    columns["model"] = ["mine"] * len(p)
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({name: columns[name] for name in names}), path)
+        return path
+    rows = zip(*(columns[name] for name in names), strict=True)
+    lines = [
+        header,
+        *(",".join(repr(float(x)) if isinstance(x, float) else str(x) for x in r) for r in rows),
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "model"),
+    [
+        ("mine.csv", "review_id,p", "mine"),
+        ("others.csv", "p,card_id,time_ms,model", "mine"),
+        ("mine.parquet", "review_id,p", "mine"),
+    ],
+)
+def test_own_predictions_are_judged_beside_the_others(
+    file: str, header: str, model: str, log: ReviewLog, learner: Learner, tmp_path: Path
+) -> None:
+    path = _own_predictions(learner, tmp_path / file, header)
+    answers = srs_eval.compare(log, "parameters", predictions=path)
+    figures = {row["candidate"]: row["log loss"] for row in answers[-1].tables[0].records()}
+    assert figures[model] == pytest.approx(figures["defaults"], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "holds no predictions"),
+        ("review_id,p\n", "holds no predictions"),
+        ("review_id,q\n1,0.5\n", "has no column p"),
+        ("card_id,p\n1,0.5\n", "has no column review_id"),
+        ("time_ms,p\n1,0.5\n", "has no column card_id"),
+        ("review_id,p\n1,1.5\n", "between 0 and 1"),
+        ("review_id,p\n1,nan\n", "between 0 and 1"),
+        ("review_id,p\n1,much\n", "no number"),
+        ("review_id,p\nx,0.5\n", "no whole number"),
+        ("review_id,p\n1,0.5,3\n", "line 2"),
+        ("review_id,p\n1,0.5\n1,0.6\n", "twice"),
+        ("review_id,p\n1,0.5\n", "cover 0 of the"),
+    ],
+)
+def test_predictions_that_cannot_be_judged(
+    text: str, says: str, log: ReviewLog, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=says):
+        srs_eval.compare(log, "parameters", predictions=path)
+
+
+def test_predictions_that_are_not_there(log: ReviewLog, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        srs_eval.compare(log, "parameters", predictions=tmp_path / "none.csv")
+
+
+# Logs without presets
+
+
+@pytest.fixture(scope="module")
+def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    """A simulated learner's reviews as rows, and what another program is taken to have said."""
+    folder = tmp_path_factory.mktemp("rows")
+    write_dataset({1: simulate_learner(3, 3_000)}, folder)
+    read = srs_eval.load(folder, user=1)
+    assert read.rows is not None
+    said = np.random.default_rng(8).uniform(0.7, 0.99, len(read.rows))
+    said[::50] = np.nan
+    return replace(read, user=None, predictions={"SuperMemo SM-15": said})
+
+
+def test_other_programs_predictions_are_judged_beside_fsrs(supermemo: ReviewLog) -> None:
+    (answer,) = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
+    assert answer.question == "models"
+    rows = {row["model"]: row for row in answer.tables[0].records()}
+    result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
+    said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
+    both = np.isfinite(said)
+    assert f"Left out: {np.count_nonzero(~both)} held-out reviews" in " ".join(answer.sentences)
+    for name, p in (("FSRS-6", result.p), ("SuperMemo SM-15", said)):
+        likelihood = np.where(result.y == 1, p, 1 - p)[both]
+        assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
+    assert rows["mine"]["log loss"] == rows["FSRS-6 defaults"]["log loss"]
+    assert rows["SuperMemo SM-15"]["verdict"] == "worse"
+    assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(answer.sentences)
+
+
+def test_predictions_of_a_file_for_reviews_without_times(
+    supermemo: ReviewLog, tmp_path: Path
+) -> None:
+    result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
+    path = tmp_path / "mine.csv"
+    lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
+    path.write_text("\n".join(["review_th,p", *lines]))
+    (answer,) = compare(supermemo, predictions=path)
+    rows = {row["model"]: row for row in answer.tables[0].records()}
+    assert rows["mine"]["log loss"] == pytest.approx(rows["FSRS-6"]["log loss"], abs=1e-12)
+    path.write_text("review_id,p\n1,0.5\n")
+    with pytest.raises(InputError, match="name reviews by review_th"):
+        compare(supermemo, predictions=path)
+
+
+def test_supermemo_against_fsrs_on_histories_of_people() -> None:
+    folder = os.environ.get("SRS_EVAL_REAL")
+    if not folder:
+        pytest.skip("needs SRS_EVAL_REAL, a folder with real histories")
+    files = sorted(Path(folder).glob("supermemo-*.txt"))
+    assert files
+    for file in files:
+        (answer,) = compare(srs_eval.load(file))
+        rows = {row["model"]: row for row in answer.tables[0].records()}
+        assert {"SuperMemo SM-15", "FSRS-6", "average"} <= set(rows)
+        assert rows["SuperMemo SM-15"]["verdict"] != "can't tell yet"  # thousands of reviews

@@ -1,0 +1,232 @@
+"""Whether presets share parameters, and how often these are optimized."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.comparison import Interval, verdict
+from srs_eval.context import Context
+from srs_eval.models import fsrs6
+from srs_eval.presets import (
+    compare,
+    often,
+    pooling,
+    split,
+)
+from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.protocol import recency_weights
+from srs_eval.reviews import Deck, Entries, ReviewLog
+from srs_eval.selection import only_preset
+
+# Split or merge
+
+
+@pytest.mark.parametrize(
+    ("estimate", "half", "reviews", "decision"),
+    [
+        (0.004, 0.003, 5_000, "keep shared"),
+        (0.0, 0.0015, 5_000, "keep shared"),
+        (0.004, 0.0061, 5_000, "can't tell"),
+        (-0.01, 0.004, 5_000, "split"),
+        (-0.002, 0.0015, 5_000, "split"),
+        (-0.01, 0.012, 5_000, "can't tell"),
+        (-0.01, 0.004, 900, "can't tell"),
+    ],
+)
+def test_splitting_has_to_prove_itself(
+    estimate: float, half: float, reviews: int, decision: str
+) -> None:
+    difference = Interval(estimate, half, reviews, 300, ((half / 1.968, 299),))
+    assert split.decide(difference, verdict(difference), 0.002) == decision
+
+
+def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
+    answer = compare(log, questions=["split"])[0]
+    assert answer.conclusion in ("keep shared", "can't tell")  # never: split
+    rows = answer.tables[0].records()
+    assert [row["reviews of"] for row in rows[:2]] == ["all presets", "all presets"]
+    assert "9,999 users" in answer.sentences[-1]
+
+
+def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) -> None:
+    """Of pooled parameters against shared ones, in both questions, and of what is copied."""
+    answers = compare(log, questions=["parameters", "split"])
+    found = {each.question: each for each in answers if each.subject == "all presets"}
+    first, *_ = found["parameters"].tables
+    loss = {row["candidate"]: row["log loss"] for row in first.records()}
+    rows = {row["parameters"]: row for row in found["split"].tables[0].records()[:2]}
+    assert loss[POOLED] - loss[TOGETHER] == pytest.approx(rows["pooled"]["minus shared"])
+    assert found["split"].conclusion == "keep shared"
+    assert found["split"].parameters == pytest.approx(
+        pooling.fitted(learner.trials, np.arange(len(learner.trials)))
+    )
+    assert "does as well" in " ".join(found["split"].sentences)
+
+
+@pytest.mark.parametrize(
+    ("separate", "drawn", "says"),
+    [
+        ("keep shared", "keep shared", "keep shared"),
+        ("keep shared", "split", "pooled"),
+        ("can't tell", "split", "pooled"),
+        ("split", "split", "split"),
+        ("can't tell", "keep shared", "can't tell"),
+    ],
+)
+def test_one_is_not_enough_where_pooled_ones_are_better(
+    separate: split.Decision, drawn: split.Decision, says: str
+) -> None:
+    assert split.concluded({"split": separate, "pooled": drawn}) == says
+
+
+def test_who_could_share_is_open_where_every_pair_is(learner: Learner) -> None:
+    def says(*estimates_and_halves: tuple[float, float]) -> str:
+        each = [
+            Interval(estimate, half, 5_000, 300, ((half / 1.968, 299),))
+            for estimate, half in estimates_and_halves
+        ]
+        differences = {(100, 101): each[0], (101, 100): each[1]}
+        groups = split.proposed_groups([100, 101], differences, 0.002)
+        return split.who_could_share(learner, groups, differences, 0.002)
+
+    open_, near, far = (0.001, 0.03), (0.0, 0.0005), (0.02, 0.003)
+    assert "can't be told yet which" in says(open_, open_)
+    assert "nothing speaks against all sharing theirs (1 of 2 pairs" in says(open_, near)
+    assert "all can share theirs" in says(near, near)
+    assert "these could share: Preset 0; Preset 1" in says(far, near)
+
+
+def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
+    """With all cards in one preset there is no difference, whatever the training's chances."""
+    trials = replace(learner.trials, partition=np.full(len(learner.trials), 100))
+    one = Learner(learner.log, learner.session, trials, learner.context)
+    alone, together = one.held_out_losses(ALONE), one.held_out_losses(TOGETHER)
+    np.testing.assert_array_equal(alone, together)
+    overall, decisions = split.over_all_presets(learner, 0.002)
+    change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+    assert overall["split"].estimate == pytest.approx(change.mean(), abs=1e-15)
+    assert decisions["split"] != "split"
+
+
+def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> None:
+    found = split.parameters_on_reviews(learner, [100, 101])
+    index = learner.trials.test_index
+    mine = learner.trials.partition[index] == 101
+    other = np.empty(len(learner.trials))
+    for fold in learner.trials.folds:
+        hers = fold.train[learner.trials.partition[fold.train] == 100]
+        other[fold.test] = learner.with_parameters(pooling.fitted(learner.trials, hers), fold.test)
+    losses = learner.losses(other[index], index)[mine]
+    own = learner.held_out_losses(ALONE)[mine]
+    assert found[100, 101].estimate == pytest.approx((losses - own).mean(), abs=1e-12)
+    assert set(found) == {(100, 101), (101, 100)}
+
+
+def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
+    def difference(estimate: float) -> Interval:
+        return Interval(estimate, 0.003, 5_000, 300, ((0.003 / 1.968, 299),))
+
+    near, far = difference(0.001), difference(0.02)
+    pairs = {(a, b): near for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
+    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
+    pairs[1, 3] = far  # one direction is enough
+    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
+    pairs[2, 1] = far
+    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2, 3]]
+    pairs = dict.fromkeys(pairs, far)
+    assert split.proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
+
+
+def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
+    answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
+    assert answer.conclusion == "one preset"
+
+
+def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
+    """Two decks with every other card each: one memory."""
+    one = only_preset(log, "Preset 0")
+    halves = {900 + k: Deck(900 + k, f"Half {k}", 100) for k in (0, 1)}
+    cards = replace(one.cards, deck_id=900 + one.cards.card_id % 2)
+    learner = Learner.of(replace(one, decks=halves, cards=cards))
+    decks = learner.by_deck(100)
+    assert decks is not None
+    assert set(decks.groups) == set(halves)
+    assert learner.by_deck(100) is decks
+    assert learner.by_deck(55) is None
+    index = decks.trials.test_index
+    whole = np.empty(len(decks.trials))
+    for fold in decks.trials.folds:
+        w = pooling.fitted(decks.trials, fold.train)
+        whole[fold.test] = decks.with_parameters(w, fold.test)
+    assert decks.held_out(TOGETHER) == pytest.approx(whole[index], abs=1e-9)
+    answers = compare(learner.log, questions=["split"])
+    assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
+    assert answers[1].conclusion in ("keep shared", "can't tell")
+    assert "decks" in answers[1].sentences[0]
+
+
+def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
+    preset = replace(log.presets[100], search="deck:Geography -tag:marked")
+    answers = compare(replace(log, presets={**log.presets, 100: preset}), questions=["parameters"])
+    told = [each for each in answers if "a search of its own" in " ".join(each.sentences)]
+    assert [each.subject for each in told] == ["Preset 0"]
+    assert "'deck:Geography -tag:marked'" in told[0].sentences[-1]
+
+
+# How often
+
+
+@given(st.integers(12, 4_000), st.sampled_from([*often.GROWTHS, None]))
+def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
+    index = np.arange(count) * 3
+    folds = often.refits(index, growth)
+    assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
+    for fold in folds:
+        assert fold.train[-1] < fold.test[0]
+        assert np.array_equal(fold.train, index[: len(fold.train)])
+        if growth is not None:
+            assert len(fold.test) <= max(1, len(fold.train) * growth + 0.5)
+    assert growth is not None or len(folds) == 1
+
+
+def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None:
+    answers = compare(log, questions=["often"])
+    assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
+    index = np.flatnonzero(learner.trials.partition == 100)
+    cost = often.staleness(learner, 100)
+    assert list(cost)[-2:] == [often.NEVER, often.DEFAULTS]
+    # By hand: one fit at a sixth, then never again.
+    first = len(index) // 6
+    weights = recency_weights(first)
+    fitted = fsrs6.fit(learner.trials, index[:first], weights, Context())
+    p = learner.with_parameters(fitted, index[first:])
+    always = learner.predict("optimized, recency", often.refits(index, 0.02))
+    by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
+    assert cost[often.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
+
+
+def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> None:
+    """There is no figure of them yet, but how often one should optimize tells."""
+    assert log.entries is not None
+    lately = int(log.entries.time_ms[-150] // 1000)
+    presets = {key: replace(each, modified_s=lately) for key, each in log.presets.items()}
+    young = replace(log, presets=presets)
+    answer = compare(young, questions=["parameters"])[0]
+    (about,) = (sentence for sentence in answer.sentences if "reviews old" in sentence)
+    assert about in compare(young, questions=["often"])[0].sentences
+    never = {key: replace(each, fsrs_parameters={}) for key, each in presets.items()}
+    answers = compare(replace(log, presets=never), questions=["parameters"])
+    assert "never been optimized" not in " ".join(answers[0].sentences)
+
+
+def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
+    assert log.entries is not None
+    few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
+    columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
+    answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
+    assert all("1,000 are needed" in answer.sentences[0] for answer in answers)

@@ -1,0 +1,83 @@
+"""Made-up result files, and what a page must be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def line(user: int, loss: float, size: int = 100, **more: Any) -> str:
+    auc = more.pop("auc", 0.7)
+    known = {"RMSE": 0.3, "LogLoss": loss, "RMSE(bins)": loss / 5, "ICI": 0.01, "AUC": auc}
+    return json.dumps({"metrics": known, "user": user, "size": size, **more})
+
+
+def write_results(folder: Path, files: dict[str, list[str]], ending: str = ".jsonl") -> Path:
+    (folder / "result").mkdir(parents=True)
+    for name, lines in files.items():
+        text = "".join(f"{each}\n" for each in lines).encode()
+        path = folder / "result" / f"{name}{ending}"
+        path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    return folder
+
+
+def many(loss: float, users: int = 30, spread: float = 0.1, **more: Any) -> list[str]:
+    random = np.random.default_rng(int(loss * 1000))
+    level = np.random.default_rng(0).random(users) * spread
+    losses = (loss + level + random.normal(0, 0.004, users)).round(6)
+    return [line(user, losses[user], 50 + 10 * user, **more) for user in range(users)]
+
+
+class Strict(HTMLParser):
+    """What a page holds; fails on elements that are not closed in order."""
+
+    VOID = frozenset({"meta", "link", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_page(text: str) -> Strict:
+    """Well-formed, self-contained, without a request, with names that are unique."""
+    parser = Strict()
+    parser.feed(text)
+    assert not parser.open
+    identities = [each["id"] for _, each in parser.elements if "id" in each]
+    assert len(identities) == len(set(identities))
+    for name, attributes in parser.elements:
+        assert name not in ("img", "iframe", "object", "image")
+        for key in ("src", "href", "action"):
+            value = attributes.get(key)
+            assert value is None or value.startswith(("#", "data:")), (name, value)
+            if value and value.startswith("#"):
+                assert value[1:] in identities
+    assert [name for name, _ in parser.elements].count("script") == 1
+    outside = set(re.findall(r"https?://[^\"'\s<)]+", text)) - {"http://www.w3.org/2000/svg"}
+    assert not outside
+    assert "@import" not in text
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.S):
+        ElementTree.fromstring(drawing)
+        assert "var(--ink)" in drawing
+        assert "#0102" not in drawing
+        assert "#0103" not in drawing
+    return parser

@@ -1,0 +1,245 @@
+"""`srs-eval report` on folders, as a person meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srs_eval.averaging import MODES
+from srs_eval.cli import main
+from srs_eval.errors import InputError
+from srs_eval.report.build import dataset_report
+from srs_eval.report.markdown import markdown
+from srs_eval.result_files import read_folders
+from tests.program import program
+from tests.report.helpers import check_page, line, many, write_results
+
+
+def test_a_batch_and_its_report(simulated_dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    batch = program(
+        *("batch", "--dataset", simulated_dataset, "--models", "AVG,90%,SM2,MOVING-AVG"),
+        *("--out", out, "--jobs", "1"),
+    )
+    assert batch.returncode == 0, batch.stderr
+    made = {name: tmp_path / name for name in ("r.html", "r.md", "csv", "png")}
+    done = program(
+        *("report", out, "--baseline", out, "--columns", "logloss,ICI,smECE,seconds"),
+        *("--html", made["r.html"], "--md", made["r.md"]),
+        *("--csv", made["csv"], "--png", made["png"]),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    html = made["r.html"].read_text(encoding="utf-8")
+    check_page(html)
+    assert str(tmp_path) not in html
+    text = made["r.md"].read_text(encoding="utf-8")
+    assert "smECE" in text
+    assert "s / 10,000 reviews" in text
+    assert "unchanged" in text
+    assert "srs-eval " in text.split("Metric card")[1]
+    means = list(csv.DictReader((made["csv"] / "1-means-by-users.csv").open(encoding="utf-8")))
+    results = [json.loads(each) for each in (out / "result" / "AVG.jsonl").open()]
+    shared = {each["user"] for each in results}
+    for name in ("90%", "SM2"):
+        sizes = {
+            each["user"]: each["size"]
+            for each in map(json.loads, (out / "result" / f"{name}.jsonl").open())
+        }
+        alike = {each["user"] for each in results if sizes.get(each["user"]) == each["size"]}
+        shared = shared & alike or shared  # else it stands in a table of its own
+    expected = np.mean([each["metrics"]["LogLoss"] for each in results if each["user"] in shared])
+    (average,) = (each for each in means if each["model"] == "average")
+    assert float(average["log loss ↓"]) == pytest.approx(expected)
+    assert average["place"] == ""
+    pictures = sorted(made["png"].glob("*.png"))
+    assert pictures
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
+
+
+def test_the_terminal_shows_what_fits(tmp_path: Path) -> None:
+    folder = write_results(
+        tmp_path / "r", {"AVG": many(0.4), "FSRS-6": many(0.3), "DASH": many(0.35)}
+    )
+    done = program("report", folder)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "FSRS-6 has the lowest mean log loss" in done.stdout.replace("\n", " ")
+    assert "Metric card" in done.stdout
+    assert "columns more" in done.stdout
+
+
+def test_averages_of_a_batch(
+    simulated_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pandas
+
+    out = tmp_path / "out"
+    batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,MOVING-AVG"]
+    assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
+    capsys.readouterr()
+    report = ["report", str(out), "--average", ",".join(MODES), "--csv", str(tmp_path / "csv")]
+    assert main(report) == 2
+    assert "evaluate with --raw" in capsys.readouterr().err
+    assert main([*batch, "--out", str(out), "--jobs", "1", "--raw"]) == 0
+    assert main(report) == 0
+    path = tmp_path / "csv" / "1-averages-LogLoss.csv"
+    (average,) = (
+        each for each in csv.DictReader(path.open(encoding="utf-8")) if each["model"] == "average"
+    )
+    rows = pandas.read_parquet(out / "raw" / "AVG")
+    loss = pandas.Series(-np.log(np.where(rows.y == 1, rows.p, 1 - rows.p).clip(2e-16, 1)))
+    assert float(average["global"]) == pytest.approx(loss.mean(), abs=1e-6)
+    for mode, keys in (("deck", ["user", "deck_id"]), ("card", ["user", "card_id"])):
+        by_group = loss.groupby([rows[key] for key in keys]).mean()
+        assert float(average[f"by {mode}"]) == pytest.approx(by_group.mean(), abs=1e-6)
+    # By users it is the table's own figure, as models that learn while judged stand apart.
+    means = csv.DictReader((tmp_path / "csv" / "1-means-by-users.csv").open(encoding="utf-8"))
+    (of_table,) = (each for each in means if each["model"] == "average")
+    assert float(average["by user"]) == pytest.approx(float(of_table["log loss ↓"]), abs=1e-6)
+    assert "moving average" not in path.read_text(encoding="utf-8")
+
+
+def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"AVG": [line(1, 0.4, 2), line(2, 0.3, 1)]})
+    (folder / "raw").mkdir()
+    lines = [{"user": 1, "p": [0.5, 0.9], "y": [0, 1]}, {"user": 2, "p": [0.8], "y": [1]}]
+    text = "".join(f"{json.dumps(each)}\n" for each in lines)
+    (folder / "raw" / "AVG.jsonl").write_text(text)
+    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    assert [column.title for column in tables["averages-groups"].columns][1:3] == ["global", "user"]
+    assert tables["averages-groups"].rows[0][1:3] == (3, 2)
+    again = json.dumps({"user": 1, "p": [0.5], "y": [0]}) + "\n" + text
+    (folder / "raw" / "AVG.jsonl").write_text(again)  # of a repeated user the last line counts
+    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    assert tables["averages-groups"].rows[0][1:3] == (3, 2)
+    (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        dataset_report([folder], average=["global"])
+    for p, y in ((0.5, 1), ([[0.5]], [[1]]), ([0.5], [1, 0]), (["a"], [1])):
+        (folder / "raw" / "AVG.jsonl").write_text(json.dumps({"user": 1, "p": p, "y": y}))
+        with pytest.raises(InputError, match="line 1: lists p and y of one length"):
+            dataset_report([folder], average=["global"])
+
+
+@pytest.mark.parametrize("text", ["{}\n", "[]\n", '{"size": "a", "seconds": 1}\n'])
+def test_damaged_timings_cost_the_speed_alone(tmp_path: Path, text: str) -> None:
+    folder = write_results(tmp_path, {"AVG": [line(1, 0.4), line(2, 0.3)]})
+    (folder / "timing").mkdir(exist_ok=True)
+    (folder / "timing" / "AVG.jsonl").write_text(text)
+    ((file,),) = (found.files for found in read_folders([folder]))
+    assert file.seconds_per_10k is None
+
+
+def predicted(users: dict[int, int], p: float, **more: Any) -> str:
+    """Lists of predictions: users with their numbers of reviews, of which all but one recall."""
+    lines = [
+        {"user": user, "p": [p] * size, "y": [0] + [1] * (size - 1), **more}
+        for user, size in users.items()
+    ]
+    return "".join(f"{json.dumps(each)}\n" for each in lines)
+
+
+def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
+    """Not over those that each happens to have predictions of, nor over parts of their reviews."""
+    sizes = {1: 10, 2: 20, 3: 30}
+    lines = [line(user, 0.3, size) for user, size in sizes.items()]
+    folder = write_results(tmp_path, {"AVG": lines, "DASH": lines, "HLR": lines, "SM2": lines})
+    raw = folder / "raw"
+    raw.mkdir()
+    (raw / "AVG.jsonl").write_text(predicted(sizes, 0.8))
+    (raw / "DASH.jsonl").write_text(predicted({1: 10, 2: 20, 3: 29}, 0.8))
+    (raw / "HLR.jsonl").write_text(predicted({2: 20, 3: 30}, 0.7))
+    report = dataset_report([folder], average=["user", "global"])
+    tables = {each.name: each for each in report.tables()}
+    groups = {row[0]: row[1:3] for row in tables["averages-groups"].rows}
+    assert set(groups.values()) == {(20, 1)}
+    assert len(groups) == 3  # SM2 has none
+    loss = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
+    assert loss["average"][1] is None  # the floor has no place
+    assert [loss[name][1] for name in ("DASH", "HLR")] == [1, 2]
+    assert loss["average"][0] == loss["DASH"][0]
+    (raw / "HLR.jsonl").write_text(predicted({2: 19, 3: 29}, 0.7))
+    with pytest.raises(InputError, match="are not of the reviews"):
+        dataset_report([folder], average=["global"])
+
+
+def test_lists_know_no_decks(tmp_path: Path) -> None:
+    import pandas
+
+    folder = write_results(tmp_path, {"DASH": [line(1, 0.3, 4)], "HLR": [line(1, 0.4, 4)]})
+    (folder / "raw").mkdir()
+    (folder / "raw" / "DASH.jsonl").write_text(predicted({1: 4}, 0.8))
+    with pytest.raises(InputError, match="--average deck: no predictions"):
+        dataset_report([folder], average=["deck"])
+    rows = {"user": 1, "configuration": "HLR", "p": 0.7, "y": [0, 1, 1, 1], "deck_id": [1, 1, 2, 2]}
+    pandas.DataFrame(rows).to_parquet(folder / "raw" / "others.parquet")
+    report = dataset_report([folder], average=["user", "deck"])
+    tables = {each.name: each for each in report.tables()}
+    found = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
+    assert found["DASH"][2:] == (None, None)
+    assert found["HLR"][3] == 1
+    assert "average" in markdown(report)
+
+
+def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", {"DASH": many(0.3), "HLR": many(0.4)})
+    (tmp_path / "again").symlink_to(folder)
+    (found,) = read_folders([folder, tmp_path / "again", folder / "result", folder])
+    assert [each.label for each in found.files] == ["DASH", "HLR"]
+
+
+def test_results_without_metrics_are_told(tmp_path: Path) -> None:
+    bare = json.dumps({"metrics": {}, "user": 1, "size": 2})
+    with pytest.raises(InputError, match="no line holds a metric"):
+        dataset_report([write_results(tmp_path, {"DASH": [bare]})])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "--out", "x"], "--out is for results merge"),
+        (["merge", "--repair", "--out", "x"], "--repair is for results check"),
+    ],
+)
+def test_options_of_the_other_action_are_refused(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_results(tmp_path, {"DASH": many(0.3)})
+    assert main(["results", arguments[0], str(folder), *arguments[1:]]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{r}", "--metric", "loss"], "--metric takes"),
+        (["{r}", "--columns", "LogLoss,speed"], "--columns takes"),
+        (["{r}", "--average", "week"], "--average takes"),
+        (["{r}", "--users", "all"], "--users takes"),
+        (["{r}/none"], "is no folder"),
+        (["{t}"], "holds no result files"),
+        (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
+        (["{r}", "--html", "{r}/result/AVG.jsonl"], "not overwritten"),
+        (["{r}", "--html", "-", "--md", "-"], "stdout can carry one"),
+        (["{r}", "--csv", "{r}"], "lies in what the report is on"),
+        (["{r}", "--png", "{r}/raw"], "lies in what the report is on"),
+        (["{r}", "--json", "{r}/setup.json"], "lies in what the report is on"),
+        (["{r}", "--csv"], "take a folder"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_results(tmp_path / "r", {"AVG": many(0.4)})
+    given_ = [each.format(r=folder, t=tmp_path) for each in arguments]
+    assert main(["report", *given_]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""

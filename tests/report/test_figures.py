@@ -1,0 +1,161 @@
+"""Figures over users: means, intervals, effects, averages."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval import metrics
+from srs_eval.across_users import (
+    bca_interval,
+    confidence_set,
+    mean,
+    mean_intervals,
+    resampled_means,
+    superiority,
+    t_effects,
+    wilcoxon_effects,
+)
+from srs_eval.averaging import by_group
+from tests.conftest import REPOSITORY
+
+# Figures over users
+
+
+def test_a_user_without_a_figure_is_left_out_with_their_weight() -> None:
+    values = np.array([[0.2, math.nan], [0.4, 0.6], [0.9, 0.8]])
+    weights = np.array([10.0, 30.0, 60.0])
+    np.testing.assert_allclose(mean(values, weights), [0.68, (0.6 * 30 + 0.8 * 60) / 90])
+    (found,) = mean_intervals(values, weights[:, None], resamples=200)
+    np.testing.assert_allclose([each.estimate for each in found], mean(values, weights))
+    # The same users, so the same resamples and the same interval as without them.
+    (alone,) = mean_intervals(values[1:, 1:], weights[1:, None], resamples=200)
+    assert found[1] == alone[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bca_is_scipys(seed: int) -> None:
+    from scipy.stats import bootstrap
+
+    random = np.random.default_rng(seed)
+    weights, values = random.lognormal(0, 1.5, 60), random.gamma(2, 0.2, 60)
+    drawn = resampled_means(values[:, None], weights[:, None], resamples=20_000)[0, :, 0]
+    ours = bca_interval(values, weights, drawn)
+    theirs = bootstrap(
+        (values, weights),
+        lambda v, w, axis: (v * w).sum(axis) / w.sum(axis),
+        paired=True,
+        confidence_level=0.99,
+        n_resamples=20_000,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.04 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.04 * width)
+
+
+def test_intervals_that_do_not_exist_or_have_no_width() -> None:
+    one = np.ones((1, 1))
+    (((alone,),),) = [mean_intervals(one * 0.3, one, resamples=50)]
+    assert alone.estimate == 0.3
+    assert math.isnan(alone.half_width)
+    same = np.full((20, 1), 0.25)
+    ((found,),) = mean_intervals(same, np.arange(1.0, 21.0)[:, None], resamples=50)
+    assert found.half_width == 0
+    ((nobody,),) = mean_intervals(same * math.nan, np.ones((20, 1)), resamples=50)
+    assert math.isnan(nobody.estimate)
+
+
+def test_resamples_are_shared_by_columns() -> None:
+    random = np.random.default_rng(0)
+    values = random.random((40, 1))
+    drawn = resampled_means(np.hstack([values, values + 0.1]), np.ones((40, 1)), resamples=300)
+    np.testing.assert_allclose(drawn[0, :, 1] - drawn[0, :, 0], 0.1)
+
+
+def test_effects_are_scipys() -> None:
+    from scipy import stats
+
+    random = np.random.default_rng(3)
+    losses = random.gamma(2, 0.2, (80, 3)).round(2)  # with ties and equal pairs
+    found, t_found = wilcoxon_effects(losses), t_effects(losses)
+    for row, column in ((0, 1), (2, 0)):
+        x, y = losses[:, row], losses[:, column]
+        theirs = stats.wilcoxon(x, y, correction=False, method="approx")
+        assert found.p_value[row, column] == pytest.approx(theirs.pvalue)
+        r = abs(theirs.zstatistic) / math.sqrt((x != y).sum())
+        assert abs(found.effect[row, column]) == pytest.approx(r)
+        t = stats.ttest_rel(x, y)
+        assert t_found.p_value[row, column] == pytest.approx(t.pvalue)
+        d = (x - y).mean() / (x - y).std(ddof=1)
+        assert t_found.effect[row, column] == pytest.approx(-d)
+    better = np.column_stack([losses[:, 0], losses[:, 0] + 0.1 + losses[:, 1]])
+    assert wilcoxon_effects(better).effect[0, 1] > 0.8
+    assert t_effects(better).effect[0, 1] > 0.8
+
+
+@given(st.integers(2, 5), st.integers(1, 12), st.randoms(use_true_random=False))
+def test_pairs_mirror_each_other(models: int, users: int, random: Any) -> None:
+    losses = np.array(
+        [[random.choice((0.1, 0.2, 0.3)) for _ in range(models)] for _ in range(users)]
+    )
+    share = superiority(losses)
+    off = ~np.eye(models, dtype=bool)
+    np.testing.assert_allclose((share + share.T)[off], 1)
+    np.testing.assert_allclose(superiority(losses * 7)[off], share[off])
+    effect = wilcoxon_effects(losses).effect
+    np.testing.assert_allclose(effect[off], -effect.T[off])
+    assert (np.abs(effect[off]) <= 1 + 1e-12).all()
+
+
+def test_the_confidence_set_holds_equals_and_drops_the_worse() -> None:
+    random = np.random.default_rng(1)
+    kept = 0
+    for trial in range(20):
+        level = random.gamma(3, 0.1, (400, 1))
+        losses = level + random.normal(0, 0.02, (400, 4)) + np.array([0, 0, 0.03, 0.001])
+        drawn = resampled_means(losses, np.ones((400, 1)), resamples=999, seed=trial)[0]
+        p_values = confidence_set(losses.mean(0), drawn)
+        assert p_values.max() == 1
+        assert p_values[2] < 0.01
+        kept += int((p_values[:2] >= 0.05).all())
+    assert kept >= 17  # two equal best: each trial keeps both in about 95 %
+    same = np.repeat(losses[:, :1], 3, axis=1)
+    drawn = resampled_means(same, np.ones((400, 1)), resamples=99)[0]
+    np.testing.assert_array_equal(confidence_set(same.mean(0), drawn), 1)
+
+
+# Averaging
+
+
+def test_figures_of_groups_are_those_of_each_alone() -> None:
+    random = np.random.default_rng(5)
+    y = (random.random(600) < 0.8).astype(float)
+    p = random.random(600).round(1)
+    group = random.integers(0, 40, 600)
+    group = np.unique(group, return_inverse=True)[1]
+    found = by_group(y, p, group)
+    for each in range(group.max() + 1):
+        of = group == each
+        assert found["LogLoss"][each] == pytest.approx(metrics.log_loss(y[of], p[of]))
+        assert found["RMSE"][each] == pytest.approx(metrics.rmse(y[of], p[of]))
+        auc = metrics.auc(y[of], p[of])
+        assert found["AUC"][each] == pytest.approx(math.nan if auc is None else auc, nan_ok=True)
+
+
+def test_averaging_turns_a_ranking(capsys: pytest.CaptureFixture[str]) -> None:
+    """The case of docs/metrics.md, with what it prints there."""
+    text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8").split("## Averages")[1]
+    program, printed = re.findall(r"^```(?:python)?\n(.*?)^```", text, re.M | re.S)[:2]
+    names: dict[str, Any] = {}
+    exec(compile(program, "metrics.md", "exec"), names)
+    assert capsys.readouterr().out == printed
+    first = names["found"][0]
+    assert first.groups == {"global": 1100, "user": 11}
+    assert "deck" not in first.means

@@ -1,0 +1,176 @@
+"""Documents as pages, Markdown, CSV and text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.report.build import dataset_report
+from srs_eval.report.document import (
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    rounded,
+    written,
+)
+from srs_eval.report.files import as_csv, as_json
+from srs_eval.report.markdown import markdown
+from srs_eval.report.page import page
+from srs_eval.report.pairs import effect_colour, share_colour
+from srs_eval.report.pictures import svg
+from tests.report.helpers import check_page, line, many, write_results
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "shown"),
+    [
+        (0.084111111, 0.0010011111, ("0.084", "0.0010")),
+        (0.083999999, 0.0009999999, ("0.084", "0.0010")),
+        (0.4148, 0.01164, ("0.41", "0.012")),
+        (4.48, 0.13, ("4.5", "0.13")),
+        (132.4, 21.7, ("132", "22")),
+        (0.3, 0, ("0.3000", "0")),
+    ],
+)
+def test_rounding_is_srs_benchmarks(
+    value: float, half_width: float, shown: tuple[str, str]
+) -> None:
+    assert rounded(value, half_width) == shown
+
+
+@given(st.floats(0.01, 10), st.floats(1e-6, 0.9))
+def test_half_widths_have_two_digits(value: float, half_width: float) -> None:
+    mean_shown, half_shown = rounded(value, half_width)
+    assert float(half_shown) == pytest.approx(half_width, rel=0.051)
+    assert len(half_shown.replace(".", "").lstrip("0")) == 2
+    assert len(half_shown.partition(".")[2]) == len(mean_shown.partition(".")[2]) + 1
+
+
+def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
+    after = [line(user, 0.5 + moved) for user, moved in enumerate([0.01, -0.02, -0.03, 0.04])]
+    folder = write_results(tmp_path, {"HLR": [line(user, 0.5) for user in range(4)], "DASH": after})
+    pictures = {each.name: each for each in dataset_report([folder]).pictures()}
+    drawn = svg(pictures["wilcoxon"], "p")
+    assert drawn.count(">0.00<") == 2
+    assert "0.00" not in drawn.replace(">0.00<", "")
+
+
+def test_colours() -> None:
+    assert share_colour(0.0) == "#ff0000"
+    assert share_colour(1.0) == "#2db400"
+    assert effect_colour(0.6, 0.001) == "darkgreen"
+    assert effect_colour(-0.3, 0.001) == "red"
+    assert effect_colour(0.9, 0.02) == "silver"
+    assert effect_colour(0.1, math.nan) == "silver"
+
+
+NASTY = '<script>alert("1")</script> | `a` *b* & ü'
+
+
+def nasty_document() -> Document:
+    from srs_eval.report import pictures
+
+    draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floor=1.2)
+    table = Table(
+        "t",
+        NASTY,
+        (Column(NASTY), Column("share", percent=True, digits=1), Column("difference", signed=True)),
+        (
+            (NASTY, Figure(0.123), Figure(-0.01, 0.002, strong=True)),
+            ("b", Figure(math.nan), Figure(0.0)),
+            ("c", 1000, None),
+        ),
+    )
+    return Document(
+        NASTY,
+        (NASTY,),
+        (
+            Section(NASTY, (NASTY, table, Picture("p", NASTY, NASTY, draw, table))),
+            Section("second", (Picture("q", "again", "again", draw, None),)),
+            Section("folded", (Section("inner", (table,)),), folded=True),
+        ),
+    )
+
+
+ODD = {
+    "one user": {"AVG": [line(1, 0.3)], "DASH": [line(1, 0.2)]},
+    "the floor alone": {"AVG": many(0.3)},
+    "learning while judged": {"MOVING-AVG": many(0.3)},
+    "no AUC": {"AVG": [line(user, 0.3 + user / 100, auc=None) for user in range(5)]},
+    "no difference": {name: [line(user, 0.3) for user in range(5)] for name in ("HLR", "DASH")},
+    "certain of all": {name: [line(user, 0.0) for user in range(3)] for name in ("HLR", "DASH")},
+}
+
+
+@pytest.mark.parametrize("files", ODD.values(), ids=ODD.keys())
+@pytest.mark.filterwarnings("error")
+def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) -> None:
+    folder = write_results(tmp_path, files)
+    assert "Metric card" in markdown(dataset_report([folder], baseline=folder))
+    document = dataset_report([folder], metric="AUC", users="each")
+    check_page(page(document))
+    json.dumps(as_json(document), allow_nan=False)
+
+
+def test_a_page_stands_alone_and_escapes() -> None:
+    text = page(nasty_document())
+    check_page(text)
+    assert "alert(" in text
+    assert "<script>alert" not in text
+    assert text == page(nasty_document())  # the same, byte for byte
+    assert 'data-v="-0.01"><b>−0.0100±0.0020</b>' in text.replace("−0.010±", "−0.0100±")
+    assert text.count("The same as a table") == 1
+
+
+def test_markdown_of_anything_is_one_table_row_each() -> None:
+    text = markdown(nasty_document())
+    rows = [each for each in text.splitlines() if each.startswith("| ")]
+    assert len(rows) == 2 * 5  # the table, and the one that stands for a picture
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+    assert "\\<script\\>" in text
+    assert "folded" not in text
+    assert "second" not in text  # it holds a picture only
+
+
+def test_csv_has_every_digit() -> None:
+    table = nasty_document().sections[0].blocks[1]
+    assert isinstance(table, Table)
+    header, first, second, third = csv.reader(as_csv(table).splitlines())
+    assert header == [NASTY, "share", "difference", "difference half-width"]
+    assert first == [NASTY, "0.123", "-0.01", "0.002"]
+    assert second == ["b", "", "0.0", ""]
+    assert third == ["c", "1000", "", ""]
+
+
+def test_figures_as_people_read_them() -> None:
+    signed = Column("d", signed=True)
+    assert written(Figure(-0.0021, 0.0008), signed) == "−0.0021±0.00080"
+    assert written(Figure(0.0021, 0.0008), signed) == "+0.0021±0.00080"
+    assert written(Figure(-0.00001), Column("d", digits=3)) == "0.000"
+    assert written(Figure(0.5), Column("s", percent=True, digits=1)) == "50.0 %"
+    assert written(Figure(-0.0021, ends=(-0.0103, -0.00001)), signed) == (
+        "−0.00210 [−0.01030, −0.00001]"
+    )
+    whole = Column("d", digits=4, by_half_width=False, signed=True)
+    assert written(Figure(0.0021, ends=(-0.0103, 0.0131)), whole) == "+0.0021 [−0.0103, +0.0131]"
+    assert written(Figure(0.0, ends=(0.0, 0.0)), whole) == "0.0000 [0.0000, 0.0000]"
+    assert written(Figure(0.25, ends=(math.nan, math.nan)), whole) == "+0.2500"
+    assert written(None, signed) == "–"
+    assert written(349923850, signed) == "349,923,850"
+
+
+def test_commands_in_sentences_are_code() -> None:
+    shown = markdown(Document("t", ("See `srs-eval compare --json`, *not* `a`.",), ()))
+    assert "See `srs-eval compare --json`, \\*not\\* \\`a\\`." in shown
+    shown = page(Document("t", ("See `srs-eval compare --json`, <not> `a`.",), ()))
+    assert "See <code>srs-eval compare --json</code>, &lt;not&gt; `a`." in shown

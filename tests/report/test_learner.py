@@ -1,0 +1,120 @@
+"""The report on one learner."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from srs_eval.configurations import resolve
+from srs_eval.report.markdown import markdown
+from tests.program import program
+from tests.report.helpers import check_page
+
+
+def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
+    from srs_eval.anki_import import load_log
+    from srs_eval.simulation import simulate_learner, write_collection
+
+    collection = tmp_path / "somebody.anki2"
+    write_collection(simulate_learner(1, 4_000), collection)
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    done = program(
+        *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous"),
+        *("--html", exported / "r.html", "--md", exported / "r.md", "--json", exported / "r.json"),
+        *("--csv", exported / "csv", "--png", exported / "png"),
+    )
+    assert done.returncode == 0, done.stderr
+    html = (exported / "r.html").read_text(encoding="utf-8")
+    check_page(html)
+    for title in ("Answers", "Calibration", "Over time", "Your days", "What was read"):
+        assert f">{title}<" in html
+    text = (exported / "r.md").read_text(encoding="utf-8")
+    assert text.index("## Answers") < text.index("Judged on") or "Judged on" in text.split("##")[0]
+    assert text.rstrip().split("## ")[-1].startswith("Metric card")
+    tables = json.loads((exported / "r.json").read_text(encoding="utf-8"))["tables"]
+    rows = {each["model"]: each for each in tables["ranking"]["rows"]}
+    assert rows["average"]["place"] is None
+    written_rows = list(csv.DictReader((exported / "csv" / "ranking.csv").open(encoding="utf-8")))
+    assert [each["model"] for each in written_rows] == list(rows)
+    assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
+    recalled = tables["months"]["rows"]
+    judged = re.search(r"Judged on ([\d,]+) reviews", html)
+    assert judged
+    assert sum(each["reviews"] for each in recalled) == int(judged[1].replace(",", ""))
+    assert {each.stem for each in (exported / "png").iterdir()} >= {"ranking", "calibration"}
+    log = load_log(collection)
+    names = {deck.name for deck in log.decks.values()} | {p.name for p in log.presets.values()}
+    names |= {part for name in names for part in name.split("::")} - {"Default"}
+    for path in [*exported.glob("r.*"), *exported.glob("csv/*")]:
+        shown = path.read_text(encoding="utf-8")
+        for name in filter(None, {*names, "somebody", str(tmp_path)}):
+            assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
+    assert "preset 1" in html.lower()
+
+
+def test_months_add_up() -> None:
+    from srs_eval.engine import evaluate
+    from srs_eval.export import Outcome
+    from srs_eval.over_time import dates, months
+    from srs_eval.protocol import Protocol
+    from srs_eval.simulation import simulate_learner
+
+    configurations = resolve("AVG")
+    outcome = Outcome(configurations)
+    log = simulate_learner(5, 3000).log()
+    for event in evaluate(log, configurations, use_cache=False, jobs=0):
+        outcome.add(event)
+    result = outcome.results["AVG"]
+    found = months(result, dates(log, Protocol()))
+    assert len(found) > 1
+    assert sum(each.reviews for each in found) == result.size
+    weights = [each.reviews for each in found]
+    loss = np.average([each.log_loss.estimate for each in found], weights=weights)
+    assert loss == pytest.approx(result.metrics.log_loss)
+    predicted = np.average([each.predicted for each in found], weights=weights)
+    assert predicted == pytest.approx(result.p.mean())
+    assert len({each.name for each in found}) == len(found)
+
+
+def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
+    from srs_eval.engine import evaluate
+    from srs_eval.export import Outcome
+    from srs_eval.inspection import inspect_log
+    from srs_eval.protocol import Protocol
+    from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.simulation import simulate_learner
+
+    log = simulate_learner(5, 3000).log()
+    outcome = Outcome(resolve("AVG,90%,MOVING-AVG"))
+    told = "so far: 2 of 3 models have finished"
+
+    def report() -> str:
+        inspection = inspect_log(log)
+        learner = Learner(inspection, Protocol(), outcome, "", "", None, "", {}, {}, {}, True)
+        return markdown(learner_document(learner))
+
+    for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
+        outcome.add(event)
+    lead, _, ranked = report().lower().partition("\n## ")
+    assert told in lead
+    assert told in ranked
+    for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
+        outcome.add(event)
+    assert "so far" not in report().lower()
+
+
+def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
+    from srs_eval.simulation import simulate_learner, write_collection
+
+    path = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(4, 300), path)
+    done = program("export", path, "--models", "AVG,90%", "--md", "-")
+    assert done.returncode == 0, done.stderr
+    assert "collection.anki2" in done.stdout.splitlines()[0]
+    assert "Traceback" not in done.stderr

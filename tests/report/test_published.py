@@ -1,0 +1,70 @@
+"""The published files have the published figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from srs_eval.report.build import dataset_report
+from srs_eval.report.document import (
+    rounded,
+)
+from srs_eval.report.page import page
+from srs_eval.result_files import read_folders
+from srs_eval.standings import compare
+from tests.conftest import shared_or_skip
+from tests.report.helpers import check_page
+
+
+@pytest.fixture(scope="module")
+def published_tables() -> dict[str, list[list[str]]]:
+    """The tables of the published files' README, by heading."""
+    text = (shared_or_skip("published") / "README.md").read_text(encoding="utf-8")
+    found: dict[str, list[list[str]]] = {}
+    for block in re.split(r"\n\n", text):
+        rows = [
+            each.strip("| ").split(" | ") for each in block.splitlines() if each.startswith("| ")
+        ]
+        if rows and rows[0][0] == "file":
+            found[str(len(found))] = rows[2:]
+    return found
+
+
+def test_published_means_and_intervals(published_tables: dict[str, list[list[str]]]) -> None:
+    (folder,) = read_folders([shared_or_skip("published")])
+    (comparison,) = compare(folder.files)
+    assert comparison.reviews == 349_923_850
+    assert len(comparison.users) == 9_999
+    lines = [{each.file.name: each for each in table.lines} for table in comparison.tables]
+    names = ("LogLoss", "RMSE(bins)", "AUC")
+    weighted, unweighted, exact = (published_tables[key] for key in "012")
+    for name, *figures in exact:
+        for figure, (weighting, metric) in zip(
+            figures, [(w, m) for w in range(2) for m in names], strict=True
+        ):
+            assert f"{lines[weighting][name].means[metric].estimate:.6f}" == figure, (name, metric)
+        assert lines[0][name].undefined == {"LogLoss": 0, "RMSE(bins)": 0, "AUC": 61}
+    off = []
+    for weighting, table in enumerate((weighted, unweighted)):
+        for name, parameters, *cells in table:
+            assert lines[weighting][name].file.parameter_count == int(parameters)
+            for metric, cell in zip(names, cells, strict=True):
+                mean_printed, half_printed = cell.split("±")
+                interval = lines[weighting][name].means[metric]
+                digit = 10.0 ** -len(half_printed.partition(".")[2]) / 2
+                printed = float(half_printed)
+                assert 0.95 * (printed - digit) <= interval.half_width <= 1.05 * (printed + digit)
+                shown = rounded(interval.estimate, interval.half_width)[0]
+                if shown != mean_printed:
+                    off.append((weighting, name, metric))
+    # The file of this row is newer than the row.
+    assert off == [(1, "FSRS-5", "LogLoss"), (1, "FSRS-5", "AUC")]
+
+
+def test_published_report_as_a_page(tmp_path: Path) -> None:
+    text = page(dataset_report([shared_or_skip("published")]))
+    check_page(text)
+    assert "FSRSv4 and DASH change places" in text
+    assert "61 users" in text

@@ -1,0 +1,119 @@
+"""Result files as they are read: names, lines, damage."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from srs_eval.errors import InputError
+from srs_eval.report.build import dataset_report
+from srs_eval.report.markdown import markdown
+from srs_eval.result_files import read_folders
+from tests.report.helpers import line, many, write_results
+
+
+def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
+    of_2025 = ["FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-6-rs"]
+    of_2026 = ["FSRS-6-short", "FSRS-6-default", "FSRS-6-S0", "FSRS-6-two_buttons"]
+    lstm = "LSTM-short-secs-duration-equalize_test_with_non_secs"
+    old = write_results(tmp_path / "old", {name: [line(1, 0.3)] for name in of_2025})
+    new = write_results(
+        tmp_path / "new",
+        {name: [line(1, 0.3)] for name in [*of_2026, lstm, "RWKV-Instant"]},
+        ".jsonl.gz",
+    )
+    first, second = read_folders([old, new])
+    names = {each.name: each for each in first.files}
+    assert set(names) == {"FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-rs"}
+    others = {each.name: each for each in second.files}
+    assert set(others) == {*names} - {"FSRS-rs"} | {
+        "RWKV-P",
+        "LSTM-short-secs-equalize_test_with_non_secs",
+    }
+    assert names["FSRS-6"].label == "FSRS-6 (old)"
+    assert others["FSRS-6"].label == "FSRS-6 (new)"
+    assert names["FSRS-rs"].label == "FSRS-rs"
+    assert names["FSRS-6-pretrain"].parameter_count == 4
+    assert others["RWKV-P"].inputs == "?"
+
+
+def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
+    """Results of 2026 tell times; `-preset` and FSRS without `-short` changed their meaning."""
+    files = ["FSRS-6", "FSRS-6-short", "FSRS-6-short-preset", "FSRS-6-default-short", "AVG"]
+    old = write_results(tmp_path / "old", {name: many(0.3) for name in files})
+    new = write_results(tmp_path / "new", {name: many(0.3, time_ms=12.5) for name in files})
+    first, second = read_folders([old, new])
+    assert {each.spelled: each.name for each in first.files} == {
+        "FSRS-6": "FSRS-6",
+        "FSRS-6-short": "FSRS-6",
+        "FSRS-6-short-preset": "FSRS-6-preset",
+        "FSRS-6-default-short": "FSRS-6-dry-run",
+        "AVG": "AVG",
+    }
+    assert {each.spelled: each.name for each in second.files} == {
+        "FSRS-6": "FSRS-6 of 2026",
+        "FSRS-6-short": "FSRS-6",
+        "FSRS-6-short-preset": "FSRS-6-preset-fallback_user",
+        "FSRS-6-default-short": "FSRS-6-dry-run",
+        "AVG": "AVG",
+    }
+    known = {each.spelled: each.configuration for each in second.files}
+    assert known["FSRS-6"] is None  # without same-day reviews: not here
+    assert known["FSRS-6-short"] is not None
+    text = markdown(dataset_report([old, new]))
+    for label in ("FSRS-6 per preset", "FSRS-6 per preset else all together", "FSRS-6 defaults"):
+        assert label in text
+
+
+def test_what_lines_may_hold(tmp_path: Path) -> None:
+    folder = write_results(
+        tmp_path,
+        {
+            "FSRS-5": [
+                line(2, 0.3, auc=None, parameters={"0": [1, 2], "7": [3, 4]}),
+                line(1, 0.2, parameters=[5, 6]),
+                line(2, 0.4, auc=math.nan),
+            ],
+            "MINE-short-secs": [line(1, 0.2)],
+            "AVG": [],
+        },
+    )
+    (found,) = read_folders([folder])
+    files = {each.name: each for each in found.files}
+    fsrs = files["FSRS-5"]
+    assert fsrs.users.tolist() == [1, 2]
+    assert fsrs.metrics["LogLoss"].tolist() == [0.2, 0.4]
+    assert math.isnan(fsrs.metrics["AUC"][1])
+    assert fsrs.repeated == 1
+    assert fsrs.parameters is not None
+    assert fsrs.parameters.tolist() == [[5, 6]]
+    assert files["MINE-short-secs"].rows.secs
+    assert "same-day" in files["MINE-short-secs"].rows_in_words
+    assert found.unread == ("AVG.jsonl is empty",)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "line 1"),
+        (line(1, 0.2).encode() + b'\n{"user": 2}\n', "line 2"),
+        (b'{"metrics": 3, "user": 1, "size": 2}\n', "line 1"),
+        (b"\xff\xfe", "AVG.jsonl"),
+    ],
+)
+def test_a_damaged_file_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+    folder = write_results(tmp_path, {"AVG": []})
+    (folder / "result" / "AVG.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_folders([folder])
+
+
+def test_a_cut_off_archive_is_told(tmp_path: Path) -> None:
+    whole = gzip.compress("".join(f"{each}\n" for each in many(0.3)).encode())
+    (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
+    with pytest.raises(InputError, match=r"cannot be read|not a result"):
+        read_folders([tmp_path])
