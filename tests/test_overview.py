@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import threading
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
@@ -331,10 +329,8 @@ def test_what_cannot_be_told_says_why_beside_its_interval(
     shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
     split = Answer("split", "all presets", "can't tell", ("",), (shared,))
     assert in_one_line([split]) == f"can't tell yet, so share one {says}"
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(evidence(health))
     leaves_out = high < 0
-    shown = console.export_text()
+    shown = evidence(health).draw(100).plain
     assert ("can't tell yet*" in shown) == leaves_out
     assert ("* The interval leaves out 0, but: " in shown) == leaves_out
 

@@ -121,7 +121,7 @@ answers on Anki's.
 
     def update_now(self) -> None:
         """Show the answers so far."""
-        if not self.query("#lines"):
+        if self.lacks("#lines"):
             return
         overview, width = self.overview, self.query_one("#lines").size.width - 4
         headline = overview.headline or "How well does FSRS predict you? …"
@@ -200,7 +200,7 @@ answers on Anki's.
         beside.update(evidence(answer))
 
     def _progress(self) -> None:
-        if not self.query("#progress"):
+        if self.lacks("#progress"):
             return
         app = self.srs_app
         gone = words.clock((app.answers_ended or app.monotonic()) - app.answers_began)

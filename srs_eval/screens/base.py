@@ -9,12 +9,14 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
+from textual.css.query import NoMatches
 from textual.message import Message
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from srs_eval import words
 from srs_eval.screens.actions import Action
+from srs_eval.screens.drawing import Piecewise
 from srs_eval.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
 
-class AppScreen(Screen[Any]):
+class AppScreen(Piecewise):
     """A screen of the app; `actions` are its keys, `about` is its help text."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -67,6 +69,14 @@ class AppScreen(Screen[Any]):
     def update_now(self) -> None:
         """Show what is known by now."""
 
+    def lacks(self, selector: str) -> bool:
+        """Whether a widget is not there (yet): events may arrive before those of a screen are."""
+        try:
+            self.query_one(selector)  # which, other than a query, is kept
+        except NoMatches:
+            return True
+        return False
+
     def update_soon(self) -> None:
         """`update_now` once the frames are drawn, for all at once would be a pause.
 
@@ -81,16 +91,15 @@ class AppScreen(Screen[Any]):
         self.show_export()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        if self.size != self.app.size:  # it opens: its widgets have just been styled
+        if self.outer_size != self.app.size:  # it opens: its widgets have just been styled
             event.refresh_styles = False
         self.show_protocol()
 
     def show_protocol(self) -> None:
         app = self.srs_app
-        lines = self.query(ProtocolLine)
-        if not lines:
+        if self.lacks("ProtocolLine"):
             return
-        line = lines.first()
+        line = self.query_one(ProtocolLine)
         if app.log_ is None or app.receipt is None:
             line.show("")
             return
@@ -146,7 +155,7 @@ class AppScreen(Screen[Any]):
             widget.focus()
 
 
-class Dialog(ModalScreen[Any]):
+class Dialog(Piecewise, ModalScreen[Any]):
     """A box over the current screen; Esc closes it."""
 
     HORIZONTAL_BREAKPOINTS = TOO_NARROW

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.table import Table
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
@@ -18,6 +17,7 @@ from srs_eval.results import Result
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
+from srs_eval.widgets.facts import WidthDependent, in_columns
 
 
 class CompareScreen(AppScreen):
@@ -96,14 +96,9 @@ choose the models, s exchanges them, ◀ marks the better figure.
             (f" on {basis}", "dim"),
         )
 
-    def _figures(self, left: Result, right: Result) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True)
-        for _ in range(2):
-            table.add_column(no_wrap=True, justify="right")
+    def _figures(self, left: Result, right: Result) -> WidthDependent:
+        rows = []
         explained = self.size.width >= 110
-        if explained:
-            table.add_column(ratio=1)
         for field, name, style, meaning in words.METRICS:
             figures = [getattr(result.metrics, field) for result in (left, right)]
             shown = [words.metric(result.metrics, field, style) for result in (left, right)]
@@ -123,8 +118,8 @@ choose the models, s exchanges them, ◀ marks the better figure.
             ]
             if explained:
                 cells.append(Text(meaning, "dim"))
-            table.add_row(Text(name), *cells)
-        return table
+            rows.append([Text(name), *cells])
+        return WidthDependent(lambda width: in_columns(rows, width, right=(1, 2)))
 
     @on(Select.Changed)
     def _chosen(self, event: Select.Changed) -> None:

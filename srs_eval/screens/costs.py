@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group as Lines
-from rich.console import RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -23,6 +21,7 @@ from srs_eval.screens.answers import show_basis
 from srs_eval.screens.background import Background
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.evidence import evidence
+from srs_eval.widgets.facts import WidthDependent, stacked
 from srs_eval.words import clock
 
 if TYPE_CHECKING:
@@ -128,13 +127,13 @@ that your reviews allow. It is a model's estimate, and says so where you have no
             if self._first[1] == 0:
                 self._first = self.srs_app.monotonic(), message.doing.share
             self._tell_progress()
-        parts: list[RenderableType] = []
+        parts: list[Text | WidthDependent] = []
         log = self.srs_app.log_
         if log is not None and log.receipt.fsrs_enabled is False:
             parts.append(Text(WERE_IT_ON))
         for answer in message.answers:
             parts += [Text(answer.subject, "bold underline"), evidence(answer)]
-        self.query_one("#all", Static).update(Lines(*parts))
+        self.query_one("#all", Static).update(stacked(parts))
 
     def on_all_costed(self, message: AllCosted) -> None:
         if self._ticking is not None:

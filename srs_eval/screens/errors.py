@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.console import Group as Lines
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -19,6 +18,7 @@ from srs_eval.screens.actions import ERRORS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.curves import CurvesChart
 from srs_eval.widgets.evidence import drawn_table
+from srs_eval.widgets.facts import stacked
 
 
 class ErrorsScreen(AppScreen):
@@ -65,7 +65,7 @@ scheduler, or the best other one. Parameters are those of the last of the five f
         parts: list[Widget] = []
         for table in tables:
             parts.append(Static(Text(table.heading, "bold")))
-            below = Static(Lines(drawn_table(table), Text("")))
+            below = Static(stacked([drawn_table(table), Text("")]))
             if isinstance(table, Curves) and table.curves:
                 chart = CurvesChart(table)
                 parts.append(chart)
@@ -115,11 +115,11 @@ scheduler, or the best other one. Parameters are those of the last of the five f
             other = others.get(table.title)
             if other is None or name is None:
                 chart.show()
-                below.update(Lines(drawn_table(table), Text("")))
+                below.update(stacked([drawn_table(table), Text("")]))
             else:
                 names = this, models[name].configuration.words
                 chart.show(other, names)
-                below.update(Lines(drawn_table(_of_both(table, other, names)), Text("")))
+                below.update(stacked([drawn_table(_of_both(table, other, names)), Text("")]))
 
 
 def _of_both(table: Curves, other: Curves, names: tuple[str, str]) -> Table:

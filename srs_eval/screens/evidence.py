@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rich.console import Group as Lines
-from rich.console import RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -14,6 +12,7 @@ from srs_eval.screens.actions import EVIDENCE, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.evidence import evidence
+from srs_eval.widgets.facts import WidthDependent, stacked
 
 
 class EvidenceScreen(AppScreen):
@@ -55,14 +54,14 @@ earlier reviews and judged on later ones, five times.
         if line is None or not self.query("#box"):
             return
         self.query_one("#box").border_title = line.title
-        parts: list[RenderableType] = []
+        parts: list[Text | WidthDependent] = []
         for answer in line.answers:
             if answer.question in BESIDE:
                 parts.append(Text(BESIDE[answer.question], "bold underline"))
             elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
             parts.append(evidence(answer))
-        self.query_one("#all", Static).update(Lines(*parts))
+        self.query_one("#all", Static).update(stacked(parts))
         self.refresh_bindings()
 
     def _move(self, step: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -13,6 +12,7 @@ from textual.widgets import Static
 
 from srs_eval.screens.actions import EVERYWHERE, Action
 from srs_eval.screens.base import Dialog
+from srs_eval.widgets.facts import WidthDependent, in_columns
 
 
 class HelpScreen(Dialog):
@@ -34,15 +34,10 @@ class HelpScreen(Dialog):
             yield Static(Text(self._about.strip()))
             yield Static(self._keys())
 
-    def _keys(self) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), expand=True)
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column(ratio=1)
-        table.add_row("", "", "")
+    def _keys(self) -> WidthDependent:
         everywhere = self.app.on_keys(EVERYWHERE)  # type: ignore[attr-defined]
-        for action in (*self._actions, *everywhere):
-            table.add_row(
-                Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim")
-            )
-        return table
+        rows = [
+            (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
+            for action in (*self._actions, *everywhere)
+        ]
+        return WidthDependent(lambda width: in_columns([(Text(""),), *rows], width))

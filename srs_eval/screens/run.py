@@ -126,8 +126,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def update_now(self) -> None:
         """Show the current state of the evaluation."""
-        if not self.query(RankingTable):
-            return  # events may arrive before the widgets are mounted
+        if self.lacks("RankingTable"):
+            return
         self._dirty = False
         now = self.srs_app.monotonic()
         self.table.show(self.evaluation, now, self.srs_app.state, self.srs_app.own_scheduler)

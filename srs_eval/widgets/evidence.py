@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from rich.console import Group as Lines
-from rich.console import RenderableType
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from srs_eval.comparison import Interval
 from srs_eval.presets.answers import Answer, Cell, Table, why_open
 from srs_eval.presets.stored import parameter_line
-from srs_eval.widgets.facts import WidthDependent
+from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
 from srs_eval.words import count, difference, loss, percent
 
@@ -20,15 +17,15 @@ OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 _LEAST = 14  # columns of a drawn interval
 
 
-def evidence(answer: Answer) -> RenderableType:
+def evidence(answer: Answer) -> WidthDependent:
     """Everything there is to an answer, for whatever width."""
-    parts: list[RenderableType] = [Text(sentence + "\n") for sentence in answer.sentences]
+    parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in answer.sentences]
     if answer.parameters is not None:
         parts += [parameters_to_paste(answer), Text("")]
     for table in answer.tables:
         parts += [Text(table.heading, "bold"), drawn_table(table)]
         parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
-    return Lines(*parts)
+    return stacked(parts)
 
 
 def _doubts(table: Table) -> dict[int, str]:
@@ -61,7 +58,7 @@ def parameters_to_paste(answer: Answer) -> Text:
 def drawn_table(table: Table) -> WidthDependent:
     """Figures as text; one column of intervals drawn besides, where there is room."""
 
-    def draw(width: int) -> RenderableType:
+    def draw(width: int) -> Text:
         place = _to_draw(table)
         cells = [
             [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
@@ -75,12 +72,17 @@ def drawn_table(table: Table) -> WidthDependent:
                 for number, cell in enumerate(row):
                     if isinstance(cell, Interval) and number != place:
                         texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
-        made = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-        for number, name in enumerate(table.columns):
-            texts = all(isinstance(row[number], str) for row in table.rows)
-            made.add_column(
-                Text(name, "dim"), justify="left" if texts else "right", no_wrap=not texts
-            )
+        words_only = [
+            place
+            for place in range(len(table.columns))
+            if all(isinstance(row[place], str) for row in table.rows)
+        ]
+        widest = max(
+            words_only or [0], key=lambda place: max((len(row[place]) for row in cells), default=0)
+        )
+        numbers = set(range(len(table.columns))) - set(words_only)
+        texts = [[Text(name, "dim") for name in table.columns]]
+        texts += [[Text(cell) for cell in row] for row in cells]
         scale = None
         if place is not None and width - taken >= _LEAST:
             intervals = [row[place] for row in table.rows]
@@ -88,22 +90,19 @@ def drawn_table(table: Table) -> WidthDependent:
             differs = table.columns[place].startswith("minus")
             zero = Interval(0.0, 0.0) if differs and shown else None
             scale = common_scale(shown + ([zero] if zero else []), min(width - taken, 48))
-        if scale is None or place is None:
-            for texts_of_row in cells:
-                made.add_row(*map(Text, texts_of_row))
-            return made
-        line = 0.0 if table.columns[place].startswith("minus") else None
-        made.add_column(axis(scale, line, "dim"), no_wrap=True)
-        for row, texts_of_row in zip(table.rows, cells, strict=True):
-            cell = row[place]
-            drawn = Text("")
-            if isinstance(cell, Interval):
-                dot = next(
-                    (DOTS[each] for each in row if isinstance(each, str) and each in DOTS), "●"
-                )
-                drawn = whisker(cell, scale, dot, "", line, "dim")
-            made.add_row(*map(Text, texts_of_row), drawn)
-        return made
+        if scale is not None and place is not None:
+            line = 0.0 if table.columns[place].startswith("minus") else None
+            texts[0].append(axis(scale, line, "dim"))
+            for row, line_of_row in zip(table.rows, texts[1:], strict=True):
+                cell = row[place]
+                drawn = Text("")
+                if isinstance(cell, Interval):
+                    dot = next(
+                        (DOTS[each] for each in row if isinstance(each, str) and each in DOTS), "●"
+                    )
+                    drawn = whisker(cell, scale, dot, "", line, "dim")
+                line_of_row.append(drawn)
+        return in_columns(texts, width, numbers, widest)
 
     return WidthDependent(draw)
 

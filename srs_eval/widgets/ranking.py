@@ -78,7 +78,7 @@ class RankingTable(DataTable[Any]):
         self.marked: list[str] = []
         self.shown = 0  # models, after filtering
         self._rows: dict[str, Text] = {}
-        self._finished: dict[tuple[object, ...], Text] = {}
+        self._kept: dict[tuple[object, ...], Text] = {}
         self._known: dict[tuple[object, ...], Text] = {}  # of the time before
         self._strips: dict[int, tuple[Text, tuple[object, ...], Strip]] = {}
         self._layout: tuple[tuple[str, int], ...] = ()
@@ -101,7 +101,7 @@ class RankingTable(DataTable[Any]):
         wanted = {each.name for each in everyone if _wanted(each, state)}
         self.shown = len(wanted)
         self._lay_out(groups, everyone, state)
-        self._known, self._finished = self._finished, {}
+        self._known, self._kept = self._kept, {}
         rows = dict(self._all_rows(evaluation, groups, wanted, now, state))
         pinned = own in wanted and len(rows) + 1 > self.size.height - 1
         self._pinned = pinned and own in evaluation.results()
@@ -234,12 +234,12 @@ class RankingTable(DataTable[Any]):
 
     def _cells(self, line: Ranked) -> Text:
         name = line.configuration.name
-        # A finished model's cells are kept: only few things about it can change.
+        # A line is kept: only few things about it can change, and drawing it takes long.
         looks = (self._scale, self._floor, self._layout, self.app.theme, self._own == name)
         changing = (line.place, line.standing, line.against_floor, name in self.marked)
         key = (name, id(line.result), changing, looks)
         cells = self._known.get(key) or self._finished_cells(line)
-        self._finished[key] = cells
+        self._kept[key] = cells
         return cells
 
     def _begin(self, configuration: Configuration, place: str) -> dict[str, Text]:
@@ -290,11 +290,9 @@ class RankingTable(DataTable[Any]):
         return self._in_columns(cells)
 
     def _unfinished_cells(self, model: ModelRun, now: float, evaluation: Evaluation) -> Text:
-        cells = self._begin(model.configuration, "")
-        state, style = model.stage.value, "dim"
+        figure, state = "", model.stage.value
         if model.stage is Stage.RUNNING:
-            cells["log loss"] = Text(words.bar(model.fraction, 11))
-            style = ""
+            figure = words.bar(model.fraction, 11)
             left = model.seconds_left(now)
             if model.preparing:
                 state = "preparing"
@@ -302,14 +300,23 @@ class RankingTable(DataTable[Any]):
                 state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
                 if left is not None and self._scale is not None:
                     state += f", {clock(left)}"
-        else:
+        elif model.stage is Stage.WAITING:
+            expected = evaluation.expected_seconds(model)
+            figure = f"about {clock(expected)}" if expected >= 3 else ""
+        looks = (self._layout, self.app.theme, self._own == model.name)
+        key = (model.name, model.stage, figure, state, looks)
+        cells = self._known.get(key) or self._drawn_unfinished(model, figure, state)
+        self._kept[key] = cells
+        return cells
+
+    def _drawn_unfinished(self, model: ModelRun, figure: str, state: str) -> Text:
+        cells = self._begin(model.configuration, "")
+        running, failed = model.stage is Stage.RUNNING, model.stage is Stage.FAILED
+        cells["log loss"] = Text(figure, "" if running else "dim")
+        if not running:
             cells["model"].stylize("dim")
-            waits = model.stage is Stage.WAITING
-            expected = evaluation.expected_seconds(model) if waits else 0.0
-            cells["log loss"] = Text(f"about {clock(expected)}" if expected >= 3 else "", "dim")
-            if model.stage is Stage.FAILED:
-                style = "bold"
         roomy = any(key == "drawn" for key, _ in self._layout)
+        style = "" if running else "bold" if failed else "dim"
         cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
         return self._in_columns(cells)
 
