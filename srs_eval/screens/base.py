@@ -155,7 +155,7 @@ class AppScreen(Piecewise):
             widget.focus()
 
 
-class Dialog(Piecewise, ModalScreen[Any]):
+class Dialog(ModalScreen[Any], Piecewise):  # Textual styles it as the first
     """A box over the current screen; Esc closes it."""
 
     HORIZONTAL_BREAKPOINTS = TOO_NARROW

@@ -60,8 +60,8 @@ class Piecewise(Screen[Any]):
     def _seen(self, widget: Widget) -> Region:
         """What of a widget is in the window and has changed there, from its own corner."""
         place = self._compositor.visible_widgets.get(widget)
-        if place is None or not widget.is_attached:
-            return Region()
+        if place is None or widget is self or not widget.is_attached:
+            return Region()  # a screen itself needs to know what it lies on
         region, clip = place
         seen = region.intersection(clip)
         if not any(seen.overlaps(dirty) for dirty in self._compositor._dirty_regions):

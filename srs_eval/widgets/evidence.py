@@ -81,7 +81,7 @@ def drawn_table(table: Table) -> WidthDependent:
             words_only or [0], key=lambda place: max((len(row[place]) for row in cells), default=0)
         )
         numbers = set(range(len(table.columns))) - set(words_only)
-        texts = [[Text(name, "dim") for name in table.columns]]
+        texts = [[Text(name, "bold dim") for name in table.columns]]
         texts += [[Text(cell) for cell in row] for row in cells]
         scale = None
         if place is not None and width - taken >= _LEAST:
@@ -92,7 +92,9 @@ def drawn_table(table: Table) -> WidthDependent:
             scale = common_scale(shown + ([zero] if zero else []), min(width - taken, 48))
         if scale is not None and place is not None:
             line = 0.0 if table.columns[place].startswith("minus") else None
-            texts[0].append(axis(scale, line, "dim"))
+            heading = axis(scale, line, "dim")
+            heading.stylize_before("bold")
+            texts[0].append(heading)
             for row, line_of_row in zip(table.rows, texts[1:], strict=True):
                 cell = row[place]
                 drawn = Text("")

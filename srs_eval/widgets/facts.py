@@ -113,7 +113,7 @@ def metric_table(result: Result) -> WidthDependent:
             (Text(name), Text(figure, "bold"), Text(meaning, "dim"))
             for name, figure, meaning in figures
         ]
-        return in_columns(rows, width, right=[1])
+        return in_columns(rows, width - len(_GAP), right=[1])  # there may be a scrollbar
 
     return WidthDependent(draw)
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -73,18 +74,17 @@ class Plot(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._graph: Graph | None = None
-        self._drawn: list[list[tuple[str, str]]] | None = None  # letters and styles
+        self._drawn: list[list[tuple[str, str]]] = []  # letters and styles
+        self._drawn_at: Size | None = None
 
     def show(self, graph: Graph | None) -> None:
-        self._graph, self._drawn = graph, None
+        self._graph, self._drawn_at = graph, None
         self.refresh()
-
-    def on_resize(self) -> None:
-        self._drawn = None
 
     def render_line(self, y: int) -> Strip:
         base = self.rich_style
-        if self._drawn is None:
+        if self._drawn_at != self.size:
+            self._drawn_at = self.size
             self._drawn = [] if self._graph is None else draw(self._graph, *self.size)
         if y >= len(self._drawn):
             return Strip.blank(self.size.width, base)
