@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events
@@ -10,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
 from textual.css.query import NoMatches
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
@@ -60,11 +58,6 @@ class AppScreen(Piecewise):
         for length, breakpoints in ((width, TOO_NARROW), (height, TOO_LOW)):
             classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
         self.update_classes(classes, animate=False)
-
-    async def _dispatch_message(self, message: Message) -> None:
-        """As Textual does it; between two messages of a screen others get their turn."""
-        await super()._dispatch_message(message)
-        await asyncio.sleep(0)
 
     def update_now(self) -> None:
         """Show what is known by now."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 from textual.geometry import Region
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -25,6 +27,11 @@ class Piecewise(Screen[Any]):
     _undrawn: list[tuple[Widget, int]] | None = None  # widgets, and from which line; None: at rest
     _rounds = 0
 
+    async def _dispatch_message(self, message: Message) -> None:
+        """As Textual does it; between two messages of a screen others get their turn."""
+        await super()._dispatch_message(message)
+        await asyncio.sleep(0)
+
     def _compositor_refresh(self) -> None:
         begun = self._undrawn is not None
         self._undrawn = [(widget, 0) for widget in self._compositor.visible_widgets]
@@ -33,6 +40,9 @@ class Piecewise(Screen[Any]):
             self._draw()
 
     def _draw(self) -> None:
+        if self.app._batch_count:  # what is shown now would be lost
+            self.call_later(self._draw)
+            return
         end, began_now = time.thread_time() + _PIECE_S, False
         while self._rounds < _ROUNDS and self is self.app.screen:
             if not self._undrawn:  # once more, for what has changed meanwhile

@@ -64,7 +64,9 @@ def in_columns(
     fast as a rich table.
     """
     columns = max(map(len, rows), default=0)
-    wraps %= columns or 1
+    if not columns:
+        return Text()
+    wraps %= columns
     widths = [
         max((row[place].cell_len for row in rows if place < len(row)), default=0)
         for place in range(columns)
