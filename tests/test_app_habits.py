@@ -522,23 +522,25 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
     compile_first = {each.name for each in chosen if each.compiles and kind == "compiling"}
     first = Evaluation(reviews=reviews)
 
-    def seconds(each: Configuration, compiles: bool, begins: bool) -> float:
+    def seconds(each: Configuration, compiles: bool, begins: bool, loads: bool) -> float:
         odd = 1 + 0.3 * (sum(each.name.encode()) % 7 - 3) / 3  # the table is not exact either
         work = odd * (0.03 + each.expected_seconds_per_10k * reviews / 10_000)
         compiling = each.model.seconds_to_compile * compiles * (1 + odd) / 2
-        return speed * (work + compiling + 0.8 * begins)
+        return speed * (work + compiling + 0.8 * begins + 0.8 * loads)
 
     def run(evaluation: Evaluation) -> list[tuple[float | None, float]]:
         missing = frozenset(compile_first)
         evaluation.apply(Prepared(reviews, reviews, tuple(chosen), missing), 0.0)
         waiting, working, now = list(chosen), [], 0.0
-        told, compiled = [], set()
+        told, compiled, loaded = [], set(), 0
         while waiting or working:
             while waiting and len(working) < 2:
                 each = waiting.pop(0)
                 compiles = each.name in missing
                 evaluation.apply(Started(each, compiles), now)
-                taken = seconds(each, compiles and each.model.name not in compiled, now == 0)
+                compiles &= each.model.name not in compiled
+                taken = seconds(each, compiles, now == 0, each.compiles and loaded < 2)
+                loaded += each.compiles  # what runs kernels, once in each worker
                 compiled.add(each.model.name)
                 working.append((now + taken, each))
             working.sort(key=lambda pair: pair[0])

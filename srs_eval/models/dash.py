@@ -300,7 +300,7 @@ MODELS = (
         configurations=("DASH", "DASH-short", "DASH-recency"),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
-        seconds_to_compile=0.2,
+        seconds_to_compile=0.5,
     ),
     Model(
         name="DASH[MCM]",
@@ -312,7 +312,7 @@ MODELS = (
         predict=predict_mcm,
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
-        seconds_to_compile=3.0,
+        seconds_to_compile=1.0,
     ),
     Model(
         name="DASH[ACT-R]",

@@ -88,6 +88,7 @@ MODELS = (
         always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
         seconds_per_10k=0.06,
+        seconds_to_compile=0.1,
         note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
     ),
 )

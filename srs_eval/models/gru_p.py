@@ -55,6 +55,7 @@ MODELS = (
         flags=ANY_FLAG,
         hyperparameters=(*NETWORK.hyperparameters, START),
         seconds_per_10k=0.1,
+        seconds_to_compile=0.1,
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
         "need not mean a lower one. Retired upstream in 2026.",
     ),

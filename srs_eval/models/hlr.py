@@ -69,6 +69,6 @@ MODELS = (
         configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
-        seconds_to_compile=0.6,
+        seconds_to_compile=0.8,
     ),
 )

@@ -378,6 +378,7 @@ MODELS = (
         flags=ANY_FLAG,
         hyperparameters=(*IN_DAYS.hyperparameters, START),
         seconds_per_10k=0.035,
+        seconds_to_compile=2.5,
         version=2,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
         "stands for each of its matrices, so it says little about SM-17 itself.",

@@ -380,6 +380,6 @@ MODELS = (
         default=lambda context: list(START),
         standard="SBD-short-secs-recency",
         hyperparameters=(PULL, ITERATIONS),
-        seconds_per_10k=0.17,
+        seconds_per_10k=0.08,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heapreplace
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.extras import missing
 from srs_eval.ranking import Group, Ranked, ranking
 from srs_eval.results import Result
 
@@ -33,14 +34,14 @@ class ModelRun:
 
     configuration: Configuration
     stage: Stage = Stage.WAITING
-    must_compile: bool = False  # as far as was known when it had not begun
+    compiles: bool = False  # its kernels are not on disk when it begins, as far as is known
+    lacks: bool = False  # something that it needs is not installed
     preparing: bool = False  # its kernels are being compiled
     fraction: float = 0.0
     fold: int = 0
     folds: int = 0
-    compiled: bool = False  # in this run, whether that is over or not
     started: float = 0.0
-    working_since: float = 0.0  # what came before was compiling, or starting a worker
+    working_since: float | None = None  # what came before was compiling, or starting a worker
     fraction_then: float = 0.0
     told: float = 0.0  # when it last said how far it is
     took: float | None = None  # seconds from start to end
@@ -55,20 +56,81 @@ class ModelRun:
     def over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
 
-    def seconds_left(self, now: float) -> float | None:
-        """Extrapolated from the progress so far; None while there is too little."""
-        gone, done = self.told - self.working_since, self.fraction - self.fraction_then
-        if self.stage is not Stage.RUNNING or done < 0.01 or gone < 0.5:
+    def worked(self) -> tuple[float, float] | None:
+        """Seconds and the share of its work that was done in them; None while that says little."""
+        if self.working_since is None:
             return None
-        left = gone * (1 - self.fraction) / done
+        seconds, share = self.told - self.working_since, self.fraction - self.fraction_then
+        return (seconds, share) if seconds >= 0.5 and share >= 0.01 else None
+
+    @property
+    def cached(self) -> bool:
+        return self.result is not None and self.result.cached
+
+    def seconds_at(self, now: float) -> float | None:
+        """From its start until now or its end; None where that tells nothing of the machine."""
+        if self.cached:
+            return None
+        if self.stage is Stage.RUNNING:
+            return now - self.started
+        return self.took
+
+    def seconds_left(self, now: float, expected: float = 0.0) -> float | None:
+        """Extrapolated from the progress so far; None while there is too little.
+
+        `expected` are the seconds that its work was thought to take before; they count as what
+        was measured over `_PRIOR_SHARE` of it.
+        """
+        worked = self.worked()
+        if self.stage is not Stage.RUNNING or worked is None:
+            return None
+        seconds, share = worked
+        if expected:
+            seconds, share = seconds + expected * _PRIOR_SHARE, share + _PRIOR_SHARE
+        left = seconds * (1 - self.fraction) / share
         return max(left - (now - self.told), left / 5)
 
 
 Pace = Mapping[str, tuple[float, int]]
 """Seconds that configurations took on this machine, by name, and on how many reviews."""
-_STARTING_S = 0.03  # of any model, however cheap: loading what is compiled, metrics
+_STARTING_S = 0.05  # of any model, however cheap: loading what is compiled, metrics
 _WORKER_S = 0.8  # until a worker is there
+_LOADING_S = 0.8  # what runs compiled kernels, once in each worker
+_IMPORTING_S = 3.0  # what some networks need, once in each worker
 _PRIOR_S = 0.5  # as much as this counts what was expected before anything was measured
+_PRIOR_SHARE = 0.05  # the same of one model, as a share of its own work
+_COMPILING_PRIOR_S = 3.0  # the same of compiling, which is expected to be as slow as the rest
+_MOST_S = 1.0  # as much as this counts what one model tells, however long it takes
+_SLOWEST = 10.0  # so many times as long as expected, and no longer, counts what one model took
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Seconds that a model should take, before anything is measured."""
+
+    work: float
+    starting: float = 0.0  # a worker, or imports that its first network needs
+    compiling: float = 0.0
+
+    @property
+    def whole(self) -> float:
+        return self.work + self.starting + self.compiling
+
+
+def _slowness(
+    told: Iterable[tuple[float, float]], before: float = 1.0, weight: float = _PRIOR_S
+) -> float:
+    """How many times as long as expected it takes: at most `_SLOWEST`, or what it was before.
+
+    `told` are seconds that models took and that were expected; `before` is what is thought of it
+    without them, and counts as `weight` seconds.
+    """
+    took, usual = before * weight, weight
+    for seconds, expected in told:
+        share = min(expected, _MOST_S)
+        took += min(seconds / expected, _SLOWEST) * share
+        usual += share
+    return took / usual
 
 
 @dataclass
@@ -95,7 +157,8 @@ class Evaluation:
                 kept = self.models.get(configuration.name)
                 if kept is None or kept.result is None:
                     uncompiled = configuration.name in event.uncompiled
-                    made = ModelRun(configuration, must_compile=uncompiled)
+                    lacks = bool(missing(configuration.model.needs))
+                    made = ModelRun(configuration, compiles=uncompiled, lacks=lacks)
                     self.models[configuration.name] = made
             self._slowness = self._slowness_before()
             return
@@ -103,17 +166,18 @@ class Evaluation:
         model = self.models.setdefault(name, ModelRun(event.configuration))
         if isinstance(event, Started):
             model.stage, model.started = Stage.RUNNING, now
-            model.preparing = model.compiled = event.compiles
+            model.preparing = model.compiles = event.compiles
             self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
-            if not model.fraction:
+            # Some compile once more, after their first steps.
+            if model.fraction <= (_PRIOR_SHARE if model.compiles else 0.0):
                 model.working_since, model.fraction_then = now, event.fraction
             model.preparing, model.told = False, now
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
-            model.took = now - model.started
+            model.took, model.told = now - model.started, now
             self._groups = groups
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, event.reason
@@ -205,100 +269,134 @@ class Evaluation:
     def expected_seconds(self, model: ModelRun) -> float:
         """Of a model before it has begun: as it took here before, or as it usually takes."""
         known = self._known_seconds(model)
-        return self._usual_seconds(model) * self._slowness if known is None else known
+        if known is not None:
+            return known
+        return self._usual_seconds(model, self.reviews or 0) * self._slowness
 
-    def _usual_seconds(self, model: ModelRun) -> float:
-        per_review = model.configuration.expected_seconds_per_10k / 10_000
-        return _STARTING_S + per_review * (self.reviews or 0)
+    def _usual_seconds(self, model: ModelRun, reviews: int) -> float:
+        besides = _STARTING_S + model.configuration.model.seconds_besides
+        return besides + model.configuration.expected_seconds_per_10k * reviews / 10_000
 
     def _known_seconds(self, model: ModelRun) -> float | None:
         """As it took here before; None where it was never tried."""
         if model.name not in self.known_pace:
             return None
         seconds, then = self.known_pace[model.name]
-        work = max(seconds - _STARTING_S, 0.0) * (self.reviews or 0) / max(then, 1)
-        return min(seconds, _STARTING_S) + work
+        reviews = self.reviews or 0
+        return seconds * self._usual_seconds(model, reviews) / self._usual_seconds(model, then)
 
     def _slowness_before(self) -> float:
         """How much longer than usual everything took here."""
-        known = usual = 0.0
-        for model in self.models.values():
-            seconds = self._known_seconds(model)
-            if seconds is not None:
-                known, usual = known + seconds, usual + self._usual_seconds(model)
-        return known / usual if usual else 1.0
+        known = [(self._known_seconds(model), model) for model in self.models.values()]
+        return _slowness(
+            (seconds, self._usual_seconds(model, self.reviews or 0))
+            for seconds, model in known
+            if seconds is not None
+        )
 
     def seconds_left(self, now: float) -> float | None:
         """What is expected of the rest, at the pace measured in this run; None while unknown."""
         if not self.running or not self.models or self.seconds_gone(now) < 1:
             return None
         expected = self._expected()
-        begun = self._begun()
-        took = _PRIOR_S * self._pace(begun[: self.lanes], expected, now)  # starting workers, mostly
-        usual = _PRIOR_S
-        pace = self._pace(begun[self.lanes :], expected, now, took, usual)
+        work, compiling = self._slowness_now(expected, now)
+        whole = {
+            name: (each.work + each.starting) * work + each.compiling * compiling
+            for name, each in expected.items()
+        }
         free = []  # when each worker has finished what it is at
         for model in self.models.values():
             if model.stage is Stage.RUNNING:
-                left, whole = model.seconds_left(now), expected[model.name] * pace
-                gone = now - model.started  # what has taken long will take long
-                free.append(max(whole - gone, whole / 2, gone / 2) if left is None else left)
+                left = model.seconds_left(now, expected[model.name].work * work)
+                gone = now - model.started
+                if left is None:  # what has taken long will take long
+                    left = max(whole[model.name] - gone, whole[model.name] / 2, gone / 2)
+                free.append(left)
         free += [0.0] * (self.lanes - len(free))
         heapify(free)
         for model in self.models.values():
             if model.stage is Stage.WAITING:
-                heapreplace(free, free[0] + expected[model.name] * pace)
+                heapreplace(free, free[0] + whole[model.name])
         return max(free)
 
-    def _pace(
-        self,
-        begun: list[ModelRun],
-        expected: Mapping[str, float],
-        now: float,
-        took: float = _PRIOR_S,
-        usual: float = _PRIOR_S,
-    ) -> float:
-        """How many times as long as expected these models took, added to what is given."""
+    def _slowness_now(self, expected: Mapping[str, _Expected], now: float) -> tuple[float, float]:
+        """How many times as long as expected work and compiling take in this run."""
+        begun = self._begun()
+        started: list[tuple[float, float]] = []
+        worked: list[tuple[float, float]] = []
         for model in begun:
-            if model.result is not None and model.result.cached:
+            each, gone, known = expected[model.name], model.seconds_at(now), model.worked()
+            if gone is None or each.compiling:
                 continue
-            gone = now - model.started
-            if model.took is not None:
-                took, usual = took + model.took, usual + expected[model.name]
-            elif model.stage is Stage.RUNNING and gone > expected[model.name]:
-                took, usual = took + gone, usual + expected[model.name]  # at least
-        return took / usual
+            if known is not None:
+                worked.append((known[0], known[1] * each.work))
+            elif model.took is not None or gone > each.whole:  # or at least so many
+                (started if each.starting else worked).append((gone, each.whole))
+        # How slowly workers start says less about the rest.
+        work = _slowness(worked, before=_slowness(started))
+        told = self._compiled(begun, expected, work, now)
+        return work, _slowness(told, work, _COMPILING_PRIOR_S)
+
+    def _compiled(
+        self, begun: Iterable[ModelRun], expected: Mapping[str, _Expected], work: float, now: float
+    ) -> Iterator[tuple[float, float]]:
+        """Seconds that compiling took, and those expected."""
+        for model in begun:
+            each = expected[model.name]
+            gone = model.seconds_at(now)
+            if gone is None or not each.compiling:
+                continue
+            gone = max(gone - (each.work + each.starting) * work, 0.0)
+            if model.took is not None or gone > each.compiling:
+                yield gone, each.compiling
 
     def _begun(self) -> list[ModelRun]:
-        """In the order of their beginning."""
-        begun = [model for model in self.models.values() if model.stage is not Stage.WAITING]
+        """In this run, in the order of their beginning."""
+        begun = [
+            model
+            for model in self.models.values()
+            if model.stage is not Stage.WAITING and model.started >= self.started
+        ]
         return sorted(begun, key=lambda model: model.started)
 
-    def _expected(self) -> dict[str, float]:
-        """Seconds by name, with starting workers and compiling, once for all that share it."""
+    def _expected(self) -> dict[str, _Expected]:
+        """By name; what models share is expected of the first of them."""
         found, compiled = {}, set()
+        first = {"worker": self.lanes, "kernels": self.lanes, "import": self.lanes}
         waiting = [model for model in self.models.values() if model.stage is Stage.WAITING]
-        for place, model in enumerate([*self._begun(), *waiting]):
-            of = model.configuration.model
-            seconds = self.expected_seconds(model)
-            seconds += _WORKER_S * self._slowness if place < self.lanes else 0.0
-            if (model.must_compile or model.compiled) and of.name not in compiled:
+        for model in [*self._begun(), *waiting]:
+            of, computes = model.configuration.model, not model.cached and not model.lacks
+            starting = compiling = 0.0
+            for what, seconds, wanted in (
+                ("worker", _WORKER_S, True),
+                ("kernels", _LOADING_S, computes and model.configuration.compiles),
+                ("import", _IMPORTING_S, computes and of.needs),
+            ):
+                if wanted and first[what]:
+                    first[what] -= 1
+                    starting += seconds
+            if computes and model.compiles and of.name not in compiled:
                 compiled.add(of.name)
-                seconds += of.seconds_to_compile * self._slowness
-            found[model.name] = seconds
+                compiling = of.seconds_to_compile
+            found[model.name] = _Expected(
+                self.expected_seconds(model) if computes else _STARTING_S * self._slowness,
+                starting * self._slowness,
+                compiling * self._slowness,
+            )
         return found
 
     def measured_pace(self) -> dict[str, tuple[float, int]]:
         """What this run tells of the machine, added to what was known."""
-        return {
-            **self.known_pace,
-            **{
-                model.name: (round(model.took, 3), self.reviews)
-                for model in self._begun()[self.lanes :]  # the first ones waited for workers
-                if model.took is not None and not model.compiled and self.reviews
-                if model.result is not None and not model.result.cached
-            },
-        }
+        found, expected = dict(self.known_pace), self._expected()
+        for model in self._begun():
+            if model.result is None or model.cached or model.compiles or not self.reviews:
+                continue
+            seconds, worked = model.took, model.worked()
+            if expected[model.name].starting:  # of that only what came after is its own
+                seconds = worked[0] / worked[1] if worked is not None else None
+            if seconds is not None:
+                found[model.name] = max(round(seconds, 3), 0.001), self.reviews
+        return found
 
     def _at_work(self) -> int:
         return sum(model.stage is Stage.RUNNING for model in self.models.values())
