@@ -25,7 +25,7 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.extras import require
-from srs_eval.fitting.compile import kernels_there, mark_kernels
+from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
 from srs_eval.models import file_of
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights

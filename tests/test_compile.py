@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from srs_eval.fitting import compile as compile_module
-from srs_eval.fitting import kernel_source, simd
+from srs_eval.fitting import kernel_marks, kernel_source, simd
 from srs_eval.fitting.kernel_source import MAKERS, kernel_digest
+from srs_eval.own_files import own_files
 from tests.conftest import COMPILED, REPOSITORY
 
 PROGRAM = """
@@ -374,7 +375,7 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
             path = open_.pop()
             if path not in found:
                 found.add(path)
-                open_ += compile_module._content(path)[1]
+                open_ += kernel_marks._content(path)[1]
         return {f"{path.parent.name}/{path.name}" for path in found}
 
     state, hlr = made_from("state.py"), made_from("hlr.py")
@@ -386,9 +387,40 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
     mine.write_text(
         "def fit():\n    from srs_eval.fitting.linear import (\n        a,\n        b,\n    )\n"
     )
-    assert compile_module._content(mine)[1] == [helper]
+    assert kernel_marks._content(mine)[1] == [helper]
     latin = tmp_path / "latin.py"
     latin.write_bytes(
         b"# -*- coding: latin-1 -*-\n# L\xe4nge\nfrom srs_eval.fitting import linear\n"
     )
-    assert compile_module._content(latin)[1][-1] == helper
+    assert kernel_marks._content(latin)[1][-1] == helper
+
+
+def test_a_change_beside_a_file_of_ones_own_makes_its_marks_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may import others of its folder, directly or not; what it does not is nothing."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    mine, first, second, other = (
+        tmp_path / name for name in ("mine.py", "first.py", "second/parts.py", "other.py")
+    )
+    second.parent.mkdir()
+    mine.write_text("import math\nfrom first import step\n")
+    first.write_text("def step():\n    from second import parts\n    return parts\n")
+    for path in (second, other):
+        path.write_text("x = 1\n")
+    assert own_files(mine) == [first, mine, second]
+
+    def changed(path: Path) -> bool:
+        for each in (kernel_marks.mark_kernels, kernel_marks._sources_hash, kernel_marks._content):
+            each.cache_clear()
+        kernel_marks.mark_kernels("MINE", mine)
+        assert kernel_marks.kernels_there("MINE", mine)
+        path.write_text(path.read_text() + "# changed\n")
+        kernel_marks._sources_hash.cache_clear()
+        kernel_marks._content.cache_clear()
+        return not kernel_marks.kernels_there("MINE", mine)
+
+    assert changed(mine)
+    assert changed(first)
+    assert changed(second)
+    assert not changed(other)

@@ -89,6 +89,17 @@ def test_example_models_work_as_files_of_ones_own(
     assert changed.returncode == 2
     assert "EXP-FIRST had model file" in changed.stderr
 
+    # What it imports from beside it is part of it.
+    beside = tmp_path / "beside.py"
+    beside.write_text("HORIZON = 36500\n")
+    mine.write_text(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport beside\n{plain}")
+    second = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "second"))
+    assert program(*second, *files[:2], "--models", "EXP-FIRST").returncode == 0
+    beside.write_text("HORIZON = 36501\n")
+    changed = program(*second, *files[:2], "--models", "EXP-FIRST")
+    assert changed.returncode == 2
+    assert "EXP-FIRST had model file" in changed.stderr
+
     for name, content, words in (
         ("a.py", "MODELS = 1 / 0", "ZeroDivisionError"),
         ("b.py", "x = 3", "KeyError: 'MODELS'"),

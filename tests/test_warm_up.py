@@ -11,7 +11,7 @@ import pytest
 
 from srs_eval import engine
 from srs_eval.configurations import OWN, resolve
-from srs_eval.fitting.compile import mark_kernels
+from srs_eval.fitting.kernel_marks import mark_kernels
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import COMPILED
 

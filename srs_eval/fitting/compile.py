@@ -12,9 +12,7 @@ its name. So an update of srs-eval compiles anew what it changed, and nothing el
 from __future__ import annotations
 
 import dis
-import hashlib
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -29,79 +27,11 @@ from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes
-_WITH_KERNELS = ("fitting", "models", "workload")
-_IMPORT = re.compile(r"^\s*from (srs_eval[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _NOT_KEPT = "not_kept"  # stands for a kernel's digest where there is none
 
 
-def kernels_there(name: str, file: Path) -> bool:
-    """Whether `mark_kernels` was called so, and nothing has changed that they come from."""
-    try:
-        return _mark(name, file).exists()
-    except OSError:
-        return False
-
-
-@cache
-def mark_kernels(name: str, file: Path) -> None:
-    """Remember that all that is compiled for `name`, from this Python file, is on disk."""
-    try:
-        mark = _mark(name, file)
-        if mark.parent.is_dir():
-            mark.touch()
-    except OSError:
-        pass  # it will be announced again
-
-
-def _mark(name: str, file: Path) -> Path:
-    named = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return _kernel_folder() / f"{_sources_hash(file)}-{named}.mark"
-
-
-@cache
-def _sources_hash(file: Path) -> str:
-    """Of a Python file and of all that kernels of its imports are made from.
-
-    Cheaper than their digests, for which all would be imported; a file's change counts for all
-    that use the file.
-    """
-    found, open_ = set[Path](), [file, Path(__file__)]
-    while open_:
-        path = open_.pop()
-        if path not in found:
-            found.add(path)
-            open_ += _content(path)[1]
-    digest = hashlib.sha256()
-    for path in sorted(found):
-        digest.update(path.name.encode() + _content(path)[0])
-    return digest.hexdigest()[:16]
-
-
-@cache
-def _content(path: Path) -> tuple[bytes, list[Path]]:
-    """A file's digest, and what it imports of the folders with kernels, also in functions."""
-    content = path.read_bytes()
-    modules = [
-        name
-        for module, names in _IMPORT.findall(content.decode("utf-8", "replace"))
-        for name in (module, *(f"{module}.{each}" for each in re.findall(r"\w+", names)))
-    ]
-    known = _modules()
-    imported = [known[each] for each in dict.fromkeys(modules) if each in known]
-    return hashlib.sha256(content).digest(), imported
-
-
-@cache
-def _modules() -> dict[str, Path]:
-    package = Path(__file__).parents[1]
-    return {
-        f"srs_eval.{folder}.{path.stem}".removesuffix(".__init__"): path
-        for folder in _WITH_KERNELS
-        for path in (package / folder).glob("*.py")
-    }
-
-
-def _kernel_folder() -> Path:
+def kernel_folder() -> Path:
+    """Where kernels lie, for this version of numba and of Python."""
     if os.environ.get("NUMBA_CACHE_DIR"):  # someone has chosen
         return Path(os.environ["NUMBA_CACHE_DIR"])
     from importlib.metadata import version
@@ -116,7 +46,7 @@ def _numba() -> tuple[Any, Path | None]:
     import importlib
 
     numba = importlib.import_module("numba")
-    folder = _kernel_folder()
+    folder = kernel_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)

@@ -23,6 +23,7 @@ from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
 from srs_eval.extras import EXTRAS
 from srs_eval.hyperparameters import Hyperparameter
+from srs_eval.own_files import own_files
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -122,7 +123,7 @@ class ModelFile:
     """A file with models of one's own, as it was when it was loaded."""
 
     path: Path
-    digest: str
+    digest: str  # of what is in it, and of what it imports from its folder
 
 
 def _named(name: str, file: ModelFile | None) -> Model:
@@ -145,7 +146,11 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
-    file = ModelFile(path, hashlib.sha256(content).hexdigest())
+    digest = hashlib.sha256(content)
+    for beside in own_files(path):
+        if beside != path:
+            digest.update(hashlib.sha256(beside.read_bytes()).digest())
+    file = ModelFile(path, digest.hexdigest())
     known = [model for model in all_models().values() if model.file == file]
     if known:
         return tuple(known)

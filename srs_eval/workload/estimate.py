@@ -25,7 +25,7 @@ import numpy as np
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.fitting.compile import kernels_there, mark_kernels
+from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
 from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
@@ -79,7 +79,7 @@ _ORDERS: dict[int, Order] = {
 }
 
 
-_KERNELS = "workload", Path(__file__)  # what `fitting.compile` remembers the simulation by
+_KERNELS = "workload", Path(__file__)  # what `fitting.kernel_marks` remembers the simulation by
 
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
