@@ -121,7 +121,9 @@ def merge(parts: Sequence[Path], out: Path) -> int:
         setup = with_setup_of(part, setup)
     assert setup is not None
     refuse_audits(out)
-    with ResultStore(out, setup) as store:
+    if read_setup(out) is not None:
+        setup = with_setup_of(out, setup)
+    with ResultStore(out, setup, fresh=None) as store:
         try:
             return sum(store.take_over(part) for part in parts)
         finally:

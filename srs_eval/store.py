@@ -89,7 +89,9 @@ class ResultStore:
     renews the files that people read.
     """
 
-    def __init__(self, folder: Path, setup: Mapping[str, Any], *, fresh: bool = False) -> None:
+    def __init__(
+        self, folder: Path, setup: Mapping[str, Any], *, fresh: bool | None = False
+    ) -> None:
         """Open or create a folder for a run with this set-up.
 
         `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
@@ -97,8 +99,9 @@ class ResultStore:
         readable files are spelled (`configurations.Names`), and where that has changed they
         are renamed; other keys are kept for information. Raises InputError where they do not,
         where the folder holds results of other origin, or where another process is at work;
-        `fresh` deletes the former two.
+        `fresh` deletes the former two; None where who asks cannot have that.
         """
+        self._or_fresh = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
         self.names: Names = setup.get("names", "2025")
         self.damaged = 0  # journal lines that were not whole
@@ -281,14 +284,18 @@ class ResultStore:
             path.unlink(missing_ok=True)
 
     def _agree(self, setup: Mapping[str, Any]) -> None:
-        stored = read_setup(self.folder)
+        try:
+            stored = read_setup(self.folder)
+        except InputError as error:
+            remedy = f"choose another --out{self._or_fresh}"
+            raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
         if stored is None:
             for configuration in setup["configurations"]:
                 path = self.folder / "result" / f"{spelled(configuration, self.names)}.jsonl"
                 if path.exists():
                     raise InputError(
                         f'"{path}" is not from a batch in this folder: '
-                        "choose another --out, or delete it with --fresh."
+                        f"choose another --out{self._or_fresh}."
                     )
             self._save_setup(setup)
             return
@@ -296,7 +303,7 @@ class ResultStore:
         if difference:
             raise InputError(
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
-                "run it as before, choose another --out, or start over with --fresh."
+                f"run it as before, choose another --out{self._or_fresh}."
             )
         names = {"names": self.names} if "names" in setup else {}
         self._save_setup({**_joined(stored, setup), **names})
@@ -485,9 +492,7 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
-        raise InputError(
-            f'"{folder / SETUP}" is damaged: start over with --fresh, or choose another --out.'
-        )
+        raise InputError(f'"{folder / SETUP}" is damaged.')
     return setup
 
 

@@ -329,6 +329,22 @@ def test_a_refused_merge_leaves_nothing_behind(
     assert f"{name} had hyperparameters none and has those that" in said
     assert "{" not in said
     assert not out.exists()
+    for content, words in (
+        (json.dumps(setup), "cannot be merged"),
+        ("{", 'setup.json" is damaged'),
+        (None, "is not from a batch in this folder: choose another --out."),
+    ):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(made, out)
+        (out / "setup.json").unlink()
+        if content is not None:
+            (out / "setup.json").write_text(content)
+        before = texts(out / "result")
+        assert main(["results", "merge", str(made), "--out", str(out)]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert "--fresh" not in said  # which merge has not
+        assert texts(out / "result") == before
 
 
 def test_refusals(tmp_path: Path) -> None:
