@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from srs_eval.workers import WorkerPool
     from srs_eval.workload.estimate import Doing
 
+Rows = Literal["benchmark", "anki"]
 LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
@@ -166,6 +167,7 @@ class SrsEvalApp(App[int]):
         self.run_number = 0
         self._asked = 0  # how many times questions were asked
         self._followed = 0  # by models, the last of these times
+        self._rows_before: Rows | None = None  # to go back to, where others cannot be judged
         self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
         self.backgrounds: list[Background] = []
         self._asking: list[Background] = []
@@ -875,6 +877,7 @@ class SrsEvalApp(App[int]):
         if log is None:
             return
         self.cancel_evaluation()
+        self._rows_before = None
         self.run_number += 1
         number = self.run_number
         before = self.evaluation
@@ -985,7 +988,7 @@ class SrsEvalApp(App[int]):
         return bool(self.backgrounds) and self.evaluation.running and not self.evaluation.cancelled
 
     @property
-    def other_rows(self) -> Literal["benchmark", "anki"] | None:
+    def other_rows(self) -> Rows | None:
         """The other rule of which reviews count, where what is open has both."""
         if self.receipt is None or len(self.receipt.rows) < 2:
             return None
@@ -993,10 +996,11 @@ class SrsEvalApp(App[int]):
 
     def switch_rows(self) -> None:
         """Rank the models on the reviews of the other rule."""
-        rows = self.other_rows
+        rows, before = self.other_rows, self.protocol.rows
         if rows is not None:
             self.protocol = replace(self.protocol, rows=rows)
             self.start_evaluation()
+            self._rows_before = before
 
     def cancel_evaluation(self) -> None:
         """Ask the engine to stop; `EngineEnded` is posted when it has."""
@@ -1006,6 +1010,12 @@ class SrsEvalApp(App[int]):
             background.cancel.set()
 
     def evaluation_failed(self, error: Exception) -> None:
+        """Say why; where the rows had just been switched, go back to those before."""
+        if self._rows_before is not None:
+            self.protocol = replace(self.protocol, rows=self._rows_before)
+            self.start_evaluation()
+            self.refuse("Can't rank on these rows", error, "Back", "")
+            return
         rankings = self._rankings()
         if not rankings:
             return  # nobody waits for it; who asks for the ranking will be told

@@ -24,7 +24,9 @@ from textual.widgets import Input, OptionList, TabbedContent
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Finished, Prepared, Started
+from srs_eval.errors import NotEnoughData
 from srs_eval.overview import NOT_WAITED_FOR, Overview
+from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
@@ -363,6 +365,36 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
         app._keys.since -= 10
         type_at_once(app, "q")
         await until(pilot, lambda: not app.is_running or not on(app, "AnswersScreen")())
+
+
+@pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
+async def test_rows_that_cannot_be_judged_are_told_and_left_again(
+    tmp_path: Path, error: Exception | None
+) -> None:
+    """Of all models that they are left out, or by a refusal, behind which R would be no more."""
+    of_benchmark, of_anki = MadeUpEngine(), MadeUpEngine(skipping=MODELS, error=error)
+
+    def evaluate(log: ReviewLog, names: Any, protocol: Protocol, **options: Any) -> Iterator[Any]:
+        engine = of_anki if protocol.rows == "anki" else of_benchmark
+        return engine(log, names, protocol, **options)
+
+    app = make_app(tmp_path, FILE, evaluate=evaluate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("R")
+        if error is None:
+            await until(pilot, lambda: "on Anki's rows" in text_of(app))
+            await until(pilot, lambda: not app.evaluation.running)
+            assert not app.evaluation.results()
+            assert "3 usable reviews" in text_of(app)
+            await pilot.press("R")
+        else:
+            await until(pilot, on(app, "Refusal"))
+            await until(pilot, lambda: "no review is left" in text_of(app))
+            await pilot.press("escape")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "on the benchmark's rows" in text_of(app))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
 
 
 async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
