@@ -57,7 +57,7 @@ def run_table(group: Group, width: int) -> RenderableType:
             words.loss(line.log_loss, 4),
         ]
         if width >= WIDE:
-            cells.append("" if line.to_best is None else words.difference(line.to_best))
+            cells.append("" if line.to_best is None else words.better(line.to_best))
         if width >= BROAD:
             cells.append(words.metric(metrics, "rmse_bins", "%"))
             cells.append(words.metric(metrics, "auc", "3"))

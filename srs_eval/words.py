@@ -31,9 +31,19 @@ def _sign(value: float, places: int) -> str:
 
 def difference(interval: Interval, places: int = 4) -> str:
     """ "+0.0021 ±.0012": a difference and the half width of its 95 % interval."""
+    return _sign(interval.estimate, places) + _half(interval, places)
+
+
+def better(interval: Interval) -> str:
+    """ "0.0021 better ±.0012": the same of log loss, with which side it is in a word."""
+    from srs_eval.presets.answers import better_by
+
+    return better_by(interval.estimate) + _half(interval, 4)
+
+
+def _half(interval: Interval, places: int) -> str:
     half = f"{interval.half_width:.{places}f}".removeprefix("0")
-    shown = "" if math.isnan(interval.half_width) else f" ±{half}"
-    return _sign(interval.estimate, places) + shown
+    return "" if math.isnan(interval.half_width) else f" ±{half}"
 
 
 THAN_AVERAGE = "than average"  # heads a column of `against_floor`: "13.6 % less"

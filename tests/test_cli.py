@@ -564,7 +564,7 @@ def outcome() -> Outcome:
     return made
 
 
-@pytest.mark.parametrize("width", [20, 36, 50, 64, 67, 79, 80, 100])
+@pytest.mark.parametrize("width", [20, 36, 50, 64, 67, 79, 80, 100, 110])
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, outcome: Outcome) -> None:
     from rich.console import Console
 
