@@ -30,7 +30,7 @@ from srs_eval.cli_output import (
     write,
     write_document,
 )
-from srs_eval.cli_research import audit, batch, dataset, report, results
+from srs_eval.cli_research import audit, batch, dataset, report, results, say_tuned_on
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from srs_eval.context import Context
     from srs_eval.engine import Event
     from srs_eval.export import Outcome
+    from srs_eval.ledger import Ledger
     from srs_eval.reviews import ReviewLog
 
 WORTH_TELLING_SECONDS = 5.0
@@ -624,6 +625,7 @@ def _run(
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
+    _say_tuned_on(flags.ledger, source, log)
     outcome, interrupted = _evaluate(
         log, configurations, flags, context, jobs, reference, use_cache
     )
@@ -645,6 +647,17 @@ def _run(
     if interrupted is not None:
         raise interrupted
     return SOME_FAILED if outcome.failed else FINE
+
+
+def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
+    """As a batch says it, of the one user of a data set."""
+    if ledger is None or source.path is None or log.user not in ledger.users:
+        return
+    from srs_eval.batch import survey
+    from srs_eval.dataset import open_dataset
+
+    fingerprint, _ = survey(open_dataset(source.path))
+    say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 
 def _evaluate(

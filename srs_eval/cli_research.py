@@ -485,19 +485,27 @@ def _tell_differences(configurations: Sequence[Configuration], commit_or_year: s
         print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
 
 
-def say_tuned_on(ledger: Ledger | None, users: Sequence[int], data: str) -> None:
-    """That figures flatter on users whose training parts have chosen a ledger's set-ups."""
+def say_tuned_on(
+    ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
+) -> None:
+    """That figures flatter on users whose training parts have chosen a ledger's set-ups.
+
+    `data` is the fingerprint of the users' data set; `others` says how to take other users.
+    """
     from srs_eval.console import say
     from srs_eval.plural import counted
 
     if ledger is None or not (seen := ledger.users.intersection(users)):
         return
-    share = f"{len(seen):,} of {counted(len(users), 'user')}"
-    if ledger.data == data:
-        on = f"on {share} here: for these"
+    same = ledger.data == data
+    if len(users) == 1:
+        on = "this user:" if same else "a user with this number: if that is the same person,"
     else:
-        on = f"on users with the numbers of {share} here: if they are the same people, for these"
-    say(f'"{ledger.path}" was tuned {on}, figures of tuned models flatter; --users takes others.')
+        share = f"{len(seen):,} of {counted(len(users), 'user')} here"
+        on = f"{share}: for these,"
+        if not same:
+            on = f"users with the numbers of {share}: if they are the same people, for these,"
+    say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
 
 
 def _say_environments(out: Path) -> None:

@@ -425,6 +425,12 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
         assert code == 0, words
         assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
         labels = {each.label for each in read_folders([results])[0].files}
+        for user, flatters in ((2, True), (5, False)):
+            whom = ("run", dataset.folder, "--user", user, "--batch_size", 64, "--jobs", 1)
+            which = ("--models", "SLOW", "--model-file", file, "--setup", out)
+            code, words = main_says(*whom, *which)
+            assert code == 0, words
+            assert ("was tuned on this user: figures" in words) == flatters
     finally:
         del all_models()["SLOW"]
     assert {"SLOW", "SLOW tuned"} <= labels
@@ -529,6 +535,8 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
         ([1, 2, 5], "g", "on users with the numbers of 2 of 3 users here: if they are the same"),
         ([2, 3], "f", ""),
+        ([5], "f", "was tuned on this user: figures"),
+        ([5], "g", "was tuned on a user with this number: if that is the same person, figures"),
     ],
 )
 def test_tuned_figures_flatter_on_the_users_of_the_audit(
