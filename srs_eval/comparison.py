@@ -294,10 +294,28 @@ def verdicts(
     }
 
 
+def enough_to_tell(found: Interval) -> bool:
+    """Whether it rests on as many reviews and days as any verdict needs."""
+    return found.reviews >= FEWEST_REVIEWS and found.days >= FEWEST_DAYS
+
+
+def side(difference: Interval, margin: float) -> Literal["below", "above", "no matter", "open"]:
+    """Where an interval lies, for whoever has seen to it that there is enough to tell by.
+
+    In the order of `verdict`: it does not matter within ± margin, it is below or above 0, or
+    that is open, as it is without an interval. "Not distinguishable" is never "equal".
+    """
+    if -margin <= difference.low and difference.high <= margin:
+        return "no matter"
+    if difference.high < 0:
+        return "below"
+    return "above" if difference.low > 0 else "open"
+
+
 def _verdict(difference: Interval, differs: bool, equivalence: float) -> Verdict:
-    if difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+    if not enough_to_tell(difference):
         return "can't tell yet"
-    if -equivalence <= difference.low and difference.high <= equivalence:
+    if side(difference, equivalence) == "no matter":
         return "as good"
     if differs:
         return "better" if difference.estimate < 0 else "worse"

@@ -24,7 +24,7 @@ from srs_eval.places import state_dir
 from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.reviews import ReviewLog
 
-LAYOUT = 1
+LAYOUT = 2
 MOST = 20  # files whose answers are kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -67,6 +68,14 @@ def dates(log: ReviewLog, protocol: Protocol) -> Callable[[int], str]:
         return found.isoformat()
 
     return name
+
+
+def in_words(month: str) -> str:
+    """ "October 2024" for "2024-10"; what is no calendar month as it is."""
+    year, _, number = month.partition("-")
+    if not (year.isdigit() and number.isdigit()):
+        return month
+    return f"{calendar.month_name[int(number)]} {year}"
 
 
 def month_of(name: str, day: int) -> str:

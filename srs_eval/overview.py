@@ -9,16 +9,25 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, more_reviews
+from srs_eval.comparison import (
+    EQUIVALENT,
+    FEWEST_REVIEWS,
+    Interval,
+    enough_to_tell,
+    more_reviews,
+)
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
-from srs_eval.engine import in_words, must_compile
+from srs_eval.engine import in_words as reason_of
+from srs_eval.engine import must_compile
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.learner_state import MODEL, learner_state
+from srs_eval.over_time import in_words
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import Answer, listed, span, told, why_open
@@ -77,7 +86,7 @@ TITLES = {
     "often": "Optimize how often?",
     "retention": "Remembered",
     "says": "When FSRS says",
-    "time": "This month",
+    "time": "Latest month",
     "day": "Your day",
     "hard": "Hard",
 }
@@ -191,10 +200,18 @@ class Overview:
                 told = fit if question == MODELS and fit else answers
                 found.append(Line(question, title, in_one_line(told), (*fit, *answers)))
             elif answers:
+                title = _month(answers[0]) if question == "time" else title
                 found.append(Line(question, title, in_one_line(answers), answers))
             elif question in self.waiting:
                 found.append(Line(question, title, "…", answers))
         return found
+
+
+def _month(answer: Answer) -> str:
+    """ "This month" only while it lasts; before the answer is known, what `TITLES` says."""
+    if answer.conclusion == UNANSWERED:
+        return TITLES["time"]
+    return "This month" if answer.subject == time.strftime("%Y-%m") else in_words(answer.subject)
 
 
 def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bool = False) -> Line:
@@ -213,7 +230,7 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
             text = f"once FSRS is on: {text}"
     elif difference is None:
         text = "too few since changed"
-    elif difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+    elif not enough_to_tell(difference):
         text = why_open(difference)
     else:
         more = more_reviews(difference)
@@ -256,12 +273,11 @@ def in_one_line(answers: Sequence[Answer]) -> str:
         return first.sentences[0].removeprefix("When it says ")
     if question == "day":
         return first.sentences[0].removeprefix("Your day ")
-    last_month = str(first.tables[0].rows[-1][0]) if question == "time" and first.tables else ""
-    if question == "time" and first.difference is not None and last_month in first.sentences[0]:
-        words = "about as predictable as before"
-        if first.conclusion != "as before":
-            words = f"{first.conclusion}"
-        return f"{words} {_bounds(first.difference)}"
+    if question == "time" and first.difference is not None:
+        says = first.conclusion
+        if says == "can't tell":
+            says = "can't tell yet whether more predictable than before"
+        return f"{says} {_bounds(first.difference)}"
     return first.sentences[0]
 
 
@@ -297,19 +313,20 @@ def _costs(answer: Answer) -> str:
 
 
 def _remembered(answers: Sequence[Answer]) -> str:
-    """ "less than desired: Default 84.7 % of 90 %; as desired: Maps 90.2 % of 90 %"."""
+    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
     shown: dict[str, list[str]] = {}
     for answer in answers:
         _, _, recalled, _, desired = answer.tables[0].rows[0]  # of all its reviews
         assert isinstance(recalled, Interval)
-        figures = f"{answer.subject} {100 * recalled.estimate:.1f} %"
-        if isinstance(desired, float):
-            figures += f" of {100 * desired:.0f} %"
         says = answer.conclusion
-        if says == "can't tell":  # only where there are too few
-            says = "can't tell yet"
-            figures = f"{figures} ({why_open(recalled)})" if recalled.reviews else figures
-        shown.setdefault(says, []).append(figures)
+        beside = [f"desired {100 * desired:.0f} %"] if isinstance(desired, float) else []
+        if not enough_to_tell(recalled):
+            beside.append(why_open(recalled))
+        elif says == "can't tell":
+            beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
+        says = "can't tell yet" if says == "can't tell" else says
+        figures = f"{answer.subject} {100 * recalled.estimate:.1f} %"
+        shown.setdefault(says, []).append(figures + f" ({', '.join(beside)})" * bool(beside))
     order = sorted(shown, key=lambda says: says != "less than desired")
     return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
@@ -384,7 +401,7 @@ def _open_bounds(difference: Interval) -> str:
     why, bounds = why_open(difference), _bounds(difference)
     if not why:
         return bounds
-    few = difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS
+    few = not enough_to_tell(difference)
     return f"({why})" if few or not bounds else f"{bounds[:-1]}: {why})"
 
 
@@ -436,7 +453,7 @@ def overview(
             except InputError:
                 raise
             except Exception as error:
-                found = [_unanswered(question, in_words(error)[0]) for question in task]
+                found = [_unanswered(question, reason_of(error)[0]) for question in task]
             yield tuple(found), task
     finally:
         pool.terminate_workers()

@@ -275,7 +275,7 @@ def make_answers() -> list[Answer]:
             "less than it says",
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
         ),
-        Answer("time", "all reviews", "as before", ("In 2024-05 as before.",), (by_month,)),
+        Answer("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
         Answer("retention", "Default", "less than desired", ("Less than desired.",), (recalled,)),
         Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
         Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),

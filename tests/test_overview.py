@@ -21,6 +21,7 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.comparison import Interval, mean_interval, relative
 from srs_eval.errors import NotEnoughData
 from srs_eval.kept_answers import Kept, improve, keep, last
+from srs_eval.over_time import in_words
 from srs_eval.overview import (
     BESIDE,
     OF_PRESETS,
@@ -35,14 +36,16 @@ from srs_eval.overview import (
 )
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table, told, why_open
+from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import WHOLE, Learner
 from srs_eval.presets.fit import _headline, how_well
 from srs_eval.presets.months import was_i_predictable
+from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
 from srs_eval.screens.answers import Lines
 from srs_eval.widgets.evidence import evidence
-from srs_eval.workload.answers import answers as in_words
+from srs_eval.workload.answers import answers as costs_in_words
 from srs_eval.workload.estimate import Doing, Question, Workload, workload
 from srs_eval.workload.glance import at_a_glance
 from tests.app_world import (
@@ -374,26 +377,84 @@ def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
 
 
 def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
+    """Nor is one with too few days for an interval in its own table."""
     answer = was_i_predictable(Learner.of(log))
-    assert log.entries is not None
-    months = [row[0] for row in answer.tables[0].rows if int(str(row[1])) >= 100]
-    assert f"In {months[-1]} you were" in answer.sentences[0]
+    rows = [row for row in answer.tables[0].rows if isinstance(row[4], Interval)]
+    months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
+    assert months[-1] != rows[-1][0]  # else nothing is shown here
+    assert answer.subject == months[-1]
+    assert in_words(str(months[-1])) in answer.sentences[0]
+
+
+def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "This month" is said only while it lasts."""
+    found = Overview("anki", answers=make_answers())
+    titles = [line.title for line in found.lines if line.question == "time"]
+    assert titles == ["May 2024"]
+    monkeypatch.setattr("srs_eval.overview.time.strftime", lambda _: "2024-05")
+    titles = [line.title for line in found.lines if line.question == "time"]
+    assert titles == ["This month"]
+
+
+@pytest.mark.parametrize(
+    ("recall", "says"),
+    [
+        (0.93, "can't tell yet whether it means what it says"),
+        (0.9, "it means what it says"),
+        (0.8, "less than it says"),
+        (0.99, "more than it says"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_called_equal(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, recall: float, says: str
+) -> None:
+    """As equal counts an interval within three points of what was said, or desired."""
+    presets = {key: replace(each, desired_retention=0.9) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), 0.9))
+    half = 0.05 if recall == 0.93 else 0.02
+    told = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
+    monkeypatch.setattr(Learner, "interval", lambda *_: replace(told, half_width=half))
+    (sentence, _) = does_it_mean_it(learner).sentences
+    assert sentence.endswith(f": {says}.")
+    conclusion = next(do_i_remember_enough(learner, list(learner.groups), 0.002)).conclusion
+    assert (
+        conclusion
+        == {
+            0.93: "can't tell",
+            0.9: "as desired",
+            0.8: "less than desired",
+            0.99: "more than desired",
+        }[recall]
+    )
+
+
+def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    learner = Learner.of(off)
+    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    assert "FSRS is off, so none was asked for" in answer.sentences[0]
+    assert "desired" not in in_one_line([answer])
+    assert in_one_line([answer]).startswith("recalled: ")
 
 
 def test_what_is_remembered_is_grouped_worst_first() -> None:
     def answer(name: str, says: str, recalled: float, desired: float | None) -> Answer:
-        row = ("all", 2_000, Interval(recalled, 0.01), 0.9, desired)
+        row = ("all", 2_000, Interval(recalled, 0.01, 2_000, 60), 0.9, desired)
         columns = ("reviews of", "reviews", "recalled", "expected", "desired")
         return Answer("retention", name, says, ("",), (Table("", columns, (row,)),))
 
     answers = (
         answer("Maps", "as desired", 0.902, 0.9),
         answer("Words", "less than desired", 0.788, 0.92),
-        answer("Birds", "can't tell", 0.8, None),
+        answer("Birds", "can't tell", 0.8, 0.82),
+        answer("New", "recalled", 0.8, None),
     )
     assert in_one_line(answers) == (
-        "less than desired: Words 78.8 % of 92 %; as desired: Maps 90.2 % of 90 %; "
-        "can't tell yet: Birds 80.0 %"
+        "less than desired: Words 78.8 % (desired 92 %); "
+        "as desired: Maps 90.2 % (desired 90 %); "
+        "can't tell yet: Birds 80.0 % (desired 82 %, 79 … 81 %); "
+        "recalled: New 80.0 %"
     )
 
 
@@ -660,7 +721,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         leave.set()
         await pilot.press("w")
         await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "", 60)
-        rows = {row[0]: row for row in in_words(seen[-1])[0].tables[0].rows}
+        rows = {row[0]: row for row in costs_in_words(seen[-1])[0].tables[0].rows}
         await pilot.press("escape")
         await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
         better = line(app)

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from srs_eval.comparison import (
+    EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     TOO_MANY_MORE,
     Interval,
+    enough_to_tell,
     more_reviews,
 )
 
 if TYPE_CHECKING:
     import pandas
+
+RECALL_NO_MATTER = 0.03
+"""Recall is as it should be within three percentage points: for a smaller gap nobody would ask
+Anki for another retention."""
 
 Cell = str | int | float | Interval | None
 
@@ -159,11 +165,14 @@ def best(estimates: Iterable[tuple[str, Interval]]) -> str:
     return min(estimates, key=lambda each: (each[1].estimate, each[0]))[0]
 
 
-def what_is_missing(difference: Interval, asked: int) -> str:
-    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm)."""
-    if difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+def what_is_missing(difference: Interval, asked: int, margin: float = EQUIVALENT) -> str:
+    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm).
+
+    `margin` is what does not matter.
+    """
+    if not enough_to_tell(difference):
         return f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days."
-    more = more_reviews(difference)
+    more = more_reviews(difference, equivalence=margin)
     hint = "" if more is None else f"at most about {more:,} more reviews like these would tell."
     if difference.low > 0 or difference.high < 0:
         why = (

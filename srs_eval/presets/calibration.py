@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_DAYS, Interval
+from srs_eval.comparison import FEWEST_DAYS, Interval, side
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.presets.answers import RECALL_NO_MATTER, Answer, Cell, Table
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
 
@@ -50,18 +50,15 @@ def does_it_mean_it(learner: Learner) -> Answer:
         return Answer("says", "all presets", "can't tell", (sentence,), (table,))
     nearest = min(said, key=lambda low: (abs(said[low][0] - ASKED), low))
     mean, recalled = said[nearest]
-    conclusion = "means it"
-    if recalled.high < mean:
-        conclusion = "less than it says"
-    elif recalled.low > mean:
-        conclusion = "more than it says"
+    off = replace(recalled, estimate=recalled.estimate - mean)
+    conclusion, words = {
+        "below": ("less than it says", "less than it says"),
+        "above": ("more than it says", "more than it says"),
+        "no matter": ("means it", "it means what it says"),
+        "open": ("can't tell", "can't tell yet whether it means what it says"),
+    }[side(off, RECALL_NO_MATTER)]
     sentences = (
-        f"When it says {100 * mean:.0f} %, you recall {_percent(recalled)}: "
-        + {
-            "means it": "it means what it says.",
-            "less than it says": "less than it says.",
-            "more than it says": "more than it says.",
-        }[conclusion],
+        f"When it says {100 * mean:.0f} %, you recall {_percent(recalled)}: {words}.",
         f"On {counted(recalled.reviews, 'review')} of {counted(recalled.days, 'day')}, judged with "
         "the parameters in force, which may have been fitted to these reviews.",
     )

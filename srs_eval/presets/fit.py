@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, relative, verdicts
+from srs_eval.comparison import Interval, enough_to_tell, relative, verdicts
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing, why_open
 from srs_eval.presets.candidates import BY_PRESET, OLDER, SM2, Learner
@@ -43,7 +43,7 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
     says = verdicts(difference, equivalence=equivalence)
     enabled = learner.log.receipt.fsrs_enabled
     floor = difference["average"]
-    too_few = floor.reviews < FEWEST_REVIEWS or floor.days < FEWEST_DAYS
+    too_few = not enough_to_tell(floor)
     sentences = [
         _headline(says["average"], saved["average"], enabled, why_open(floor) if too_few else "")
     ]

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
+from srs_eval.comparison import enough_to_tell, side
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, spanned, what_is_missing
+from srs_eval.presets.answers import RECALL_NO_MATTER, Answer, Cell, Table, spanned, what_is_missing
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import FloatArray
@@ -19,6 +19,14 @@ from srs_eval.reviews import FloatArray
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest
 FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
+NOT_ASKED_FOR = "recalled"  # the conclusion where no retention is desired, or nobody knows which
+CONCLUSIONS = {
+    "below": "less than desired",
+    "above": "more than desired",
+    "no matter": "as desired",
+    "open": "can't tell",
+}
+"""By the side on which recall lies of what is desired."""
 
 
 def do_i_remember_enough(
@@ -31,7 +39,8 @@ def do_i_remember_enough(
     p = learner.predict(NOW, [Fold(everything[:0], everything)])
     for group in groups:
         preset = learner.log.presets.get(group)
-        desired = None if preset is None else preset.desired_retention
+        is_off = learner.log.receipt.fsrs_enabled is False
+        desired = None if preset is None or is_off else preset.desired_retention
         mine = trials.partition == group
         rows: list[tuple[Cell, ...]] = []
         for name, part in _parts(learner, mine).items():
@@ -49,18 +58,17 @@ def do_i_remember_enough(
         )
         conclusion = "can't tell"
         if desired is None:
-            sentences = [f"{figures}; the file does not say what is desired."]
+            conclusion = NOT_ASKED_FOR
+            why = "FSRS is off, so none was asked for" if is_off else "the file does not say"
+            sentences = [f"{figures}; desired: {why}."]
         else:
-            if len(index) >= FEWEST_REVIEWS and recalled.days >= FEWEST_DAYS:
-                conclusion = "as desired"
-                if recalled.high < desired:
-                    conclusion = "less than desired"
-                elif recalled.low > desired:
-                    conclusion = "more than desired"
+            off = replace(recalled, estimate=recalled.estimate - desired)
+            if enough_to_tell(recalled):
+                conclusion = CONCLUSIONS[side(off, RECALL_NO_MATTER)]
             lead = f"{conclusion[0].upper()}{conclusion[1:]}"
             sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
             if conclusion == "can't tell":
-                sentences.append(what_is_missing(recalled, 1))
+                sentences.append(what_is_missing(off, 1, RECALL_NO_MATTER))
         told = preset is None or preset.is_told
         who = "The parameters in force" if told else "FSRS-6 with its defaults"
         sentences.append(f"{who} expected {_percent(float(p[index].mean()))} of these.")

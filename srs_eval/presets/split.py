@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
+from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
@@ -40,7 +40,7 @@ Decision = Literal["keep shared", "split", "can't tell"]
 
 def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
     """From (split - shared) in log loss; `says` is the verdict on it."""
-    if difference.reviews < FEWEST_REVIEWS or difference.days < FEWEST_DAYS:
+    if not enough_to_tell(difference):
         return "can't tell"
     if difference.low >= -equivalence:
         return "keep shared"
