@@ -654,9 +654,10 @@ def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None
     if ledger is None or source.path is None or log.user not in ledger.users:
         return
     from srs_eval.batch import survey
-    from srs_eval.dataset import open_dataset
+    from srs_eval.dataset import is_dataset, open_dataset
 
-    fingerprint, _ = survey(open_dataset(source.path))
+    # A file of one user does not tell of which data set it is.
+    fingerprint = survey(open_dataset(source.path))[0] if is_dataset(source.path) else ""
     say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 

@@ -431,6 +431,9 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
             code, words = main_says(*whom, *which)
             assert code == 0, words
             assert ("was tuned on this user: figures" in words) == flatters
+        alone = dataset.folder / "revlogs" / "user_id=2" / "data.parquet"
+        code, words = main_says("run", alone, "--batch_size", 64, "--jobs", 1, *which)
+        assert code == 0, words
     finally:
         del all_models()["SLOW"]
     assert {"SLOW", "SLOW tuned"} <= labels
