@@ -30,7 +30,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from srs_eval import state as remembered
-from srs_eval.config import Config, config_path
+from srs_eval.config import Config
 from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.flags import Protocol
@@ -50,7 +50,7 @@ from srs_eval.screens.base import AppScreen
 from srs_eval.screens.garbage import IDLE_S, Garbage
 from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.reports import Reports
-from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale
+from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
 from srs_eval.screens.typed_keys import TypedKeys
 
 if TYPE_CHECKING:
@@ -192,9 +192,7 @@ class SrsEvalApp(App[int]):
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         wanted = self.config.theme or self.state.theme
-        if self.config.theme is not None and wanted not in self.available_themes:
-            known = ", ".join(self.available_themes)
-            raise InputError(f"{config_path()}: there is no theme {wanted!r}, only {known}.")
+        check_theme(self.config.theme)
         self.theme = wanted if wanted in self.available_themes else remembered.DARK
         self._parsed_in: dict[str, str] | None = self.get_css_variables()
         self.stylesheet.set_variables(self._parsed_in)
@@ -779,12 +777,17 @@ class SrsEvalApp(App[int]):
             return
         from srs_eval.screens.export import ExportScreen
 
-        evaluation, number = self.of_open_file, len(self.of_open_file.results())
-        basis = "No model has finished yet: the report will have no ranking."
-        if number:
-            whole = f"of {counted(len(evaluation.models), 'model')}"
-            basis = f"Ranked in it: {number} {whole}, as far as they have finished."
-        self.push_screen(ExportScreen(Path(log.receipt.path), basis), self.export)
+        screen = ExportScreen(Path(log.receipt.path), self._ranked_in_report)
+        self.push_screen(screen, self.export)
+
+    def _ranked_in_report(self) -> str:
+        """Which models would be ranked in a report that is written now."""
+        evaluation = self.of_open_file
+        number = len(evaluation.results())
+        if not number:
+            return "No model has finished yet: the report will have no ranking."
+        whole = counted(len(evaluation.models), "model")
+        return f"Ranked in it: {number} of {whole}, as far as they have finished."
 
     @property
     def of_open_file(self) -> Evaluation:

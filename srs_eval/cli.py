@@ -565,8 +565,13 @@ def config() -> int:
 
     path = config_path()
     there = "" if path.exists() else ", which is not there: these are the defaults"
+    settled = load_config(path)
+    if settled.theme is not None:
+        from srs_eval.screens.themes import check_theme
+
+        check_theme(settled.theme)
     print(f"# {path}{there}")
-    for line in load_config(path).lines():
+    for line in settled.lines():
         print(line)
     return FINE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -99,7 +99,9 @@ def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str
 
     entries, rows = of_cards(log.entries), of_cards(log.rows)
     if not (entries or rows):
-        shown = " and ".join(f'"{name}"' for name in names)
+        things: Mapping[int, Deck | Preset] = log.decks if what == "deck" else log.presets
+        called = {str(thing.id): thing.name for thing in things.values() if thing.name}
+        shown = " and ".join(f'"{called.get(name, name)}"' for name in names)
         raise InputError(
             f"The {what} {shown} has no reviews."
             if len(names) == 1

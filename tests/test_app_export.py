@@ -14,7 +14,7 @@ from textual.widgets import Checkbox, Input, RadioSet
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import send
-from tests.app_world import make_app, on, said, text_of, until
+from tests.app_world import MadeUpEngine, make_app, on, said, text_of, until
 
 FILE = Path("collection.anki2")
 
@@ -199,18 +199,31 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "question 2 of 9" in text_of(app), 60)
+        await until(pilot, lambda: "report 2 of 9" in text_of(app), 60)
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "question 2 of 9" in text_of(app))
+        await until(pilot, lambda: "report 2 of 9" in text_of(app))
         await pilot.press("x")
         await until(pilot, lambda: "one at a time" in said(app))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await until(pilot, lambda: not app.exporting)
-        assert "question 2 of 9" not in text_of(app)
+        assert "report 2 of 9" not in text_of(app)
         await until(pilot, lambda: not any(each.alive for each in app.reports.backgrounds))
     assert not list(here.iterdir())
+
+
+async def test_what_is_ranked_in_a_report_follows_the_models(here: Path, tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await until(pilot, lambda: "Ranked in it: 3 of 8 models" in text_of(app))
+        engine.go.set()
+        await until(pilot, lambda: "Ranked in it: 8 of 8 models" in text_of(app))
 
 
 async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import sqlite3
 import threading
 import weakref
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 from textual.screen import Screen
-from textual.widgets import Input, OptionList, TabbedContent
+from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
@@ -27,7 +28,7 @@ from srs_eval.engine import Finished, Prepared, Started
 from srs_eval.errors import NotEnoughData
 from srs_eval.overview import NOT_WAITED_FOR, Overview
 from srs_eval.protocol import Protocol
-from srs_eval.reviews import ReviewLog
+from srs_eval.reviews import Preset, ReviewLog
 from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.open import told_apart
@@ -39,9 +40,11 @@ from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import (
     MODELS,
     NOW,
+    MadeUpAnswers,
     MadeUpEngine,
     make_answers,
     make_app,
+    make_log,
     make_result,
     on,
     text_of,
@@ -114,6 +117,76 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
             await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
         engine.go.set()
         await until(pilot, lambda: not app.evaluation.running)
+
+
+async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: text_of(app).rstrip().endswith("esc Close ? Help q Quit"))
+        assert "x Export" not in text_of(app)
+        assert " reviews · " in text_of(app).splitlines()[0]
+        await pilot.resize_terminal(80, 20)
+        await until(pilot, lambda: "x Export esc Close ? Help q Quit" in text_of(app))
+
+
+async def test_tables_of_a_file_have_the_columns_that_there_is_room_for(tmp_path: Path) -> None:
+    def load(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        words_of_it = "Vocabulary of the second year::Chapter 7, animals and their young"
+        decks = log.decks | {10: replace(log.decks[10], name=words_of_it)}
+        return replace(log, decks=decks)
+
+    app = make_app(tmp_path, FILE, load=load)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: " reviews" in text_of(app).splitlines()[7])
+        assert "cards" not in text_of(app).splitlines()[7]
+        assert re.search(r"Vocabulary.*….*young +Default +2,493", text_of(app))
+        await pilot.press("n")
+        await until(pilot, lambda: re.search(r"parameters  reviews  retention", text_of(app)))
+        await pilot.press("p")
+        await pilot.resize_terminal(120, 20)
+        await until(pilot, lambda: "Chapter 7, animals and their young  Default" in text_of(app))
+        assert " cards  reviews  own retention" in text_of(app)
+
+
+async def test_a_preset_without_reviews_is_told_by_its_name(tmp_path: Path) -> None:
+    def load(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        return replace(log, presets={3: Preset(3, "Never used", {}, 0.9), **log.presets})
+
+    app = make_app(tmp_path, FILE, load=load)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("n", "n")
+        table = app.screen.query_one("#presets", DataTable)
+        places = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
+        table.move_cursor(row=places.index("Never used"))
+        await pilot.press("enter")
+        await until(pilot, on(app, "Refusal"))
+        await until(pilot, lambda: 'The preset "Never used" has no reviews.' in text_of(app))
+
+
+async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) -> None:
+    answers = MadeUpAnswers(hold_at="split")
+    app = make_app(tmp_path, FILE, answer=answers)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: answers.holding.is_set() and "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: "r asks again" in text_of(app))
+        await until(pilot, lambda: "Ask again" in footer(app) and "Cancel" not in footer(app))
+        answers.hold_at = "fit"  # nothing is answered for now
+        answers.holding.clear()
+        await pilot.press("r")
+        await until(pilot, lambda: "Cancel" in footer(app) and "Ask again" not in footer(app))
+        assert "questions open" in text_of(app)
+        assert text_of(app).rstrip().endswith("q Quit")
+        await until(pilot, answers.holding.is_set)
+        answers.go.set()
+        await until(pilot, lambda: "answered in" in text_of(app))
 
 
 def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
@@ -254,6 +327,9 @@ async def test_the_ranking_is_filtered_and_stays_so(tmp_path: Path) -> None:
         await until(pilot, on(app, "DetailsScreen"))
         await pilot.press("escape", "slash", "escape")
         await until(pilot, lambda: len(keys(app)) > 8)
+        await pilot.press("slash", *"sm", "enter", "escape")  # from the list, too
+        await until(pilot, lambda: len(keys(app)) > 8)
+        assert on(app, "RunScreen")()
         await pilot.press("slash", *"dash", "enter")
     assert load_state(tmp_path).filter == "dash"
 
@@ -348,9 +424,13 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
         await until(pilot, lambda: not app.evaluation.running)
-        type_at_once(app, "-6\r2\x1b\x1bp")  # to the list, to Compare, back, back to the answers
-        await until(pilot, on(app, "ChooseScreen"))
+        type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
+        await until(pilot, on(app, "CompareScreen"))
+        await until(pilot, on(app, "RunScreen"))
         assert app.state.filter == "FSRS-6"
+        type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
+        await until(pilot, on(app, "ChooseScreen"))
+        assert app.state.filter == ""
 
 
 async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:

@@ -155,9 +155,17 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
         assert any(each.endswith("(2)") and "numbers behind" in each for each in help_texts)
 
 
-def test_a_theme_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_theme_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(InputError, match="there is no theme 'nrd', only"):
         make_app(tmp_path, options=Options(config=Config(theme="nrd")))
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
+    path = write(tmp_path, 'theme = "nrd"')
+    assert main(["config"]) == 2
+    told = capsys.readouterr()
+    assert f"{path}: there is no theme 'nrd', only" in told.err
+    assert told.out == ""
 
 
 async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:

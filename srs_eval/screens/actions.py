@@ -69,6 +69,7 @@ OPEN = (
 COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
 ANSWERS = (
     CANCEL,
+    Action("again", "r", "Ask again", "Answer what was cancelled"),
     Action("evidence", "enter,d", "Details", "What the selected answer rests on", True, "Enter d"),
     COPY,
     Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
@@ -80,7 +81,6 @@ ANSWERS = (
     Action(
         "receipt", "i", "Receipt", "What was read from the file, and which reviews count", False
     ),
-    Action("again", "r", "Ask again", "Answer what was cancelled", False),
     Action("back", "escape", "Close", "Close the file and choose another"),
 )
 EVIDENCE = (

@@ -296,6 +296,7 @@ answers on Anki's.
 
     def action_again(self) -> None:
         self.srs_app.ask()
+        self.update_now()
 
     def action_back(self) -> None:
         self.srs_app.close_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -72,7 +72,7 @@ class ExportScreen(Dialog):
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
 
-    def __init__(self, source: Path | None, basis: str) -> None:
+    def __init__(self, source: Path | None, basis: Callable[[], str]) -> None:
         super().__init__()
         self._source, self._basis = source, basis
         self._asked: Path | None = None  # whether it may be overwritten
@@ -87,7 +87,7 @@ class ExportScreen(Dialog):
                     yield _Form(meaning, form == "html", id=form, compact=True)
             yield Input(self._default("html"), compact=True)
             yield _Tick("Number decks and presets, name no file", compact=True)
-            yield Static(self._basis, id="basis", markup=False)
+            yield Static(self._basis(), id="basis", markup=False)
             yield Static(id="said", markup=False)
             with Horizontal():
                 yield Button("Back", compact=True, id="back")
@@ -95,6 +95,11 @@ class ExportScreen(Dialog):
 
     def on_mount(self) -> None:
         self.query_one(RadioSet).focus()
+        self.set_interval(0.5, self._look)
+
+    def _look(self) -> None:
+        """Models go on finishing behind this."""
+        self.query_one("#basis", Static).update(self._basis())
 
     @staticmethod
     def _default(form: str) -> str:

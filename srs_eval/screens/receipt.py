@@ -18,6 +18,8 @@ from srs_eval.reviews import MISSING
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
 
+_NAME = 20  # columns that a deck's or a preset's name gets before a column of figures goes
+
 
 class ReceiptScreen(AppScreen):
     """Shown after a file is read; Enter or the button starts the evaluation."""
@@ -35,6 +37,10 @@ Judged are reviews on a later day than the card's review before.
 Decks and Presets tell where the reviews are; Enter on one judges it alone. \
 "parameters" names the FSRS version whose parameters a preset holds.
 """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown_at = 0  # columns of the window that the tables are made for
 
     def content(self) -> ComposeResult:
         yield Static(id="facts")
@@ -73,7 +79,14 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         receipt = self.srs_app.receipt
         assert receipt is not None
         self._show(receipt)
+        self._shown_at = self.app.size.width
         self.query_one("#reasons").focus()
+
+    def on_resize(self) -> None:
+        receipt, width = self.srs_app.receipt, self.app.size.width
+        if receipt is not None and width != self._shown_at:
+            self._shown_at = width
+            self._show(receipt)
 
     def _show(self, receipt: Inspection) -> None:
         rule = self.srs_app.protocol.rows
@@ -108,19 +121,48 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
     def _fill(
-        self, name: str, headings: tuple[str, ...], rows: list[tuple[Any, ...]], left: int = 1
+        self,
+        name: str,
+        headings: tuple[str, ...],
+        rows: list[tuple[Any, ...]],
+        left: int = 1,
+        may_go: tuple[str, ...] = (),
     ) -> None:
+        """Fill a table with as many of its columns as there is room for.
+
+        Names, in the first column, are cut before a column goes. Of those that `may_go` the
+        first goes first; `left` columns are aligned at their left end.
+        """
         table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
+        texts = [
+            [each if isinstance(each, Text) else Text(str(each)) for each in row] for row in rows
+        ]
+        padding = 2 * table.cell_padding
+        sizes = [
+            max([len(heading), *(row[place].cell_len for row in texts)]) + padding
+            for place, heading in enumerate(headings)
+        ]
+        width = self.app.size.width - 1  # for a scrollbar
+        shown = list(range(len(headings)))
+        for heading in may_go:
+            others = sum(sizes[place] for place in shown[1:])
+            if others + min(sizes[0], _NAME + padding) <= width:
+                break
+            shown.remove(headings.index(heading))
+        room = width - sum(sizes[place] for place in shown[1:]) - padding
+        before = table.cursor_row
         table.clear(columns=True)
-        for place, heading in enumerate(headings):
-            table.add_column(Text(heading, justify="left" if place < left else "right"))
-        for row in rows:
-            cells = []
-            for place, value in enumerate(row):
-                cell = value if isinstance(value, Text) else Text(str(value))
-                cell.justify = "left" if place < left else "right"
-                cells.append(cell)
-            table.add_row(*cells)
+        for place in shown:
+            justify: Literal["left", "right"] = "left" if place < left else "right"
+            table.add_column(Text(headings[place], justify=justify))
+            for row in texts:
+                row[place].justify = justify
+        for row in texts:
+            first = row[0]
+            if first.cell_len > room:
+                row[0] = Text(words.shortened(first.plain, max(room, 8)), first.style)
+            table.add_row(*(row[place] for place in shown))
+        table.move_cursor(row=before, animate=False)
 
     def _reasons(self, receipt: Inspection) -> None:
         rules = list(receipt.rows)
@@ -153,14 +195,15 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             retention = deck.desired_retention
             rows.append(
                 (
-                    words.shortened(deck.name or f"deck {deck.id}", 36),
+                    deck.name or f"deck {deck.id}",
                     "filtered deck" if deck.filtered else deck.preset,
                     words.count(counts.cards),
                     words.count(counts.anki_rows if anki else counts.benchmark_rows),
                     words.percent(retention, 0) if retention else "",
                 )
             )
-        self._fill("decks", ("deck", "preset", "cards", "reviews", "own retention"), rows, left=2)
+        headings = ("deck", "preset", "cards", "reviews", "own retention")
+        self._fill("decks", headings, rows, left=2, may_go=("cards", "own retention", "preset"))
 
     def _presets(self, receipt: Inspection) -> None:
         anki = self.srs_app.protocol.rows == "anki"
@@ -174,7 +217,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             retention = preset.desired_retention
             rows.append(
                 (
-                    words.shortened(preset.name or f"preset {preset.id}", 32),
+                    preset.name or f"preset {preset.id}",
                     parameters,
                     preset.decks,
                     words.count(counts.cards),
@@ -192,7 +235,8 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             "retention",
             "ignores before",
         )
-        self._fill("presets", headings, rows, left=2)
+        may_go = ("cards", "decks", "ignores before", "parameters")
+        self._fill("presets", headings, rows, left=2, may_go=may_go)
 
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:

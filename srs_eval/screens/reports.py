@@ -33,7 +33,7 @@ class Reports:
         app = self._app
 
         def at(_: object, place: tuple[int, int, str]) -> None:
-            app.call_later(self._say, f"report: question {place[0]} of {place[1]}")
+            app.call_later(self._say, f"report {place[0]} of {place[1]}")
 
         def write(cancel: threading.Event) -> Iterator[Sequence[Path]]:
             if not in_process:
@@ -62,7 +62,7 @@ class Reports:
             if self.backgrounds[-1] is background:  # no other has been begun since
                 app.call_later(self._say, "")
 
-        self._say("report: begun")
+        self._say("report begun")
         self.backgrounds = [each for each in self.backgrounds if each.alive]
         background = Background(write, deliver, ended)
         self.backgrounds.append(background)

@@ -285,6 +285,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one(FilterInput).add_class("-closed")
         self.table.focus()
 
+    def action_back(self) -> None:
+        """First all models are shown again: a filter that is forgotten would hide some."""
+        if self.srs_app.state.filter:
+            self.action_clear_filter()
+        else:
+            super().action_back()
+
     @on(RankingTable.OrderAsked)
     def _order_by(self, event: RankingTable.OrderAsked) -> None:
         key = event.column

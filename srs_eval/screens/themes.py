@@ -9,9 +9,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.filter import Monochrome
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from srs_eval import state
+from srs_eval.config import config_path
+from srs_eval.errors import InputError
 
 DARK_THEME = Theme(
     name=state.DARK,
@@ -104,6 +106,14 @@ _ON_LIGHT = Palette(
 def palette(theme: Theme) -> Palette:
     """For the ground of a theme, which may be one of Textual's."""
     return _ON_DARK if theme.dark else _ON_LIGHT
+
+
+def check_theme(name: str | None) -> None:
+    """Raise InputError for a theme of config.toml that there is not; None is any."""
+    known = [*BUILTIN_THEMES, DARK_THEME.name, LIGHT_THEME.name]
+    if name is not None and name not in known:
+        shown = ", ".join(known)
+        raise InputError(f"{config_path()}: there is no theme {name!r}, only {shown}.")
 
 
 class Greyscale(Monochrome):
