@@ -36,13 +36,14 @@ from srs_eval.presets.candidates import (
     NOW,
     OLDER,
     POOLED,
+    SM2,
     WITHOUT_PRESETS,
     Learner,
     judged_by_preset,
     knows_presets,
     too_few,
 )
-from srs_eval.presets.fit import how_well
+from srs_eval.presets.fit import FITTED, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.protocol import Protocol
@@ -111,7 +112,7 @@ class Line:
     answers: tuple[Answer, ...]  # the evidence; () while the question is open
     way: str = ""  # what to do with a preset
     figures: tuple[Interval | None, ...] = ()
-    """A preset's log loss: with its parameters now, optimized, and pooled."""
+    """A preset's log loss: as it is scheduled now, optimized, and pooled."""
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -161,7 +162,10 @@ class Overview:
     @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
-        return next((each.sentences[0] for each in self.of("fit")), "")
+        found = next((each.sentences[0] for each in self.of("fit")), "")
+        if any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh"))):
+            return found.replace(FITTED, "with the line below pasted")
+        return found
 
     @property
     def lines(self) -> list[Line]:
@@ -221,13 +225,14 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
     by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
     figures = tuple(
         found if isinstance(found := by_name.get(name), Interval) else None
-        for name in (NOW, "optimized", POOLED)
+        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED)
     )
     difference = answer.difference
     if answer.conclusion != "can't tell":
         text = "" if difference is None else told(difference, 3)
         if fsrs_is_off and answer.parameters is not None:
-            text = f"once FSRS is on: {text}"
+            gain, _, bounds = text.partition(" (")
+            text = f"once FSRS is on: {gain} than not optimized ({bounds}"
     elif difference is None:
         text = "too few since changed"
     elif not enough_to_tell(difference):

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.comparison import Interval, mean_interval, relative
+from srs_eval.comparison import Interval, mean_interval, relative, verdict
 from srs_eval.errors import NotEnoughData
 from srs_eval.kept_answers import Kept, improve, keep, last
+from srs_eval.models import fsrs6
 from srs_eval.over_time import in_words
 from srs_eval.overview import (
     BESIDE,
@@ -40,6 +41,7 @@ from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import WHOLE, Learner
 from srs_eval.presets.fit import _headline, how_well
 from srs_eval.presets.months import was_i_predictable
+from srs_eval.presets.parameters import since_optimized
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.reviews import Cards, ReviewLog
@@ -351,13 +353,51 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
     told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
     assert told.sentences[0].startswith(
-        "Change to FSRS? Yes: it would predict you better than SuperMemo SM-15, your scheduler, by "
+        "Change to FSRS? Yes, with parameters fitted to you: it would predict you better than "
+        "SuperMemo SM-15, your scheduler, by "
     )
     found = Overview("benchmark")
     found.add([told, Answer("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
     assert found.lines[0].title == "FSRS for you?"
     assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
     assert "than your average (" in found.lines[0].text
+
+
+def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog) -> None:
+    """On the same reviews, with what the presets hold; a fit comes second."""
+    stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
+    presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    mean = {
+        name: float(learner.held_out_losses(name).mean())
+        for name in ("now", "average", "optimized")
+    }
+    own, fitted = (
+        f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
+    )
+    said = how_well(learner, 0.002).sentences[0]
+    assert f"with your parameters {own} than guessing your average" in said
+    assert f", optimized {fitted}" in said
+    assert own != fitted  # else it is not known whose figure is whose
+
+
+def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
+    """SM-2, not the defaults that FSRS would begin with; and these need not help by themselves."""
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    learner = Learner.of(off)
+    group = next(iter(learner.groups))
+    since = since_optimized(learner, group, 0.002)
+    assert since is not None
+    table = since.table("")
+    answer = Answer("parameters", "Default", "optimize", ("",), (table,), fsrs6.DEFAULT)
+    now, *_ = preset_line(replace(answer, difference=Interval(-0.1, 0.01)), (), True).figures
+    assert now == since.log_loss["SM-2 as scheduled"]
+    assert preset_line(answer).figures[0] == since.log_loss["now"]
+    found = Overview("anki", answers=[how_well(learner, 0.002), answer], fsrs_is_off=True)
+    assert found.headline.startswith("Change to FSRS? Yes, with the line below pasted: ")
+    change = learner.held_out_losses("defaults") - learner.held_out_losses("SM-2 as scheduled")
+    helps = verdict(learner.interval(change, learner.trials.test_index)) == "better"
+    assert ("its defaults alone" in found.headline) != helps
 
 
 @pytest.mark.parametrize(
@@ -371,7 +411,7 @@ def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
     saved = Interval(0.73, 0.32)
     few = why_open(difference) if difference.reviews < 1_000 else ""
-    told = _headline("can't tell yet", saved, True, few)
+    told = _headline("can't tell yet", saved, True, few, "")
     assert says in told
     assert ("(41 … 100 %)" in told) == (not few)
 

@@ -6,77 +6,102 @@ import math
 
 import numpy as np
 
-from srs_eval.comparison import Interval, enough_to_tell, relative, verdicts
+from srs_eval.comparison import Interval, enough_to_tell, relative, verdict, verdicts
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing, why_open
-from srs_eval.presets.candidates import BY_PRESET, OLDER, SM2, Learner
+from srs_eval.presets.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.presets.predictors import brought_along
 
 WELL = 0.05  # so much below the average's log loss is called well
+STORED = "with your parameters"
+OLDER_IN_WORDS = "the older scheduler (SM-2)"
+
+
+FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
 
 
 def how_well(learner: Learner, equivalence: float) -> Answer:
     """One answer over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
-    Who does not schedule with FSRS is first told whether to change to it.
+    With the learner's own parameters first, where these are known, then fitted to earlier
+    reviews. Who does not schedule with FSRS is first told whether to change to it.
     """
     by_preset = learner.trials.protocol == BY_PRESET
     fsrs, older = ("optimized", SM2) if by_preset else ("FSRS-6", OLDER)
+    defaults = "defaults" if by_preset else "FSRS-6 defaults"
     index = learner.trials.test_index
-    p = {name: learner.held_out(name) for name in (fsrs, "average", older)}
     brought = brought_along(learner)
-    now = next(iter(brought), older if learner.log.receipt.fsrs_enabled is False else None)
-    of_fsrs = learner.losses(p[fsrs], index)
-    rows: dict[str, Interval] = {}
-    difference: dict[str, Interval] = {}
-    saved: dict[str, Interval] = {}
-    for name, each in (p | brought).items():
-        known = np.isfinite(each)  # SuperMemo predicts most reviews, not all
-        if not known.any():
-            continue
-        losses = learner.losses(each, index)[known]
-        rows[name] = learner.interval(losses, index[known])
-        if name != fsrs:
-            difference[name] = learner.interval(of_fsrs[known] - losses, index[known])
-            change = losses - of_fsrs[known]
-            saved[name] = relative(change, losses, learner.trials.day[index[known]])
-    says = verdicts(difference, equivalence=equivalence)
     enabled = learner.log.receipt.fsrs_enabled
+    now = next(iter(brought), older if enabled is False else None)
+    own = None if now is not None or not by_preset else _own(learner)
+    beside = [NOW] * (own is not None) + [defaults] * (now is not None)
+    p = {name: learner.held_out(name) for name in (fsrs, "average", older, *beside)} | brought
+    losses = {name: learner.losses(each, index) for name, each in p.items()}
+    # SuperMemo predicts most reviews, not all.
+    known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
+    rows = {name: learner.interval(losses[name][here], index[here]) for name, here in known.items()}
+
+    def minus(name: str, other: str) -> Interval:
+        here = known[name] & known[other]
+        return learner.interval((losses[name] - losses[other])[here], index[here])
+
+    def saves(name: str, other: str) -> Interval:
+        here = known[name] & known[other]
+        saved = (losses[other] - losses[name])[here]
+        return relative(saved, losses[other][here], learner.trials.day[index[here]])
+
+    difference = {name: minus(fsrs, name) for name in rows if name != fsrs}
+    asked = {name: each for name, each in difference.items() if name not in beside}
+    says = verdicts(asked, equivalence=equivalence)
     floor = difference["average"]
-    too_few = not enough_to_tell(floor)
-    sentences = [
-        _headline(says["average"], saved["average"], enabled, why_open(floor) if too_few else "")
-    ]
+    too_few = "" if enough_to_tell(floor) else why_open(floor)
+    fitted = saves(fsrs, "average")
+    if own is None:
+        found, basis, then = says["average"], "optimized, ", ""
+        headline = _headline(found, fitted, enabled, too_few, basis)
+    else:
+        found = verdict(minus(NOW, "average"), equivalence=equivalence)
+        then = f", optimized {_percent(fitted, '')}"
+        headline = _headline(found, saves(NOW, "average"), enabled, too_few, f"{own} ", then)
+    sentences = [headline]
     if now in says:
         its_name = "SM-2" if now == older else now
-        told = _change(says[now], saved[now], why_open(difference[now]), its_name)
+        told = _change(says[now], saves(fsrs, now), why_open(difference[now]), its_name)
         if says["average"] in ("worse", "as good"):
             no_better = "worse than" if says["average"] == "worse" else "no better than"
             told += f" But it predicts you {no_better} guessing your average does."
         elif says["average"] == "can't tell yet" and says[now] == "better":
             told += " But whether that is better than guessing your average can't be told yet."
+        if says[now] == "better":
+            told += _with_defaults(verdict(minus(defaults, now), equivalence=equivalence), its_name)
         sentences.insert(0, told)
-    if says["average"] == "can't tell yet":
-        sentences.append(what_is_missing(difference["average"], len(says)))
+    if own == STORED:
+        sentences.append("Your parameters may have been fitted to these reviews, which flatters.")
+    if found == "can't tell yet":
+        open_ = floor if own is None else minus(NOW, "average")
+        sentences.append(what_is_missing(open_, len(says)))
     if now is None:
-        sentences.append(f"It is {_percent(saved[older], 'the older scheduler (SM-2)')}.")
+        sentences.append(f"Optimized, it is {_percent(saves(fsrs, older), OLDER_IN_WORDS)}.")
     sentences.append(
         f"Better means: less log loss on {counted(len(index), 'review')} of "
-        f"{counted(len(np.unique(learner.trials.day[index])), 'day')} that it had not seen."
+        f"{counted(len(np.unique(learner.trials.day[index])), 'day')}; optimized means: fitted to "
+        "the reviews before these."
     )
     columns = ("predicted by", "log loss", "minus it", "verdict")
     cells: list[tuple[Cell, ...]] = [
         (name, each, difference.get(name), says.get(name, "")) for name, each in rows.items()
     ]
     table = Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(cells))
-    return Answer(
-        "fit",
-        "all reviews",
-        says["average"],
-        tuple(sentences),
-        (table,),
-        difference=difference["average"],
-    )
+    return Answer("fit", "all reviews", found, tuple(sentences), (table,), difference=floor)
+
+
+def _own(learner: Learner) -> str | None:
+    """What the presets schedule with, in words; None where the source does not tell."""
+    presets = [learner.log.presets.get(group) for group in learner.groups]
+    if not any(preset is not None and preset.is_told for preset in presets):
+        return None
+    stored = any(preset is not None and preset.parameters_in_force for preset in presets)
+    return STORED if stored else "with its defaults"
 
 
 def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
@@ -84,7 +109,7 @@ def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
     by = f"by {abs(100 * saved.estimate):.0f} % {_range(saved, 1 if says == 'better' else -1)}"
     match says:
         case "better":
-            told = f"Yes: it would predict you better than {now}, your scheduler, {by}."
+            told = f"Yes, {FITTED}: it would predict you better than {now}, your scheduler, {by}."
         case "worse":
             told = f"No: it would predict you worse than {now}, your scheduler, {by}."
         case "as good":
@@ -96,11 +121,26 @@ def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
     return f"Change to FSRS? {told}"
 
 
-def _headline(says: str, saved: Interval, enabled: bool | None, too_few: str) -> str:
-    """How well FSRS predicts; no figure of `too_few` reviews, if it says so."""
+def _with_defaults(says: str, now: str) -> str:
+    """What FSRS does before it is fitted, where that is no better than `now`."""
+    return {
+        "better": "",
+        "worse": f" With its defaults alone it would be worse than {now}.",
+        "as good": f" With its defaults alone it would be no better than {now}.",
+        "can't tell yet": f" Whether its defaults alone are better than {now} can't be told yet.",
+    }[says]
+
+
+def _headline(
+    says: str, saved: Interval, enabled: bool | None, too_few: str, basis: str, then: str = ""
+) -> str:
+    """How well FSRS predicts, by which parameters; no figure of `too_few` reviews, if it says so.
+
+    `basis` comes before the figures, `then` after them.
+    """
     off = enabled is False
     name, verb = ("FSRS is off; it", "would predict") if off else ("FSRS", "predicts")
-    figures = _percent(saved, "guessing your average")
+    figures = f"{basis}{_percent(saved, 'guessing your average')}{then}"
     match says:
         case "better" if saved.estimate >= WELL:
             return f"{name} {verb} you well: {figures}."
@@ -117,7 +157,7 @@ def _headline(says: str, saved: Interval, enabled: bool | None, too_few: str) ->
 def _percent(saved: Interval, other: str) -> str:
     word = "better" if saved.estimate >= 0 else "worse"
     sign = 1 if saved.estimate >= 0 else -1
-    shown = f"{abs(100 * saved.estimate):.0f} % {word} than {other}"
+    shown = f"{abs(100 * saved.estimate):.0f} % {word}" + f" than {other}" * bool(other)
     return f"{shown} {_range(saved, sign)}".rstrip()
 
 

@@ -136,6 +136,8 @@ def since_optimized(learner: Learner, group: int, equivalence: float) -> Compare
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
     for name, p in learner.other_versions(group, index).items():
         losses[name] = learner.losses(p, index)
+    if learner.log.receipt.fsrs_enabled is False:
+        losses[SM2] = learner.losses(learner.predict(SM2, folds), index)
     for name in _possible((*RIVALS, TOGETHER), learner):
         try:
             losses[name] = learner.losses(learner.predict(name, folds), index)
