@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srs_eval.own_parameters import version_of
 from srs_eval.reviews import MISSING, IntArray, ReviewLog
 from srs_eval.rows import RowKind, Selection, select_rows
 
@@ -335,9 +336,7 @@ def render_inspection(inspection: Inspection) -> RenderableType:
         numbers_from=2,
     )
     for preset in inspection.presets:
-        words = f"{len(preset.parameters)} numbers" if preset.parameters else "defaults"
-        if preset.parameters_version:
-            words = f"FSRS-{preset.parameters_version}"
+        words = version_of(preset.parameters) if preset.parameters else "defaults"
         presets.add_row(
             Text(preset.name or str(preset.id)),
             words,

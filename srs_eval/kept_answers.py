@@ -147,6 +147,7 @@ def _answer(content: Mapping[str, Any]) -> Answer:
         ),
         None if parameters is None else tuple(map(float, parameters)),
         difference if isinstance(difference, Interval) else None,
+        content["why"],
     )
 
 

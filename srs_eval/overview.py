@@ -19,7 +19,7 @@ from srs_eval.comparison import (
     FEWEST_REVIEWS,
     Interval,
     enough_to_tell,
-    more_reviews,
+    verdict,
 )
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
@@ -30,13 +30,14 @@ from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.over_time import in_words
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
-from srs_eval.presets.answers import Answer, listed, span, told, why_open
+from srs_eval.presets.answers import Answer, listed, span, told, why_open, would_tell
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
     NOW,
     OLDER,
     POOLED,
     SM2,
+    TOGETHER,
     WITHOUT_PRESETS,
     Learner,
     judged_by_preset,
@@ -46,6 +47,7 @@ from srs_eval.presets.candidates import (
 from srs_eval.presets.fit import FITTED, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.noise import which_numbers_are_noise
+from srs_eval.presets.parameters import has_a_figure
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
@@ -92,6 +94,7 @@ TITLES = {
     "hard": "Hard",
 }
 SHARED = "paste one line for all"  # the conclusion
+MOST_NAMED = 3  # presets that do not get the one line yet
 WAYS = {
     "optimize": "OPTIMIZE",
     "paste parameters": "PASTE THESE",
@@ -188,11 +191,7 @@ class Overview:
             )
             for each in presets
         ]
-        sharing = [each for each in found if each.way == WAYS[SHARED]]
-        for line in sharing:
-            into = listed([each.title for each in sharing])
-            into = "all presets" if len(sharing) == len(presets) else into
-            found[found.index(line)] = replace(line, text=f"{line.text}; the same into {into}")
+        found = _with_where_to_paste(found)
         if OF_PRESETS in self.waiting and not found:
             found.append(Line(OF_PRESETS, "Your presets", "…", ()))
         for question, title in TITLES.items():
@@ -218,13 +217,48 @@ def _month(answer: Answer) -> str:
     return "This month" if answer.subject == time.strftime("%Y-%m") else in_words(answer.subject)
 
 
+def _with_where_to_paste(lines: list[Line]) -> list[Line]:
+    """Those told to paste the one line say into which other presets it goes, and which wait."""
+    into = [line.title for line in lines if line.way == WAYS[SHARED] or _is_as_good(line)]
+    open_ = [line.title for line in lines if line.way == WAYS["can't tell"]]
+    waiting = [name for name in open_ if name not in into]
+    leave = ""
+    if waiting:
+        names = listed(waiting) if len(waiting) <= MOST_NAMED else "the others"
+        leave = f"; not yet into {names}: can't tell there"
+    made = []
+    for line in lines:
+        if line.way == WAYS[SHARED]:
+            others = [name for name in into if name != line.title]
+            same = "all others" if 1 < len(others) == len(lines) - 1 else listed(others)
+            line = replace(line, text=line.text + f"; the same into {same}" * bool(same) + leave)
+        made.append(line)
+    return made
+
+
+def _is_as_good(line: Line) -> bool:
+    """Whether the line that all could share is at least as good as a preset's own of now.
+
+    Of presets that can't be told anything else: others have advice of their own.
+    """
+    tables = line.answers[0].tables if line.way == WAYS["can't tell"] else ()
+    for table in tables[:1]:
+        for name, _, difference, _ in table.rows:
+            if name == TOGETHER and table.columns[2] == f"minus {NOW}":
+                return isinstance(difference, Interval) and verdict(difference) in (
+                    "better",
+                    "as good",
+                )
+    return False
+
+
 def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bool = False) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if answer.conclusion == UNANSWERED:
         return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
     by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
     figures = tuple(
-        found if isinstance(found := by_name.get(name), Interval) else None
+        found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
         for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED)
     )
     difference = answer.difference
@@ -233,13 +267,8 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
         if fsrs_is_off and answer.parameters is not None:
             gain, _, bounds = text.partition(" (")
             text = f"once FSRS is on: {gain} than not optimized ({bounds}"
-    elif difference is None:
-        text = "too few since changed"
-    elif not enough_to_tell(difference):
-        text = why_open(difference)
     else:
-        more = more_reviews(difference)
-        text = "more won't tell soon" if more is None else f"≤ {more:,} more reviews"
+        text = answer.why if difference is None else would_tell(difference)
     way = WAYS.get(answer.conclusion, answer.conclusion)
     return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
 
@@ -330,8 +359,9 @@ def _remembered(answers: Sequence[Answer]) -> str:
         elif says == "can't tell":
             beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
         says = "can't tell yet" if says == "can't tell" else says
-        figures = f"{answer.subject} {100 * recalled.estimate:.1f} %"
-        shown.setdefault(says, []).append(figures + f" ({', '.join(beside)})" * bool(beside))
+        figure = f" {100 * recalled.estimate:.1f} %" if has_a_figure(recalled) else ""
+        why = f" ({', '.join(beside)})" if beside else ""
+        shown.setdefault(says, []).append(f"{answer.subject}{figure}{why}")
     order = sorted(shown, key=lambda says: says != "less than desired")
     return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
@@ -379,12 +409,15 @@ def _against_what_there_was(fit: Answer) -> str:
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
+    """Names behind what was concluded of them, with why it can't be told where that is known."""
     subjects: dict[str, list[str]] = {}
     for each in answers:
         says = "can't tell yet" if each.conclusion == "can't tell" else each.conclusion
-        subjects.setdefault(says, []).append(each.subject)
-    if len(subjects) == 1:
-        return words(next(iter(subjects)))
+        name = each.subject if len(answers) > 1 else ""
+        subjects.setdefault(says, []).append(f"{name} ({each.why})" if each.why else name)
+    if len(answers) == 1 or (len(subjects) == 1 and not any(each.why for each in answers)):
+        (says,) = subjects
+        return f"{words(says)}{subjects[says][0] if len(answers) == 1 else ''}"
     return "; ".join(f"{words(says)}: {listed(names)}" for says, names in subjects.items())
 
 

@@ -18,6 +18,12 @@ from srs_eval.reviews import FloatArray, IntArray, Preset, ReviewLog
 FSRS5_DECAY = 0.5
 
 
+def version_of(values: Sequence[float]) -> str:
+    """The version that a stored list is of, in words, by its length."""
+    names = {0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"}
+    return names.get(len(values), f"{len(values)} values")
+
+
 def as_anki_runs(values: Sequence[float]) -> list[float]:
     """The 21 parameters that Anki schedules with for a stored list.
 

@@ -57,6 +57,12 @@ def test_bad_days_are_found(moody: LearnerState) -> None:
     assert answer.conclusion == "matters"
     share = next(each for each in answer.sentences if "% is your day" in each)
     assert int(share.split(" %")[0].split()[-1]) > 60
+    # Its share of FSRS-6's log loss is that of all months together.
+    rows = answer.tables[0].rows
+    taken = sum(row[1] * row[4].estimate for row in rows)  # type: ignore[operator, union-attr]
+    whole = sum(row[1] * row[3] for row in rows)  # type: ignore[operator]
+    shown = answer.sentences[0].partition("takes ")[2].partition(" %")[0]
+    assert float(shown) == pytest.approx(100 * taken / whole, abs=0.06)
     # The state is low on the bad days and high on the others.
     state = [row[-1] for row in moody.days.rows]
     recalled = [float(str(row[2]).removesuffix(" %")) for row in moody.days.rows]

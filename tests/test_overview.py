@@ -36,6 +36,7 @@ from srs_eval.overview import (
     preset_line,
 )
 from srs_eval.own_parameters import as_anki_runs
+from srs_eval.presets import compare
 from srs_eval.presets.answers import Answer, Table, told, why_open
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import WHOLE, Learner
@@ -44,7 +45,7 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.parameters import since_optimized
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.stored import parameter_line, parsed_parameters
-from srs_eval.reviews import Cards, ReviewLog
+from srs_eval.reviews import Cards, Preset, ReviewLog
 from srs_eval.screens.answers import Lines
 from srs_eval.widgets.evidence import evidence
 from srs_eval.workload.answers import answers as costs_in_words
@@ -282,20 +283,80 @@ def test_a_difference_says_which_side_is_better(
     assert told(Interval(-0.002, math.nan)) == "0.0020 better"
 
 
-def test_one_line_for_several_presets_says_into_which() -> None:
-    def answer(name: str, conclusion: str) -> Answer:
-        return Answer("parameters", name, conclusion, ("",), difference=Interval(-0.01, 0.002))
+def test_one_line_for_several_presets_says_into_which_others() -> None:
+    """Also where it is as good as what is there; where that is open, not yet."""
+
+    def answer(name: str, conclusion: str, shared: float = -0.01) -> Answer:
+        difference = Interval(shared, 0.001, 2_000, 60, ((0.0005, 59),))
+        row = ("one for all, as pooled", Interval(0.4, 0.01), difference, "")
+        table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
+        return Answer("parameters", name, conclusion, ("",), (table,), difference=difference)
+
+    def texts(found: Overview) -> list[str]:
+        return [line.text.partition("; ")[2] for line in found.lines]
 
     found = Overview("anki")
     found.add([answer(name, "paste one line for all") for name in ("Words", "Maps")])
-    assert {line.text for line in found.lines} == {
-        ".010 better (.008 … .012); the same into all presets"
-    }
+    assert texts(found) == ["the same into Maps", "the same into Words"]
     found.add([answer("Birds", "optimize")])
-    assert [line.text.partition("; ")[2] for line in found.lines] == [
-        *["the same into Words and Maps"] * 2,
-        "",
+    assert texts(found) == ["the same into Maps", "the same into Words", ""]
+    found.add([answer("Fish", "can't tell", 0.0005)])
+    assert texts(found)[0] == "the same into Maps and Fish"
+    found.add([answer("New", "can't tell", 0.0015)])
+    assert texts(found)[0] == "the same into Maps and Fish; not yet into New: can't tell there"
+    assert texts(found)[-2:] == ["", ""]
+
+
+@pytest.mark.parametrize(("reviews", "shown"), [(299, False), (300, True)])
+def test_no_log_loss_of_a_few_reviews_is_shown(reviews: int, shown: bool) -> None:
+    row = ("now", Interval(2.965, 0.1, reviews, 60), None, "")
+    table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
+    answer = Answer("parameters", "New", "can't tell", ("",), (table,), why="3 of 300 reviews")
+    line = preset_line(answer)
+    assert (line.figures[0] is not None) == shown
+    assert line.text == "3 of 300 reviews"
+
+
+def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
+    """A preset without parameters has too few reviews, not too few since something."""
+    assert log.entries is not None
+    first = {n: c[:200] for n, c in vars(log.entries).items()}
+    few = replace(log, entries=replace(log.entries, **first))
+
+    def why(presets: dict[int, Preset]) -> list[str]:
+        answers = compare(replace(few, presets=presets), questions=["parameters"])
+        return [each.why for each in answers if each.subject != "all presets"]
+
+    never = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
+    stored = {
+        key: replace(each, fsrs_parameters={6: fsrs6.DEFAULT}) for key, each in log.presets.items()
+    }
+    assert all(re.fullmatch(r"\d+ of 300 reviews", each) for each in why(never))
+    assert all(each.endswith("of 300 reviews since changed") for each in why(stored))
+
+
+def test_why_it_is_open_how_often_to_optimize() -> None:
+    answers = [
+        Answer("often", "Words", "can't tell", ("",), why="≤ 900 more reviews"),
+        Answer("often", "Maps", "at every +25 %", ("",)),
     ]
+    assert in_one_line(answers[:1]) == "can't tell yet (≤ 900 more reviews)"
+    assert in_one_line(answers) == (
+        "can't tell yet: Words (≤ 900 more reviews); "
+        "at 25 % more reviews than last time is enough: Maps"
+    )
+
+
+def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
+    columns = ("candidate", "log loss", "minus now", "verdict")
+    told = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
+    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in told)
+    shown = evidence(Answer("parameters", "A", "", (), (Table("", columns, rows),))).draw(120)
+    better, beside, same = shown.plain.strip().splitlines()[-3:]
+    assert "●" in better
+    assert "●" in same
+    assert "●" not in beside
+    assert "·" in beside
 
 
 def test_one_reason_for_all_questions_has_one_line() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import srs_eval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.inspection import inspect_log, render_inspection
+from srs_eval.models import fsrs4dot5, fsrs6
+from srs_eval.own_parameters import as_anki_runs, version_of
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import own_scheduler, ranking, with_own
 from srs_eval.reviews import ReviewLog
@@ -148,3 +151,14 @@ def test_the_name_is_one_of_presets_already() -> None:
     for name in ("FSRS-6-own-deck", "FSRS-5-own", "DASH-own"):
         with pytest.raises(InputError, match="makes no sense"):
             resolve(name)
+
+
+def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
+    """17 numbers are FSRS-4.5's in the receipt as in the answers."""
+    old = {4: fsrs4dot5.DEFAULT}
+    presets = {key: replace(each, fsrs_parameters=old) for key, each in log.presets.items()}
+    receipt = io.StringIO()
+    of_old = inspect_log(replace(log, presets=presets))
+    Console(width=120, file=receipt).print(render_inspection(of_old))
+    assert version_of(fsrs4dot5.DEFAULT) == "FSRS-4.5"
+    assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0

@@ -76,6 +76,7 @@ class Answer:
     tables: tuple[Table, ...] = ()
     parameters: tuple[float, ...] | None = None  # to paste, where that is the answer
     difference: Interval | None = None  # in log loss, that the conclusion rests on
+    why: str = ""  # in a few words, why it can't be told where no difference shows it
 
     def frame(self) -> pandas.DataFrame:
         """The first table's figures."""
@@ -183,6 +184,14 @@ def what_is_missing(difference: Interval, asked: int, margin: float = EQUIVALENT
     if hint:
         return hint[0].upper() + hint[1:]
     return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
+
+
+def would_tell(difference: Interval) -> str:
+    """What is missing for a verdict, in a few words."""
+    if not enough_to_tell(difference):
+        return why_open(difference)
+    more = more_reviews(difference)
+    return "more won't tell soon" if more is None else f"≤ {more:,} more reviews"
 
 
 def why_open(difference: Interval) -> str:

@@ -8,7 +8,15 @@ import numpy as np
 
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, better_by, sure, what_is_missing
+from srs_eval.presets.answers import (
+    Answer,
+    Cell,
+    Table,
+    better_by,
+    sure,
+    what_is_missing,
+    would_tell,
+)
 from srs_eval.presets.candidates import Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import IntArray
@@ -30,7 +38,8 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
                 f"Can't tell yet: {counted(judged, 'review')} can be judged, "
                 f"{FEWEST_REVIEWS:,} are needed."
             )
-            yield Answer("often", name, "can't tell", (sentence,))
+            why = f"{judged:,} of {FEWEST_REVIEWS:,} reviews"
+            yield Answer("often", name, "can't tell", (sentence,), why=why)
         else:
             yield _answer(learner, group, equivalence)
 
@@ -79,7 +88,7 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
     says = verdicts(cost, equivalence=equivalence)
     labels = [_label(growth) for growth in GROWTHS[1:]]
     enough = [label for label in labels if says[label] in ("as good", "better")]
-    sentences = []
+    sentences, why = [], ""
     doubling = cost[labels[-1]]
     if enough:
         conclusion = enough[-1]
@@ -88,13 +97,13 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
             f"{_figures(cost[conclusion])}."
         )
     elif says[labels[-1]] == "worse":
-        conclusion = "can't tell"
+        conclusion, why = "can't tell", "at every doubling is too seldom"
         sentences.append(
             "Optimizing at every doubling only is too seldom: it makes "
             f"{_figures(doubling)}. How often is enough can't be told yet."
         )
     else:
-        conclusion = "can't tell"
+        conclusion, why = "can't tell", would_tell(doubling)
         sentences.append(
             "How often matters can't be told yet: optimizing at every doubling makes "
             f"{_figures(doubling)}. " + what_is_missing(doubling, len(cost))
@@ -117,7 +126,7 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
     judged = len(_judged(learner, group))
     title = f"{learner.name_of(group)}: optimizing less often, {judged:,} reviews"
     table = Table(title, ("optimizing", "minus every +2 %", "verdict"), tuple(rows))
-    return Answer("often", learner.name_of(group), conclusion, tuple(sentences), (table,))
+    return Answer("often", learner.name_of(group), conclusion, tuple(sentences), (table,), why=why)
 
 
 def cost_of_age(learner: Learner, group: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.own_parameters import as_anki_runs, version_of
 from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import (
@@ -28,9 +28,10 @@ from srs_eval.presets.candidates import (
 )
 from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.split import one_is_enough_for
-from srs_eval.presets.stored import in_sample_losses, version_of
+from srs_eval.presets.stored import in_sample_losses
 from srs_eval.reviews import FloatArray, IntArray
 
+THE_SAME = "the same"  # what two candidates are that predict the same of every review
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
@@ -56,9 +57,15 @@ class Compared:
     difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
     says: Mapping[str, Verdict]
 
+    def _says(self, name: str) -> str:
+        difference = self.difference.get(name)
+        if difference is not None and difference.estimate == difference.half_width == 0:
+            return THE_SAME  # one deck in the preset, say: no wider basis would tell them apart
+        return self.says.get(name, "")
+
     def table(self, title: str) -> Table:
         rows: list[tuple[Cell, ...]] = [
-            (name, self.log_loss[name], self.difference.get(name), self.says.get(name, ""))
+            (name, self.log_loss[name], self.difference.get(name), self._says(name))
             for name in sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
         ]
         return Table(
@@ -190,7 +197,7 @@ def _answer(
     since = since_optimized(learner, group, equivalence)
     tables = []
     sentences: list[str] = []
-    conclusion, chosen = "can't tell", None
+    conclusion, chosen, why = "can't tell", None, ""
     if since is not None:
         which = "since they were last changed" if stored else "held out"
         conclusion, chosen, sentences = _judged_since(since, now, which, can_share)
@@ -201,8 +208,9 @@ def _answer(
         flattering = learner.interval(
             in_sample_losses(learner.trials, as_anki_runs(stored), positions), positions
         )
+        reason, why = _why_not_judged(learner, group)
         sentences = [
-            f"Can't tell yet: {_why_not_judged(learner, group)}",
+            f"Can't tell yet: {reason}",
             f"{now[0].upper()}{now[1:]} have log loss {flattering.estimate:.4f} on the preset's "
             + counted(len(positions), "review")
             + (
@@ -236,6 +244,7 @@ def _answer(
         tuple(tables),
         parameters,
         None if since is None else _deciding(since, chosen),
+        why,
     )
 
 
@@ -307,22 +316,29 @@ def _imperative(candidate: str) -> str:
     }[candidate]
 
 
-def _why_not_judged(learner: Learner, group: int) -> str:
+def has_a_figure(found: Interval) -> bool:
+    """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
+    return found.reviews >= FEWEST_SINCE and found.days >= FEWEST_DAYS_SINCE
+
+
+def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
+    """In a sentence, and in a few words."""
     since = learner.since_optimized(group)
     if since is None:
-        return "the file does not say when the parameters were last changed."
+        return (
+            "the file does not say when the parameters were last changed.",
+            "unknown when last changed",
+        )
     days = len(np.unique(learner.trials.day[since]))
     preset = learner.log.presets.get(group)
+    short = f"{len(since)} of {FEWEST_SINCE} reviews"
+    if len(since) >= FEWEST_SINCE:
+        short = f"{days} of {FEWEST_DAYS_SINCE} days"
+    needed = f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
+    size = f"only {counted(len(since), 'review')} on {counted(days, 'day')}"
     if preset is not None and not preset.parameters_in_force:
-        return (
-            f"only {counted(len(since), 'review')} on {counted(days, 'day')} can be held out; "
-            f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
-        )
-    return (
-        f"only {counted(len(since), 'review')} on {counted(days, 'day')} came after the preset's "
-        "last change; "
-        f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
-    )
+        return f"{size} can be held out; {needed}", short
+    return f"{size} came after the preset's last change; {needed}", f"{short} since changed"
 
 
 def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compared) -> Answer:

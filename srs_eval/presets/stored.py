@@ -35,12 +35,6 @@ def parameter_line(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4f}" for value in values)
 
 
-def version_of(values: Sequence[float]) -> str:
-    """In words, by length."""
-    names = {0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"}
-    return names.get(len(values), f"{len(values)} values")
-
-
 @dataclass(frozen=True)
 class AnkiFigures:
     """Log loss and RMSE(bins) as Anki's evaluation shows them; newer reviews weigh more."""

@@ -23,8 +23,8 @@ class EvidenceScreen(AppScreen):
     about = """
 Sentences first, then the figures they rest on. Differences are of log loss: below zero \
 the change predicts better. The drawn line is the 95 % interval over days, ┊ is zero; ● is \
-settled, ○ worse, ◌ can't be told yet. "In five folds" means that a model was fitted to \
-earlier reviews and judged on later ones, five times.
+settled, ○ worse, ◌ can't be told yet, · has no verdict. "In five folds" means that a model \
+was fitted to earlier reviews and judged on later ones, five times.
 """
 
     def __init__(self, question: str, title: str) -> None:

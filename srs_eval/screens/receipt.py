@@ -14,6 +14,7 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 
 from srs_eval import words
 from srs_eval.inspection import DeckReport, Inspection, PresetReport
+from srs_eval.own_parameters import version_of
 from srs_eval.reviews import MISSING
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
@@ -210,10 +211,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         rows: list[tuple[Any, ...]] = []
         for preset in receipt.presets:
             counts = preset.counts
-            parameters = "defaults"
-            if preset.parameters:
-                version = preset.parameters_version
-                parameters = f"FSRS-{version}" if version else f"{len(preset.parameters)} numbers"
+            parameters = version_of(preset.parameters) if preset.parameters else "defaults"
             retention = preset.desired_retention
             rows.append(
                 (

@@ -14,6 +14,7 @@ from srs_eval.words import count, difference, loss, percent
 SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 PASTE = "Paste it in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
 OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
+JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST = 14  # columns of a drawn interval
 
 
@@ -99,14 +100,20 @@ def drawn_table(table: Table) -> WidthDependent:
                 cell = row[place]
                 drawn = Text("")
                 if isinstance(cell, Interval):
-                    dot = next(
-                        (DOTS[each] for each in row if isinstance(each, str) and each in DOTS), "●"
-                    )
-                    drawn = whisker(cell, scale, dot, "", line, "dim")
+                    drawn = whisker(cell, scale, _dot(table, row), "", line, "dim")
                 line_of_row.append(drawn)
         return in_columns(texts, width, numbers, widest)
 
     return WidthDependent(draw)
+
+
+def _dot(table: Table, row: tuple[Cell, ...]) -> str:
+    """A row's verdict; where others of the table have one and it has none, a dot of its own."""
+    for column, cell in zip(table.columns, row, strict=True):
+        if column in JUDGED:
+            says = str(cell)
+            return DOTS["can't tell yet"] if says in OPEN else DOTS.get(says, "●" if says else "·")
+    return "●"
 
 
 def _width(table: Table, cells: list[list[str]]) -> int:
