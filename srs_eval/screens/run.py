@@ -133,7 +133,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.table.show(self.evaluation, now, self.srs_app.state, self.srs_app.own_scheduler)
         self._title()
         self._status(now)
-        self._show_model()
+        self.call_later(self._show_model)  # in a turn of its own: both take long
 
     def evaluation_changed(self) -> None:
         """The engine has said something: shown at the next tick."""
@@ -206,6 +206,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
+        if not self.is_attached:
+            return
         model = self.evaluation.models.get(self.table.chosen or "")
         if model is not None:
             self._show_details(model)
