@@ -115,7 +115,7 @@ class Line:
     answers: tuple[Answer, ...]  # the evidence; () while the question is open
     way: str = ""  # what to do with a preset
     figures: tuple[Interval | None, ...] = ()
-    """A preset's log loss: as it is scheduled now, optimized, and pooled."""
+    """A preset's log loss: as it is scheduled now, optimized, pooled, and with FSRS's defaults."""
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -259,7 +259,7 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
     by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
     figures = tuple(
         found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
-        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED)
+        for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
     )
     difference = answer.difference
     if answer.conclusion != "can't tell":

@@ -94,7 +94,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     assert all(line.text and line.answers for line in found.lines)
     presets = [line for line in found.lines if line.question == OF_PRESETS]
     assert len(presets) == 2  # those in use, of three
-    assert all(len(line.figures) == 3 for line in presets)
+    assert all(len(line.figures) == 4 for line in presets)
 
 
 def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
@@ -187,7 +187,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         await until(pilot, on(app, "AnswersScreen"))
         await until(pilot, lambda: "OPTIMIZE" in text_of(app))
         await until(pilot, lambda: "questions open" in text_of(app))
-        assert "FSRS predicts you well: 13 % better" in text_of(app)
+        assert "FSRS predicts you well: with your parameters 11 % better" in text_of(app)
         assert not engine.asked  # the answers come first
         answers.go.set()
         await until(pilot, lambda: "answered in" in text_of(app))
@@ -198,6 +198,18 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         assert len(engine.asked) == 1
         await pilot.press("escape", "escape")
         await until(pilot, on(app, "OpenScreen"))
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
+async def test_what_the_defaults_lose_is_shown_where_there_is_room(
+    tmp_path: Path, width: int, shown: bool
+) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        (line,) = (each for each in text_of(app).splitlines() if "OPTIMIZE" in each)
+        assert ("0.490" in line) == shown
+        assert "log loss, surprise per review, lower is better" in text_of(app)
 
 
 async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None:

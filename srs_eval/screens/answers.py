@@ -23,10 +23,12 @@ from srs_eval.widgets.chrome import ProtocolLine
 from srs_eval.widgets.evidence import evidence, parameters_to_paste
 
 ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
-FIGURES_ARE = " · log loss: lower is better"
+FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
+COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
+_FOR_ALL = 78  # columns from which these are all shown
 _TITLE = 19  # columns of the questions
 _NAME = 18  # at most, of a preset's name
-_FIGURE, _WAY = 7, 16
+_WAY = 16
 
 
 def show_basis(screen: AppScreen) -> None:
@@ -66,12 +68,21 @@ class AnswersScreen(AppScreen):
     BINDINGS = bindings(ANSWERS)
     about = """
 What your own reviews say about your settings, in one line each; Enter shows what a line \
-rests on. All models were judged on reviews that they had not seen.
+rests on.
 
-For each preset: the log loss (lower is better) with its parameters of now, with freshly \
-optimized ones, and with ones drawn towards all presets' (pooled), and what to do. The \
-figures in brackets are the 95 % interval of the difference: (−.037 … −.011) means that \
-the change would almost surely help, an interval around zero that one can't tell yet.
+Log loss is the surprise per review, lower is better: 0.69 is a coin's, 0 knows every \
+answer. ".024 better (.011 … .037)" is how much less of it there would be, with the 95 % \
+interval: it would almost surely help. "(.004 better … .002 worse)" may be either: can't tell \
+yet.
+
+For each preset: the log loss with what schedules it now (its parameters, or SM-2 while FSRS \
+is off), with freshly optimized parameters, with ones drawn towards those of all presets \
+(pooled: who has few reviews borrows from the others), with FSRS's defaults where there is \
+room, and what to do. All are judged on reviews that they had not seen. "When FSRS says", \
+"Remembered" and the headline take reviews that your parameters may have been fitted to.
+
+Rows are the reviews that count. Anki's optimizer leaves out others than the benchmark of \
+published figures does, so that each set has figures of its own.
 
 y copies the parameters for Anki where there are better ones: paste them in the deck \
 options, under FSRS. PASTE ONE LINE means the same line for every preset that says so. w \
@@ -126,7 +137,7 @@ answers on Anki's.
         overview, width = self.overview, self.query_one("#lines").size.width - 4
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
-        basis = f"Rows: {ROWS[overview.rows]}; the ranking (m): {self._ranked_rows()}."
+        basis = f"Rows: {ROWS[overview.rows]}; the ranking: {self._ranked_rows()}."
         if overview.suspended:
             basis = f"Nearly all your cards are suspended. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))
@@ -134,14 +145,15 @@ answers on Anki's.
         with_presets = any(line.figures for line in self._lines)
         name = max([6, *(len(line.title) for line in self._lines if line.figures)])
         name = min(name, _NAME)
-        figures = width >= 60
+        figures = 0 if width < 60 else 3 if width < _FOR_ALL else 4
         heading = f"{'Preset':<{name}}  "
         if figures:
-            heading += "".join(f"{each:>{_FIGURE}}" for each in ("now", "fresh", "pooled")) + "  "
+            columns = list(COLUMNS.items())[:figures]
+            heading += "".join(f"{each:>{wide}}" for each, wide in columns) + "  "
         heading += "what to do"
-        if figures and len(heading) + len(FIGURES_ARE) <= width:
-            heading += FIGURES_ARE
-        self.query_one("#columns", Static).update(Text(heading if with_presets else "", "dim"))
+        above = [] if self.has_class("-low") else [FIGURES_ARE]
+        heading = "\n".join([*above, *([heading] if with_presets else [])])
+        self.query_one("#columns", Static).update(Text(heading, "dim"))
         shown = [
             _preset(line, name, figures, width) if line.figures else _question(line, width)
             for line in self._lines
@@ -154,10 +166,10 @@ answers on Anki's.
         self.refresh_bindings()
 
     def _ranked_rows(self) -> str:
-        """Which reviews the ranking rests on, and the key there that changes it."""
+        """Which reviews the ranking rests on, the key to it, and the key there that changes it."""
         rows = self.srs_app.protocol.rows
         shown = "the same" if rows == self.overview.rows else ROWS[rows]
-        return f"{shown}, R switches" if self.srs_app.other_rows is not None else shown
+        return f"{shown} (m, R)" if self.srs_app.other_rows is not None else f"{shown} (m)"
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""
@@ -302,13 +314,15 @@ answers on Anki's.
         self.srs_app.close_file()
 
 
-def _preset(line: Line, name: int, figures: bool, width: int) -> Text:
-    """ "Vocabulary   .445 .437 .421  OPTIMIZE  −.024 (−.037 … −.011)"."""
+def _preset(line: Line, name: int, figures: int, width: int) -> Text:
+    """ "Vocabulary   0.445  0.437  0.421  OPTIMIZE  .024 better (.011 … .037)".
+
+    With so many `figures` of the line.
+    """
     beginning = Text(f"{words.cut(line.title, name):<{name}}  ")
-    if figures:
-        for figure in line.figures:
-            beginning.append(f"{'–' if figure is None else f'{figure.estimate:.3f}':>{_FIGURE}}")
-        beginning.append("  ")
+    for figure, wide in list(zip(line.figures, COLUMNS.values(), strict=True))[:figures]:
+        beginning.append(f"{'–' if figure is None else f'{figure.estimate:.3f}':>{wide}}")
+    beginning.append("  " if figures else "")
     beginning.append(f"{line.way:<{_WAY}}", "bold" if line.way.isupper() else "")
     room = width - len(beginning)
     if len(line.text) <= room:
