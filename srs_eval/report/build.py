@@ -192,6 +192,8 @@ def learner_report(
             months={by_name[name]: months(outcome.results[name], name_of) for name in shown[:1]},
             narrowed_to=narrowed_to or {},
             anonymous=anonymous,
+            own=own,
+            fsrs_is_off=log.receipt.fsrs_enabled is False,
         )
     )
 
@@ -240,10 +242,7 @@ def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     if not knows_presets(log):
         return ""
     if log.receipt.fsrs_enabled is False:
-        return (
-            "FSRS is off, so that no desired retention is in force; `srs-eval workload --params` "
-            "tells what one would cost."
-        )
+        return "FSRS is off, so that no desired retention is in force."
     try:
         *_, found = workload(log, context=context)
     except NotEnoughData as error:

@@ -42,6 +42,7 @@ class Column:
     signed: bool = False
     percent: bool = False  # figures are shares
     note: str = ""  # what it means, in a few words
+    minor: bool = False  # left out where a page is as narrow as a phone
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     shown: bool = True  # else it is a CSV file only
+    own: int | None = None  # the row that is the reader's own
+    brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
+
+
+@dataclass(frozen=True)
+class Code:
+    """A line to copy as it is."""
+
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +81,13 @@ class Section:
     """A heading and what stands below it."""
 
     title: str
-    blocks: tuple[str | Table | Picture | Section, ...]
-    folded: bool = False  # opened by a click on a page, left out elsewhere
+    blocks: tuple[Block, ...]
+    folded: bool = False  # opened by a click on a page; elsewhere only lines to copy are kept
+    said: str = ""  # what it says in one line, beside the title
+    side_by_side: bool = False  # its pictures, where there is room
+
+
+Block = str | Table | Picture | Code | Section
 
 
 @dataclass(frozen=True)
@@ -92,9 +107,7 @@ class Document:
         return (each for each in _all_blocks(self.sections) if isinstance(each, Picture))
 
 
-def _all_blocks(
-    sections: tuple[str | Table | Picture | Section, ...],
-) -> Iterator[str | Table | Picture]:
+def _all_blocks(sections: tuple[Block, ...]) -> Iterator[str | Table | Picture | Code]:
     for each in sections:
         if isinstance(each, Section):
             yield from _all_blocks(each.blocks)

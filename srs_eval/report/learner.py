@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from srs_eval import __version__, words
 from srs_eval.comparison import Interval
-from srs_eval.console import ANKI_ROWS, MODELS_ROWS, QUESTION_TITLES, WORKLOAD
+from srs_eval.console import QUESTION_TITLES
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
 from srs_eval.metrics import CalibrationGraph
 from srs_eval.over_time import Month
+from srs_eval.overview import OF_PRESETS, TITLES, Line, Overview
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, Answer
 from srs_eval.presets.answers import Cell as AnswerCell
@@ -20,13 +21,41 @@ from srs_eval.presets.stored import parameter_line
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import Group
 from srs_eval.report import pictures
-from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+)
 from srs_eval.workload.answers import answers as answers_of
 from srs_eval.workload.estimate import MINUTES, Workload
 
-Block = str | Table | Picture | Section
-LEADING = ("fit", "parameters", "split", MODELS)  # questions whose answers come first
-MOST_LEADING = 6
+FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
+ALL = ("all presets", "all reviews")  # subjects that need no name
+FROM_ANKI = (
+    "Reviews are those that Anki's optimizer takes. A verdict speaks of reviews like these. An "
+    "interval beyond 0 is none yet where several are judged together (Holm), nor below 1,000 "
+    "reviews or 20 days."
+)
+FROM_BENCHMARK = (
+    "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
+    "to the reviews before each fold."
+)
+OF_DRAWS = (
+    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
+    "for habits like those of so far."
+)
+PICTURED = (
+    "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
+    "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
+)
+HOW_TO_PASTE = "Paste them in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
+MONTHS_IN_BRIEF = 6  # the latest, in a forum
 STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
     "Intervals are 95 %, over days."
@@ -48,20 +77,23 @@ class Learner:
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
     anonymous: bool
+    own: str | None = None  # the configuration that stands for the learner's scheduler
+    fsrs_is_off: bool = False
 
 
 def learner_document(learner: Learner) -> Document:
     """Answers first, then what they rest on."""
     groups = learner.outcome.groups()
+    lines = _lines(learner)
     sections = [
-        *_answers(learner.answers),
+        *_presets(learner, lines),
+        *_in_pictures(learner),
+        *_answers(learner, lines),
         *(
-            _group(group, number, len(groups), learner.outcome.so_far)
+            _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
         ),
-        *_calibration(learner.calibration),
-        *_months(learner.months),
-        *_workload(learner.workload),
+        *_over_time(learner.months),
         *_state(learner.state, learner.days),
         _receipt(learner),
         _card(learner),
@@ -78,56 +110,141 @@ def _title(learner: Learner) -> str:
 
 
 def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
-    lead = (
-        []
-        if isinstance(learner.answers, str)
-        else [
-            f"{answer.subject[0].upper()}{answer.subject[1:]}: {answer.sentences[0]}"
-            for answer in learner.answers
-            if answer.question in LEADING and answer.sentences
-        ]
-    )
-    if len(lead) > MOST_LEADING:
-        lead = [*lead[:MOST_LEADING], "More presets are below."]
-    so_far = f" (so far: {learner.outcome.so_far})" if learner.outcome.so_far else ""
+    """How well FSRS predicts, and which model predicts best."""
+    answers = () if isinstance(learner.answers, str) else learner.answers
+    lead = [
+        answer.sentences[0]
+        for answer in answers
+        if answer.question in ("fit", MODELS) and answer.sentences
+    ]
+    so_far = learner.outcome.so_far
+    so_far = f" (so far: {so_far})" if so_far else ""
     ranked = (f"{group.title}{so_far}: {group.answer}" for group in groups[:1] if group.answer)
     return [*lead, *ranked]
 
 
-# Answers
+# Presets and answers
 
 
-def _answers(answers: Sequence[Answer] | str) -> list[Section]:
+def _lines(learner: Learner) -> list[Line]:
+    """The answers in one line each, presets first, as the app shows them."""
+    if isinstance(learner.answers, str):
+        return []
+    rows = "benchmark" if _of_benchmark(learner.answers) else "anki"
+    overview = Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
+    return overview.lines
+
+
+def _of_benchmark(answers: Sequence[Answer]) -> bool:
+    return all(each.question in ("fit", MODELS) for each in answers)
+
+
+def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
+    """What to do with each preset, with the parameters to paste."""
+    lines = [line for line in lines if line.question == OF_PRESETS and line.way]
+    if not lines:
+        return []
+    table = Table(
+        "what-to-do",
+        "",
+        (
+            Column("preset"),
+            Column("what to do"),
+            Column("now", note="log loss with the parameters in force"),
+            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
+            Column("defaults", note="log loss with the defaults", minor=True),
+            Column("how sure", note="the difference that makes, with its 95 % interval"),
+        ),
+        tuple(
+            (
+                line.title,
+                line.way.capitalize(),
+                *map(_estimate, (line.figures[0], line.figures[1], _defaults(line))),
+                line.text,
+            )
+            for line in lines
+        ),
+    )
+    blocks: list[Block] = [
+        "Log loss with the parameters of now, freshly optimized ones and the defaults; lower is "
+        "better.",
+        table,
+    ]
+    for line in lines:
+        if line.parameters is not None:
+            copied = (HOW_TO_PASTE, Code(parameter_line(line.parameters)))
+            blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
+    for number, line in enumerate(lines, start=1):
+        rests_on = [_evidence(answer, f"{OF_PRESETS}-{number}") for answer in line.answers]
+        blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
+    return [Section("Your presets", tuple(blocks))]
+
+
+def _estimate(interval: Interval | None) -> Cell:
+    return None if interval is None else Figure(interval.estimate)
+
+
+def _defaults(line: Line) -> Interval | None:
+    """The log loss of a preset's reviews with FSRS's defaults."""
+    for table in line.answers[0].tables[:1]:
+        for name, *cells in table.rows:
+            if name == "defaults" and isinstance(cells[0], Interval):
+                return cells[0]
+    return None
+
+
+def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
+    """A line for each question, opened for what it rests on."""
+    answers = learner.answers
     if isinstance(answers, str):
         return [Section("Answers", (answers,))]
-    rows = MODELS_ROWS if all(each.question == MODELS for each in answers) else ANKI_ROWS
-    sections = _by_question(answers)
-    return [Section("Answers", (*sections, rows))] if sections else []
-
-
-def _by_question(answers: Sequence[Answer]) -> list[Section]:
-    made = []
+    if not answers:
+        return []
+    said = {line.question: line.text for line in lines if line.question in TITLES}
+    preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
+    told = {id(answer) for line in preset_lines for answer in line.answers}
+    blocks: list[Block] = []
     for question in dict.fromkeys(answer.question for answer in answers):
-        of_question = [answer for answer in answers if answer.question == question]
-        blocks: list[Block] = []
-        for number, answer in enumerate(of_question, start=1):
-            subject = f"{answer.subject[:1].upper()}{answer.subject[1:]}"
-            blocks.append(Section(subject, tuple(_one_answer(answer, number))))
-        made.append(Section(QUESTION_TITLES[question], tuple(blocks)))
-    return made
+        of_question = [
+            answer for answer in answers if answer.question == question and id(answer) not in told
+        ]
+        if not of_question:
+            continue
+        first = "; ".join(
+            f"{'' if each.subject in ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
+            for each in of_question[:1]
+            if each.sentences
+        )
+        rests_on = [
+            _evidence(answer, f"{question}-{number}")
+            for number, answer in enumerate(of_question, start=1)
+        ]
+        blocks.append(
+            Section(
+                QUESTION_TITLES[question],
+                _flat(rests_on),
+                folded=True,
+                said=said.get(question, first),
+            )
+        )
+    blocks += _workload(learner.workload)
+    blocks.append(FROM_BENCHMARK if _of_benchmark(answers) else FROM_ANKI)
+    return [Section("Answers", tuple(blocks))]
 
 
-def _one_answer(answer: Answer, number: int) -> list[Block]:
+def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
+    """What a single section holds, without its heading; else the sections."""
+    return sections[0].blocks if len(sections) == 1 else tuple(sections)
+
+
+def _evidence(answer: Answer, name: str) -> Section:
     blocks: list[Block] = list(answer.sentences)
     if answer.parameters is not None:
-        blocks.append(f"FSRS parameters: {parameter_line(answer.parameters)}")
-    if answer.tables:
-        tables = tuple(
-            figures(table, f"{answer.question}-{number}-{k}")
-            for k, table in enumerate(answer.tables, start=1)
-        )
-        blocks.append(Section("The figures", tables, folded=True))
-    return blocks
+        blocks.append(Code(parameter_line(answer.parameters)))
+    blocks += [
+        figures(table, f"{name}-{number}") for number, table in enumerate(answer.tables, start=1)
+    ]
+    return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
 
 
 def figures(table: AnswerTable, name: str) -> Table:
@@ -155,7 +272,8 @@ def _figure(cell: AnswerCell) -> Cell:
 # Ranking
 
 
-def _group(group: Group, number: int, groups: int, so_far: str) -> Section:
+def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
+    so_far = learner.outcome.so_far
     name = f"{number}-" if groups > 1 else ""
     heads = (
         Column("model"),
@@ -166,12 +284,13 @@ def _group(group: Group, number: int, groups: int, so_far: str) -> Section:
             by_half_width=False,
             signed=True,
             note="paired difference; less is better",
+            minor=True,
         ),
         Column("verdict"),
-        Column("RMSE(bins)", percent=True, digits=2),
-        Column("AUC", digits=3),
-        Column("against the average", percent=True, digits=1, signed=True),
-        Column("parameters"),
+        Column("RMSE(bins)", percent=True, digits=2, minor=True),
+        Column("AUC", digits=3, minor=True),
+        Column("against the average", percent=True, digits=1, signed=True, minor=True),
+        Column("parameters", minor=True),
     )
     rows = []
     for line in group.lines:
@@ -191,20 +310,24 @@ def _group(group: Group, number: int, groups: int, so_far: str) -> Section:
                 line.configuration.parameters,
             )
         )
+    names = [line.configuration.name for line in group.lines]
+    own = names.index(learner.own) if learner.own in names else None
+    floor = None if group.floor is None else names.index(group.floor.configuration.name)
+    brief = sorted({*range(min(FIRST_ROWS, len(names))), *({own, floor} - {None})})
     drawn = pictures.intervals(
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
         None if group.floor is None else group.floor.log_loss.estimate,
+        own=own,
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
-    blocks.append(Table(f"{name}ranking", "", heads, tuple(rows)))
+    blocks.append(Table(f"{name}ranking", "", heads, tuple(rows), own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
         told = "Log loss of each model with its interval, as in the table."
-        blocks.append(
-            Picture(f"{name}ranking", "Log loss, the average as a line", told, drawn, None)
-        )
+        title = "Log loss, the average as a line"
+        blocks.append(Picture(f"{name}ranking", title, told, drawn, None))
     return Section(group.title, tuple(blocks))
 
 
@@ -215,7 +338,16 @@ def _bounds(interval: Interval) -> tuple[float, float, float]:
 # Calibration, months, days
 
 
-def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Section]:
+def _in_pictures(learner: Learner) -> list[Section]:
+    drawn = (
+        *_calibration(learner.calibration),
+        *_recall_by_month(learner.months),
+        *_curve(learner.workload),
+    )
+    return [Section("In pictures", drawn, said=PICTURED, side_by_side=True)] if drawn else []
+
+
+def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
     if not graphs:
         return []
     rows: list[tuple[Cell, ...]] = []
@@ -246,79 +378,88 @@ def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Section]:
             Column("to", digits=1, percent=True),
         ),
         tuple(rows),
+        brief=(),
     )
     told = f"Calibration of {' and '.join(graphs)}: recalled over predicted recall."
-    drawn = pictures.calibration(list(graphs.items()))
-    said = "When a model says 90 %, is it 90 %? On the diagonal it is; below it expects too much."
-    return [Section("Calibration", (said, Picture("calibration", table.title, told, drawn, table)))]
+    drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
+    return [Picture("calibration", "Calibration", told, drawn, table)]
 
 
-def _months(by_model: Mapping[str, Sequence[Month]]) -> list[Section]:
-    made: list[Block] = []
-    for name, months in by_model.items():
-        table = Table(
-            "months",
-            f"Month by month, by {name}",
+def _months_table(name: str, months: Sequence[Month]) -> Table:
+    return Table(
+        "months",
+        f"Month by month, by {name}",
+        (
+            Column("month"),
+            Column("reviews"),
+            Column("recalled", digits=1, percent=True, by_half_width=False),
+            Column("predicted", digits=1, percent=True),
+            Column("log loss", by_half_width=False),
+        ),
+        tuple(
             (
-                Column("month"),
-                Column("reviews"),
-                Column("recalled", digits=1, percent=True, by_half_width=False),
-                Column("predicted", digits=1, percent=True),
-                Column("log loss", by_half_width=False),
-            ),
-            tuple(
-                (
-                    month.name,
-                    month.reviews,
-                    Figure(month.recalled.estimate, month.recalled.half_width),
-                    Figure(month.predicted),
-                    Figure(month.log_loss.estimate, month.log_loss.half_width),
-                )
-                for month in months
-            ),
-        )
+                month.name,
+                month.reviews,
+                Figure(month.recalled.estimate, month.recalled.half_width),
+                Figure(month.predicted),
+                Figure(month.log_loss.estimate, month.log_loss.half_width),
+            )
+            for month in months
+        ),
+        brief=tuple(range(len(months))[-MONTHS_IN_BRIEF:]),
+    )
+
+
+def _recall_by_month(by_model: Mapping[str, Sequence[Month]]) -> list[Picture]:
+    made = []
+    for name, months in by_model.items():
         if len(months) < 2:
-            return [Section("Over time", (table,))]
-        x, ticks = list(range(len(months))), [month.name for month in months]
-        recalled = pictures.lines(
-            x,
+            continue
+        drawn = pictures.lines(
+            list(range(len(months))),
             [
                 ("recalled", [100 * month.recalled.estimate for month in months]),
                 (f"predicted by {name}", [100 * month.predicted for month in months]),
             ],
             "",
             "per cent",
-            ticks=ticks,
+            ticks=[month.name for month in months],
             half_widths={"recalled": [100 * month.recalled.half_width for month in months]},
+            size=pictures.SMALL,
         )
-        loss = pictures.lines(
-            x,
+        told = f"Recalled and predicted month by month, by {name}."
+        title = "Month by month: recalled and predicted"
+        made.append(Picture("recall-by-month", title, told, drawn, None))
+    return made
+
+
+def _over_time(by_model: Mapping[str, Sequence[Month]]) -> list[Section]:
+    made: list[Block] = []
+    for name, months in by_model.items():
+        table = _months_table(name, months)
+        if len(months) < 2:
+            made.append(table)
+            continue
+        drawn = pictures.lines(
+            list(range(len(months))),
             [("log loss", [month.log_loss.estimate for month in months])],
             "",
             "log loss",
-            ticks=ticks,
+            ticks=[month.name for month in months],
             half_widths={"log loss": [month.log_loss.half_width for month in months]},
+            size=pictures.SMALL,
         )
-        made += [
-            Picture("recall-by-month", "Recalled and predicted", f"{table.title}.", recalled, None),
-            Picture(
-                "loss-by-month",
-                "Log loss: was I predictable?",
-                f"Log loss month by month, by {name}.",
-                loss,
-                table,
-            ),
-        ]
-    return [Section("Over time", tuple(made))] if made else []
+        told = f"Log loss month by month, by {name}."
+        made.append(Picture("loss-by-month", "Log loss: was I predictable?", told, drawn, table))
+    return [Section("Over time", tuple(made), side_by_side=True)] if made else []
 
 
-def _workload(found: Workload | str) -> list[Section]:
-    title = "What a desired retention costs"
+def _curve(found: Workload | str) -> list[Picture]:
+    """Minutes a day by desired retention."""
     if isinstance(found, str):
-        return [Section(title, (found,))] if found else []
+        return []
     (answer,) = answers_of(found)
     low, high = found.band
-    ticks = [f"{100 * each:.0f} %" for each in found.retentions]
     drawn = pictures.band(
         list(
             zip(
@@ -328,29 +469,44 @@ def _workload(found: Workload | str) -> list[Section]:
                 strict=True,
             )
         ),
-        ticks,
+        [f"{100 * each:.0f} %" for each in found.retentions],
         "minutes a day",
         mark=found.at(found.desired),
+        size=pictures.SMALL,
     )
-    curve, *others = (
-        figures(table, f"workload-{k}") for k, table in enumerate(answer.tables, start=1)
-    )
-    picture = Picture(
-        "workload",
-        f"{found.preset}: minutes a day by desired retention, 90 % of the draws; today's as a line",
-        f"Minutes a day by desired retention for {found.preset}.",
-        drawn,
-        curve,
-    )
-    more = Section("More figures", tuple(others), folded=True)
-    blocks: list[Block] = [*answer.sentences, picture]
-    return [Section(title, (*blocks, *([more] if others else []), WORKLOAD))]
+    return [
+        Picture(
+            "workload",
+            f"Minutes a day by desired retention, {found.preset}; the line is today's",
+            f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
+            drawn,
+            figures(answer.tables[0], "workload-1"),
+        )
+    ]
+
+
+def _workload(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it."""
+    title = "What does a desired retention cost?"
+    if isinstance(found, str):
+        return [Section(title, (), folded=True, said=found)] if found else []
+    (answer,) = answers_of(found)
+    tables = [
+        figures(table, f"workload-{number}")
+        for number, table in enumerate(answer.tables[1:], start=2)
+    ]
+    said = f"{found.preset}: {answer.conclusion} at {100 * found.desired:.0f} %"
+    return [Section(title, (*answer.sentences, *tables, OF_DRAWS), folded=True, said=said)]
 
 
 def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
-    blocks: list[Block] = list(_by_question(state))
+    blocks: list[Block] = []
+    for number, answer in enumerate(state, start=1):
+        rests_on = _evidence(answer, f"{answer.question}-{number}").blocks[1:]
+        title = QUESTION_TITLES[answer.question]
+        blocks.append(Section(title, rests_on, folded=True, said=answer.sentences[0]))
     if days is not None and len(days.rows) > 1:
         states = [row[-1] for row in days.rows]
         drawn = pictures.band(
@@ -358,10 +514,17 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
             [str(row[0]) for row in days.rows],
             "state in logits",
             zero=True,
+            size=(pictures.WIDTH, 260),
         )
         told = "Your state on each day with reviews: above 0 you recalled more than usual."
         blocks.append(
-            Picture("state", "Your state, day by day", told, drawn, figures(days, "days"))
+            Picture(
+                "state",
+                "Your state, day by day",
+                told,
+                drawn,
+                replace(figures(days, "days"), brief=()),
+            )
         )
     return [Section("Your days", (*blocks, STATE_CLOSING))]
 
@@ -439,5 +602,5 @@ def _card(learner: Learner) -> Section:
         f"Not evaluated: {', '.join(names)}: {reason.rstrip('.')}."
         for reason, names in reasons.items()
     ]
-    facts.append("Definitions: docs/metrics.md and docs/verdicts.md of srs-eval.")
+    facts.append("What the metrics and verdicts mean is defined in the documentation of srs-eval.")
     return Section("Metric card", tuple(facts))

@@ -1,11 +1,17 @@
-"""A document as Markdown, fit for a forum: sentences and tables, no pictures, nothing folded."""
+"""A document as Markdown, fit for a forum: sentences and tables, no pictures.
+
+Of what a page folds there is what one would copy; of long tables, their brief rows.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from srs_eval.report.document import (
+    Block,
     Cell,
+    Code,
     Column,
     Document,
     Figure,
@@ -29,24 +35,49 @@ def markdown(document: Document) -> str:
 
 def _section(section: Section, level: int) -> list[str]:
     if section.folded:
-        return []
-    parts: list[str] = []
+        colon = "" if section.title.endswith("?") else ":"
+        said = f"**{_escaped(section.title)}**{colon} {_escaped(section.said)}"
+        return ([said] if section.said else []) + _to_copy(section)
+    parts = [_escaped(section.said)] if section.said else []
     for block in section.blocks:
         match block:
             case str():
                 parts.append(_escaped(block))
             case Table():
-                if block.shown:
-                    parts.append(_table(block))
+                parts += _table(block) if block.shown else []
             case Picture():
                 if block.table is not None and len(block.table.columns) <= WIDEST:
-                    parts.append(_table(block.table))
+                    parts += _table(block.table)
+            case Code():
+                parts.append(f"```\n{block.text}\n```")
             case Section():
                 parts += _section(block, level + 1)
     return [f"{'#' * level} {_escaped(section.title)}", *parts] if parts else []
 
 
-def _table(table: Table) -> str:
+def _to_copy(section: Section) -> list[str]:
+    """The lines to copy of a folded section, folded where a forum can."""
+    lines = _codes(section.blocks)
+    if not lines:
+        return []
+    summary = f"<details><summary>{_escaped(section.title)}</summary>"
+    return [summary, *(f"```\n{each}\n```" for each in lines), "</details>"]
+
+
+def _codes(blocks: Sequence[Block]) -> list[str]:
+    found = []
+    for block in blocks:
+        if isinstance(block, Code):
+            found.append(block.text)
+        elif isinstance(block, Section):
+            found += _codes(block.blocks)
+    return found
+
+
+def _table(table: Table) -> list[str]:
+    places = range(len(table.rows)) if table.brief is None else table.brief
+    if not places and table.rows:
+        return []
     right = [
         all(not isinstance(row[k], str) for row in table.rows) for k in range(len(table.columns))
     ]
@@ -54,11 +85,20 @@ def _table(table: Table) -> str:
         f"| {' | '.join(_escaped(column.title) for column in table.columns)} |",
         f"| {' | '.join('---:' if each else '---' for each in right)} |",
     ]
-    for row in table.rows:
-        cells = (_cell(cell, column) for cell, column in zip(row, table.columns, strict=True))
+    for place in places:
+        cells = [
+            _cell(cell, column)
+            for cell, column in zip(table.rows[place], table.columns, strict=True)
+        ]
+        if place == table.own:
+            cells[0] = f"★ **{cells[0]}**"
         lines.append(f"| {' | '.join(cells)} |")
-    title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
-    return title + "\n".join(lines)
+    left_out = len(table.rows) - len(places)
+    return [
+        *([f"**{_escaped(table.title)}**"] if table.title else []),
+        "\n".join(lines),
+        *([f"… and {left_out} more."] if left_out else []),
+    ]
 
 
 def _cell(cell: Cell, column: Column) -> str:

@@ -12,7 +12,9 @@ from html import escape
 
 from srs_eval import __version__
 from srs_eval.report.document import (
+    Block,
     Cell,
+    Code,
     Column,
     Document,
     Figure,
@@ -39,15 +41,20 @@ h2{font-size:1.3rem;line-height:1.25;margin:2.5rem 0 .75rem;padding-top:.75rem;
 border-top:1px solid var(--rule)}
 h3{font-size:1.08rem;margin:1.75rem 0 .5rem}
 p{max-width:46rem;margin:.5rem 0;overflow-wrap:anywhere}
-.lead p{font-size:1.1rem}
+.lead p{font-size:1.1rem;max-width:60rem}
 nav ul{list-style:none;padding:0;margin:1rem 0;display:flex;flex-wrap:wrap;gap:.25rem 1.25rem}
 a{color:var(--accent)}
 code{font-size:.92em;background:var(--band);padding:.1em .25em;border-radius:3px}
 .scroll{overflow-x:auto;margin:.75rem 0;max-width:100%}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding:.25rem 0;white-space:nowrap}
+caption{text-align:left;font-weight:600;padding:.25rem 0}
 th,td{padding:.28rem .65rem;border-bottom:1px solid var(--rule);text-align:left;white-space:nowrap;
 vertical-align:top}
+th,td:first-child{white-space:normal}
+td:first-child{min-width:6.5rem;max-width:22rem;overflow-wrap:anywhere}
+tr.own td{background:var(--band);font-weight:600}
+tr.own td:first-child{box-shadow:inset 3px 0 var(--c2)}
+tr.own td:first-child::before{content:"\\2605  ";color:var(--c2)}
 td.long{white-space:normal;min-width:18rem;overflow-wrap:anywhere}
 th{background:var(--band);font-weight:600}
 th button{all:unset;cursor:pointer;display:block;width:100%}
@@ -58,14 +65,20 @@ th[aria-sort=descending] button::after{content:" \\25BC"}
 td:first-child,th:first-child{position:sticky;left:0;background:var(--paper)}
 th:first-child{background:var(--band)}
 tbody tr:hover td{background:var(--band)}
-figure{margin:1rem 0}
+figure{margin:1rem 0;min-width:0}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));
+gap:.5rem 1.5rem}
+pre{background:var(--band);padding:.5rem .7rem;margin:.5rem 0;white-space:pre-wrap;
+overflow-wrap:anywhere;user-select:all;-webkit-user-select:all;font-size:.88rem}
 figure .scroll>svg{display:block;width:100%;height:auto}
 figcaption{font-weight:600;margin-bottom:.25rem}
 summary{cursor:pointer;font-weight:600;padding:.3rem 0}
+summary span{font-weight:400}
 details{margin:.75rem 0;border-left:3px solid var(--rule);padding-left:.9rem}
 footer{margin-top:3rem;color:var(--soft);font-size:.88rem}
 @media (max-width:600px){body{font-size:15px}main{padding:1rem .75rem 3rem}
-th,td{padding:.28rem .45rem}h1{font-size:1.4rem}}
+th,td{padding:.28rem .4rem}h1{font-size:1.4rem}.minor{display:none}td{white-space:normal}
+td.long{min-width:12rem}td:first-child{max-width:44vw}}
 @media print{:root{--paper:#fff;--ink:#000;--soft:#444;--rule:#bbb;--band:#eee;--accent:#000;
 --c1:#0072b2;--c2:#d55e00;--c3:#009e73;--c4:#a8478a;--c5:#b07d00;--c6:#3d97d3;--c7:#6b4fc8;
 --c8:#6f7780}body{font-size:10pt}main{max-width:none;padding:0}nav{display:none}
@@ -144,12 +157,17 @@ def _section(section: Section, level: int, drawn: _Counter, place: str = "") -> 
     title = escape(section.title)
     name = f' id="{place}"' if place else ""
     if section.folded:
-        return f"<details{name}><summary>{title}</summary>\n{blocks}\n</details>"
+        colon = "" if section.title.endswith("?") else ":"
+        beside = f"<span>{colon} {_inline(section.said)}</span>" if section.said else ""
+        return f"<details{name}><summary>{title}{beside}</summary>\n{blocks}\n</details>"
+    said = f"{_paragraph(section.said)}\n" if section.said else ""
     tag = f"h{min(level, 4)}"
-    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{blocks}\n</section>"
+    if section.side_by_side:
+        blocks = f'<div class="grid">\n{blocks}\n</div>'
+    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
 
 
-def _block(block: str | Table | Picture | Section, level: int, drawn: _Counter) -> str:
+def _block(block: Block, level: int, drawn: _Counter) -> str:
     match block:
         case str():
             return _paragraph(block)
@@ -157,16 +175,21 @@ def _block(block: str | Table | Picture | Section, level: int, drawn: _Counter) 
             return _table(block) if block.shown else ""
         case Picture():
             return _figure(block, drawn.next())
+        case Code():
+            return f"<pre>{escape(block.text)}</pre>"
         case Section():
             return _section(block, level + 1, drawn)
 
 
 def _paragraph(text: str) -> str:
-    parts = (
+    return f"<p>{_inline(text)}</p>"
+
+
+def _inline(text: str) -> str:
+    return "".join(
         f"<code>{escape(part)}</code>" if code else escape(part)
         for part, code in with_commands(text)
     )
-    return f"<p>{''.join(parts)}</p>"
 
 
 def _figure(picture: Picture, number: int) -> str:
@@ -190,18 +213,18 @@ def _table(table: Table) -> str:
         for k in range(len(table.columns))
     ]
     heads = "".join(
-        f'<th scope="col"{_class("n" if number else "")}{_title(column)}>'
+        f'<th scope="col"{_class(_kind(column, number))}{_title(column)}>'
         f"<button>{escape(column.title)}</button></th>"
         for column, number in zip(table.columns, right, strict=True)
     )
     rows = "\n".join(
-        "<tr>"
+        f"<tr{_class('own' if place == table.own else '')}>"
         + "".join(
             _cell(cell, column, number)
             for cell, column, number in zip(row, table.columns, right, strict=True)
         )
         + "</tr>"
-        for row in table.rows
+        for place, row in enumerate(table.rows)
     )
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     return (
@@ -222,8 +245,13 @@ def _cell(cell: Cell, column: Column, number: bool) -> str:
             value = f' data-v="{"" if math.isnan(cell.value) else f"{cell.value:.10g}"}"'
             if cell.strong:
                 text = f"<b>{text}</b>"
-    kind = "n" if number else "long" if len(text) > LONG else ""
+    kind = _kind(column, number, long=not number and len(text) > LONG)
     return f"<td{_class(kind)}{value}>{text}</td>"
+
+
+def _kind(column: Column, number: bool, long: bool = False) -> str:
+    kinds = {"n": number, "long": long, "minor": column.minor}
+    return " ".join(name for name, is_so in kinds.items() if is_so)
 
 
 def _class(name: str) -> str:

@@ -7,6 +7,7 @@ one drawing serves dark and light.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 PNG_SCALE = 2.5
 WIDTH = 860.0
+SMALL = 440.0, 330.0  # points of a picture that stands beside others, or fills a phone
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ VARIABLES = {
 }
 MARKERS = "osD^vPX*"
 TICKS = 10  # words below an axis
+FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
+LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
@@ -156,13 +160,16 @@ def intervals(
     unit: str,
     floor: float | None = None,
     digits: int = 4,
+    own: int | None = None,
 ) -> Callable[[Palette], Figure]:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
-    `floor` is a line through all; figures at the right are those of the first series.
+    `floor` is a line through all; figures at the right are those of the first series. What lies
+    far beyond the others is told by an arrow and its figure. `own` is a label that stands out.
     """
 
     def draw(palette: Palette) -> Figure:
+        last, unit_said = _last_that_matters(series), unit
         step = 17.0 * len(series) + 7
         figure, axes = canvas(palette, WIDTH, 70 + step * len(labels))
         places = np.arange(len(labels), dtype=float)
@@ -174,11 +181,34 @@ def intervals(
             axes.plot(
                 estimate, where, MARKERS[number], color=colour, markersize=6, label=name, zorder=3
             )
+            for place in np.flatnonzero(estimate > last):
+                axes.annotate(
+                    f"{estimate[place]:.2f} →",
+                    (last, where[place]),
+                    (-2, 0),
+                    textcoords="offset points",
+                    ha="right",
+                    va="center",
+                    fontsize=10,
+                    color=palette.ink,
+                )
+            if number == 0 and own is not None:
+                standing_out = palette.series[1]
+                axes.hlines(where[own], low[own], high[own], color=standing_out, linewidth=3)
+                axes.plot(
+                    estimate[own], where[own], "*", color=standing_out, markersize=13, zorder=4
+                )
+        if np.isfinite(last):
+            least = _least(series)
+            axes.set_xlim(least - 0.04 * (last - least), last)
+            unit_said = f"{unit}; →: beyond the axis"
         if floor is not None:
             axes.axvline(floor, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         axes.set_yticks(places, labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
-        axes.set_xlabel(unit, fontsize=11)
+        if own is not None:
+            axes.get_yticklabels()[own].set(color=palette.series[1], weight="bold")
+        axes.set_xlabel(unit_said, fontsize=11)
         axes.grid(axis="x", color=palette.rule, linewidth=0.6)
         axes.set_axisbelow(True)
         if len(series) > 1:
@@ -186,6 +216,24 @@ def intervals(
         return figure
 
     return draw
+
+
+def _last_that_matters(
+    series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]],
+) -> float:
+    """Where an axis ends so that what is far off does not hide the rest; inf: nothing is."""
+    values = np.array([each for _, of_one in series for each in of_one], dtype=float).reshape(-1, 3)
+    values = values[np.isfinite(values[:, 0])]
+    if len(values) < LEAST_CUT:
+        return math.inf
+    ends = np.fmax(values[:, 0], values[:, 2])
+    low, middle = _least(series), float(np.median(ends))
+    last = middle + FAR_OFF * (middle - low)
+    return last if values[:, 0].max() > last else math.inf
+
+
+def _least(series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]]) -> float:
+    return float(np.nanmin([each for _, of_one in series for each in of_one]))
 
 
 def lines(
@@ -197,6 +245,7 @@ def lines(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
+    size: tuple[float, float] = (WIDTH, 400),
 ) -> Callable[[Palette], Figure]:
     """A line with markers for each series, perhaps with whiskers.
 
@@ -204,7 +253,7 @@ def lines(
     """
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, WIDTH, 400)
+        figure, axes = canvas(palette, *size)
         for number, (name, values) in enumerate(series):
             colour = palette.series[number % len(palette.series)]
             axes.plot(
@@ -225,7 +274,7 @@ def lines(
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         if ticks:
-            every = -(-len(ticks) // TICKS)
+            every = -(-len(ticks) // _most_ticks(size))
             axes.set_xticks(list(x)[::every], list(ticks)[::every])
         axes.set_xlabel(x_label, fontsize=11)
         axes.set_ylabel(y_label, fontsize=11)
@@ -245,11 +294,12 @@ def band(
     *,
     zero: bool = False,
     mark: int | None = None,
+    size: tuple[float, float] = (WIDTH, 300),
 ) -> Callable[[Palette], Figure]:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, WIDTH, 300)
+        figure, axes = canvas(palette, *size)
         estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
         x = np.arange(len(estimate))
         colour = palette.series[0]
@@ -259,7 +309,7 @@ def band(
             axes.axhline(0, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
         if mark is not None:
             axes.axvline(mark, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
-        every = max(1, -(-len(ticks) // TICKS))
+        every = max(1, -(-len(ticks) // _most_ticks(size)))
         axes.set_xticks(x[::every], list(ticks)[::every])
         axes.set_ylabel(y_label, fontsize=11)
         axes.grid(axis="y", color=palette.rule, linewidth=0.6)
@@ -270,11 +320,12 @@ def band(
 
 def calibration(
     graphs: Sequence[tuple[str, CalibrationGraph]],
+    size: tuple[float, float] = (520, 480),
 ) -> Callable[[Palette], Figure]:
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, 520, 480)
+        figure, axes = canvas(palette, *size)
         least = 1.0
         for number, (name, graph) in enumerate(graphs):
             filled = graph.count >= FEWEST_IN_BIN
@@ -397,11 +448,15 @@ def matrix(
     return draw
 
 
+def _most_ticks(size: tuple[float, float]) -> int:
+    return TICKS if size[0] >= WIDTH else TICKS // 2
+
+
 def _legend(axes: Axes, palette: Palette) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside upper left",
-        ncols=4,
+        ncols=4 if axes.bbox.width > SMALL[0] else 1,
         frameon=False,
         fontsize=11,
         labelcolor=palette.ink,

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srs_eval.report import pictures
 from srs_eval.report.build import dataset_report
 from srs_eval.report.document import (
+    Code,
     Column,
     Document,
     Figure,
@@ -78,8 +80,6 @@ NASTY = '<script>alert("1")</script> | `a` *b* & ü'
 
 
 def nasty_document() -> Document:
-    from srs_eval.report import pictures
-
     draw = pictures.intervals([NASTY, "b"], [("x", [(1, 0.5, 1.5), (2, 1, 3)])], "u", floor=1.2)
     table = Table(
         "t",
@@ -140,6 +140,42 @@ def test_markdown_of_anything_is_one_table_row_each() -> None:
     assert "\\<script\\>" in text
     assert "folded" not in text
     assert "second" not in text  # it holds a picture only
+
+
+def test_what_is_enough_for_a_forum() -> None:
+    table = Table(
+        "t",
+        "",
+        (Column("model"), Column("loss"), Column("parameters", minor=True)),
+        tuple((name, Figure(0.3), 1) for name in "abcd"),
+        own=3,
+        brief=(0, 3),
+    )
+    paste = Section("Parameters for <x>", ("said", Code("0.1, 2.3")), folded=True)
+    answer = Section("Hard?", ("evidence", table), folded=True, said="used as it should be")
+    document = Document("d", (), (Section("s", (table, paste, answer)),))
+    text, html = markdown(document), page(document)
+    check_page(html)
+    rows = [each for each in text.splitlines() if each.startswith("| ")]
+    assert rows[2:] == ["| a | 0.3000 | 1 |", "| ★ **d** | 0.3000 | 1 |"]
+    assert "… and 2 more." in text
+    assert "<details><summary>Parameters for \\<x\\></summary>\n\n```\n0.1, 2.3\n```" in text
+    assert "**Hard?** used as it should be" in text
+    assert "evidence" not in text
+    assert "<pre>0.1, 2.3</pre>" in html
+    assert html.count('<tr class="own"><td>d</td>') == 2
+    assert '<th scope="col" class="n minor">' in html
+
+
+def test_a_model_far_off_does_not_stretch_the_axis() -> None:
+    values = [(0.3 + k / 100, 0.28 + k / 100, 0.32 + k / 100) for k in range(6)]
+    labels = [str(number) for number in range(7)]
+    drawn = pictures.intervals(labels, [("log loss", [*values, (7.0, 6.5, 7.5)])], "log loss")
+    axes = drawn(pictures.LIGHT).axes[0]
+    assert 0.37 < axes.get_xlim()[1] < 1
+    assert "7.00 →" in [each.get_text() for each in axes.texts]
+    near = pictures.intervals(labels[:6], [("log loss", values)], "log loss")
+    assert not near(pictures.LIGHT).axes[0].texts
 
 
 def test_csv_has_every_digit() -> None:

@@ -56,6 +56,10 @@ def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
     assert "preset 1" in html.lower()
+    assert html.index("<h2>Your presets<") < html.index("<svg") < html.index("<h2>Answers<")
+    for word in ("--preset", "--rows", "docs/"):
+        assert word not in html
+    assert len(text) < 10_000
 
 
 def test_months_add_up() -> None:
@@ -95,8 +99,8 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        inspection = inspect_log(log)
-        learner = Learner(inspection, Protocol(), outcome, "", "", None, "", {}, {}, {}, True)
+        nothing = "", "", None, "", {}, {}, {}
+        learner = Learner(inspect_log(log), Protocol(), outcome, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
@@ -107,6 +111,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
         outcome.add(event)
     assert "so far" not in report().lower()
+    assert "| ★ **always 90 %** |" in report()
 
 
 def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
