@@ -48,6 +48,7 @@ TIES: Mapping[str, tuple[Standing, ...]] = {
     "worse than the average": ("below the floor",),
 }
 """Verdicts against the best, as headings."""
+NEAREST = "nearest to the average"  # heads the best alone where none is better than that
 
 
 class Competitor(Interface):
@@ -129,6 +130,12 @@ class Group:
         return next((line for line in self.lines if line.place == 1), None)
 
     @property
+    def _none_is_better(self) -> bool:
+        """Whether even the best has no lower log loss than the average."""
+        to_floor = None if self.best is None else self.best.to_floor
+        return to_floor is not None and round(to_floor.estimate, 6) >= 0
+
+    @property
     def floor(self) -> Ranked | None:
         return next((line for line in self.lines if line.is_floor), None)
 
@@ -160,8 +167,9 @@ class Group:
             words, place = lower[-1] if lower else (first, 0)
             found.setdefault(words, []).insert(place, without)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
+        best = NEAREST if self._none_is_better else "best"
         return tuple(
-            Tie("best" if alone and "best" in words else words, tuple(lines))
+            Tie(best if alone and "best" in words else words, tuple(lines))
             for words, lines in found.items()
             if lines
         )
@@ -174,21 +182,24 @@ class Group:
 
     @property
     def answer(self) -> str:
-        """What the ranking says, in one sentence; empty where the floor is alone.
+        """What the ranking says, and where too little is judged for any verdict, that it is."""
+        return f"{self.sentence} {self.doubt}".rstrip()
 
-        Where too little is judged for any verdict, a second sentence says so.
-        """
-        sentence = self._sentence()
+    @property
+    def doubt(self) -> str:
+        """Why nothing can be told, in one sentence; empty where something can."""
         basis = self.lines[0].log_loss
-        if not sentence or (basis.reviews >= FEWEST_REVIEWS and basis.days >= FEWEST_DAYS):
-            return sentence
+        if self.best is None or (basis.reviews >= FEWEST_REVIEWS and basis.days >= FEWEST_DAYS):
+            return ""
         judged = f"{counted(basis.reviews, 'review')} of {counted(basis.days, 'day')}"
         return (
-            f"{sentence} {judged} are too few to tell models apart: "
+            f"{judged} are too few to tell models apart: "
             f"{FEWEST_REVIEWS:,} reviews and {FEWEST_DAYS} days are needed."
         )
 
-    def _sentence(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """What the ranking says, in one sentence; empty where the floor is alone."""
         best = self.best
         if best is None:
             return ""
@@ -201,7 +212,7 @@ class Group:
             return f"None predicts better than the average; {name} comes nearest to it."
         if not others:
             return _alone(best, self.equivalence)
-        if best.to_floor is not None and round(best.to_floor.estimate, 6) >= 0:
+        if self._none_is_better:
             parts = [f"None has a lower log loss than the average; {name} comes nearest to it"]
         elif "can't tell yet" in others:
             parts = [f"{name} has the lowest log loss"]

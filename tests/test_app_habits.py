@@ -388,6 +388,64 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
 
 
+async def test_long_names_are_whole_where_the_window_allows(tmp_path: Path) -> None:
+    long = "FSRS-7 defaults short secs equalized"
+    engine = MadeUpEngine(skipping=["DASH", "SM2"])
+
+    def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
+        for event in engine(*given, **keywords):
+            if isinstance(event, Prepared):
+                others = resolve("FSRS-7-dry-run-short-secs-equalize_test_with_non_secs")
+                event = replace(event, configurations=(*event.configurations, *others))
+            yield event
+
+    app = make_app(tmp_path, FILE, evaluate=evaluate)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await to_results(pilot, app)
+        await until(pilot, lambda: f"F {long}" in text_of(app))
+        drawn = next(line for line in text_of(app).splitlines() if "F FSRS-6 recency" in line)
+        assert drawn.rindex("┤", 0, 100) - drawn.index("├") >= 8
+        assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
+        await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", text_of(app)))
+
+
+async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
+    tmp_path: Path,
+) -> None:
+    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.evaluation.results()) == 9)
+        for model in app.evaluation.models.values():
+            assert model.result is not None
+            few = {name: getattr(model.result, name)[:301] for name in ("y", "p", "day", "bin")}
+            few |= {name: getattr(model.result, name)[:301] for name in ("review_th", "fold")}
+            model.result = replace(model.result, size=301, **few)
+        app.evaluation._groups = None
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "models finished" in text_of(app))
+        *_, first, second, _, _ = text_of(app).splitlines()
+        assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
+        assert second.strip().endswith("…")
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: "★\N{NO-BREAK SPACE}your parameters:" in text_of(app))
+
+
+async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        names = [app.evaluation.models[name].configuration.words for name in app.screen.pair]  # type: ignore[attr-defined]
+        await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
+        await pilot.press("v")
+        await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
+
+
 async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

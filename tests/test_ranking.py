@@ -555,7 +555,10 @@ def test_ties_hold_every_line_once_under_its_verdict() -> None:
 
 def test_the_floor_stands_where_it_falls() -> None:
     few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
-    assert [tie.words for tie in ranking(few)[0].ties] == ["best", "can't tell yet"]
+    assert [tie.words for tie in ranking(few)[0].ties] == [
+        "nearest to the average",
+        "can't tell yet",
+    ]
     names = [line.configuration.name for tie in ranking(few)[0].ties for line in tie.lines]
     assert names == ["AVG", "HLR", "SM2"]
     assert [tie.words for tie in ranking([constant("AVG", 0.8)])[0].ties] == [""]

@@ -51,6 +51,18 @@ def test_the_floor_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
     assert whisker(lost, scale, "●", "", None, "").plain.strip() == "▸"
 
 
+def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
+    floor, best, worse = Interval(0.36, 0.03), Interval(0.31, 0.017), Interval(0.40, 0.03)
+    crossing = Interval(0.35, 0.02)
+    scale = common_scale([best, worse, crossing, floor], 40, floor)
+    assert scale is not None
+    drawn = whisker(best, scale, "●", "", floor.estimate, "").plain
+    assert drawn.index("┤") - drawn.index("├") >= 13
+    assert len(axis(scale, floor.estimate, "").plain.replace("┊", " ").split()) >= 4
+    assert whisker(crossing, scale, "●", "", floor.estimate, "").plain[scale.column(0.36)] == "┼"
+    assert "▸" in whisker(worse, scale, "×", "", floor.estimate, "").plain
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.36, 0.52), (0.1, 2.5), (0.4361, 0.4372), (12, 99)])
 def test_labels_say_where_they_stand(low: float, high: float) -> None:
     scale = common_scale([Interval(low, 0.0), Interval(high, 0.0)], 40)

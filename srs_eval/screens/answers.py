@@ -138,6 +138,8 @@ answers on Anki's.
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
         basis = f"Rows: {ROWS[overview.rows]}; the ranking: {self._ranked_rows()}."
+        if overview.rows == "benchmark" and not overview.suspended:
+            basis += " What a retention costs in reviews a day can be told of a collection only."
         if overview.suspended:
             basis = f"Nearly all your cards are suspended. {basis}"
         self.query_one("#basis", Static).update(Text(self._as_of() or basis, "dim"))

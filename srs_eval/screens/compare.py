@@ -19,6 +19,8 @@ from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
 from srs_eval.widgets.facts import WidthDependent, in_columns
 
+_TABLE = 80  # columns of the figures, at most
+
 
 class CompareScreen(AppScreen):
     """Two calibration graphs on the same axes, and a table of both models' metrics."""
@@ -119,7 +121,16 @@ choose the models, s exchanges them, ◀ marks the better figure.
             if explained:
                 cells.append(Text(meaning, "dim"))
             rows.append([Text(name), *cells])
-        return WidthDependent(lambda width: in_columns(rows, width, right=(1, 2)))
+        names = [in_words(result.configuration) for result in (left, right)]
+        if self.has_class("-overlay"):
+            names = [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]
+
+        def draw(width: int) -> Text:
+            room = max((min(width, _TABLE) - 13) // 2 - 4, 12)
+            heads = [Text(f"{words.cut(name, room)}  ", "bold dim") for name in names]
+            return in_columns([[Text(""), *heads], *rows], width, right=(1, 2))
+
+        return WidthDependent(draw)
 
     @on(Select.Changed)
     def _chosen(self, event: Select.Changed) -> None:

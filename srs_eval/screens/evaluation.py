@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -233,6 +234,11 @@ class Evaluation:
         if self._groups is None:
             self._groups = ranking(self.finished_pairs(), equivalence=self.equivalence)
         return self._groups
+
+    def usual_reason(self, stage: Stage) -> str:
+        """Why most of the models of a stage have no figures."""
+        found = Counter(model.reason for model in self.models.values() if model.stage is stage)
+        return max(found, key=lambda reason: found[reason], default="")
 
     def finished_pairs(self) -> list[tuple[Configuration, Result]]:
         """As `ranking` takes them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from srs_eval.widgets.ranking import RankingTable
 from srs_eval.words import clock
 
 WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
+_ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says
 _REFRESH = 1 / 6  # seconds between two updates of the screen
 
 
@@ -162,9 +164,21 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         there = {each.configuration.model.family for each in self.evaluation.models.values()}
         box.border_subtitle = escape(words.letters(there))
         groups = [] if self.evaluation.running else self.evaluation.groups()
-        answer = " ".join([*self._own_line(), groups[0].answer]) if groups else ""
-        self.query_one("#answer", Static).update(Text(answer))
-        self.query_one("#answer").display = bool(answer)
+        said: list[str] = []
+        if groups:  # first what the rest is to be read with, for the last may be cut
+            said = [
+                each for each in (groups[0].doubt, *self._own_line(), groups[0].sentence) if each
+            ]
+        answer = self.query_one("#answer", Static)
+        lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
+        answer.update(
+            Text(
+                textwrap.fill(
+                    " ".join(said), max(self.size.width - 2, 20), max_lines=lines, placeholder=" …"
+                )
+            )
+        )
+        answer.display = bool(said)
 
     def _own_line(self) -> list[str]:
         """The learner's own scheduler against the average, in a sentence."""
@@ -175,7 +189,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         against = words.against_floor(line.against_floor).strip()
         flattered = " (flattered, see Details)" if line.place is None else ""
         name = line.configuration.words
-        return [f"★ {name}: {against} log loss than the average{flattered}."]
+        return [f"★\N{NO-BREAK SPACE}{name}: {against} log loss than the average{flattered}."]
 
     def _status(self, now: float) -> None:
         evaluation = self.evaluation
@@ -201,6 +215,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
                 number = sum(model.stage is stage for model in evaluation.models.values())
                 if number:
                     text += f" · {number} {stage.value}"
+                    text += f": {evaluation.usual_reason(stage)}" if number > 1 else ""
         if self.table.marked:
             text += f" · marked: {' and '.join(in_words(name) for name in self.table.marked)}"
         self.query_one("#status", Static).update(Text(text))

@@ -33,8 +33,8 @@ _COLUMNS = (
     *("RMSE(bins)", "AUC", "params", "verdict"),
 )
 _DRAWN = 70  # columns from which intervals are drawn
-_WIDE = 88  # columns from which more figures are shown
-_LONGEST_NAME = 24
+_LEAST_DRAWN = 26  # columns of the drawn intervals, before names get more than the usual
+_LEAST_NAME, _USUAL_NAME, _LONGEST_NAME = 16, 24, 41
 
 
 class RankingTable(DataTable[Any]):
@@ -155,10 +155,15 @@ class RankingTable(DataTable[Any]):
         """Columns, and the scale of the drawn intervals, for this width."""
         width = self.size.width - 1
         names = max((len(each.words) for each in everyone), default=0) + 2
+        names = min(max(names, _LEAST_NAME), _LONGEST_NAME)
         fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 13)]
         more = [("RMSE(bins)", 12), ("AUC", 6), ("params", 8)]
-        if width >= _WIDE:
-            fixed += more if width >= _WIDE + 40 else more[:2]
+        free = width - sum(size for _, size in fixed) - names - _LEAST_DRAWN
+        for each in more:  # no name is cut for them
+            free -= each[1]
+            if free < 0:
+                break
+            fixed.append(each)
         if self._verdicts:
             asked = [each for each in (*fixed[2:], *more) if each[0] == state.order]
             if width < _DRAWN:  # the verdict needs the room of what is not asked for
@@ -166,8 +171,9 @@ class RankingTable(DataTable[Any]):
             fixed += [each for each in asked if each not in fixed]
             fixed.append(("verdict", 15))
         room = max(width - sum(size for _, size in fixed), 8)
-        drawn = width >= _DRAWN and room >= 26
-        name = min(room, max(names, 16), _LONGEST_NAME if drawn else room)
+        drawn = width >= _DRAWN and room >= _LEAST_NAME + _LEAST_DRAWN
+        widest = max(room - _LEAST_DRAWN, _USUAL_NAME) if drawn else room
+        name = min(names, widest)
         sizes = dict(fixed) | {"model": room if not drawn else name, "drawn": room - name}
         chosen = [each for each in _COLUMNS if each in sizes and (each != "drawn" or drawn)]
         lines = [line for group in groups for line in group.lines]
@@ -304,7 +310,7 @@ class RankingTable(DataTable[Any]):
             expected = evaluation.expected_seconds(model)
             figure = f"about {clock(expected)}" if expected >= 3 else ""
         looks = (self._layout, self.app.theme, self._own == model.name)
-        key = (model.name, model.stage, figure, state, looks)
+        key = (model.name, model.stage, model.reason, figure, state, looks)
         cells = self._known.get(key) or self._drawn_unfinished(model, figure, state)
         self._kept[key] = cells
         return cells
@@ -312,6 +318,12 @@ class RankingTable(DataTable[Any]):
     def _drawn_unfinished(self, model: ModelRun, figure: str, state: str) -> Text:
         cells = self._begin(model.configuration, "")
         running, failed = model.stage is Stage.RUNNING, model.stage is Stage.FAILED
+        if model.reason:  # in the place of all figures
+            before = self._in_columns(cells, until="log loss")
+            room = sum(size for _, size in self._layout) - before.cell_len
+            return before.append(
+                words.cut(f"{state}: {model.reason}", room), "" if failed else "dim"
+            )
         cells["log loss"] = Text(figure, "" if running else "dim")
         if not running:
             cells["model"].stylize("dim")
@@ -320,9 +332,12 @@ class RankingTable(DataTable[Any]):
         cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
         return self._in_columns(cells)
 
-    def _in_columns(self, cells: dict[str, Text]) -> Text:
+    def _in_columns(self, cells: dict[str, Text], until: str = "") -> Text:
+        """A line of cells, or its beginning `until` a column."""
         line = Text()
         for key, size in self._layout:
+            if key == until:
+                break
             cell = cells.get(key, Text()).copy()
             cell.truncate(size, pad=True)
             line.append_text(cell)

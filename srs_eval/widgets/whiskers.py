@@ -34,7 +34,7 @@ def common_scale(
 ) -> Scale | None:
     """A scale for all intervals; None without any.
 
-    One that lies far beyond `reference` (the floor, say) is left off, for it would press all
+    One that lies well beyond `reference` (the floor, say) is left off, for it would press all
     others together.
     """
     shown = [each for each in intervals if math.isfinite(each.estimate)]
@@ -42,7 +42,7 @@ def common_scale(
         return None
     best = min(shown, key=lambda each: each.estimate)
     if reference is not None:
-        reach = 1.3 * max(reference.estimate - best.estimate, reference.half_width or 0.0)
+        reach = 1.15 * max(reference.estimate - best.estimate, reference.half_width or 0.0)
         shown = [each for each in shown if each.estimate <= best.estimate + reach] or [best]
         shown.append(reference)
     ends = [end for each in shown for end in _ends(each)]
@@ -54,7 +54,7 @@ def common_scale(
 def whisker(
     interval: Interval, scale: Scale, dot: str, style: str, line: float | None, line_style: str
 ) -> Text:
-    """ "├──●──┤" on the scale, with a vertical line at `line` behind it."""
+    """ "├──●──┤" on the scale, with a vertical line at `line` behind it, crossed as "┼"."""
     cells = [" "] * scale.width
     styles = [""] * scale.width
     if line is not None and 0 <= scale.column(line) < scale.width:
@@ -63,7 +63,7 @@ def whisker(
     middle = scale.column(interval.estimate)
     last = scale.width - 1
     for column in range(max(low, 0), min(high, last) + 1):
-        cells[column], styles[column] = "─", style
+        cells[column], styles[column] = "┼" if cells[column] == "┊" else "─", style
     if low != high:
         for column, end in ((low, "├"), (high, "┤")):
             if 0 <= column <= last:
@@ -79,7 +79,7 @@ def whisker(
 def axis(scale: Scale, line: float | None, line_style: str) -> Text:
     """Labels of the scale, for a column's heading."""
     span = scale.high - scale.low
-    least = span * 7 / scale.width  # a label and some room
+    least = span * 5.5 / scale.width  # a label and some room
     power = 10 ** math.floor(math.log10(least))
     step = next(power * each for each in _STEPS if power * each >= least * (1 - 1e-9))
     places = max(0, -math.floor(math.log10(step) + 1e-9))
