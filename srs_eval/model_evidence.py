@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,7 @@ from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Cell, Table
 from srs_eval.protocol import Trials
 from srs_eval.results import Result
-from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
+from srs_eval.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
 RATINGS = ("Again", "Hard", "Good", "Easy")
@@ -31,6 +31,7 @@ _LAPSES = (0, 1, 2, 3, 5, 8)
 _STABILITIES = (0, 3, 10, 30, 100)  # days
 _HOURS = (0, 4, 8, 12, 16, 20)
 _MOST_DECKS = 12
+_MOST_PARTITIONS = 12  # whose parameters are shown
 _FEWEST = 30  # reviews; of fewer no interval is given
 _HOUR_S = 3_600
 
@@ -88,7 +89,7 @@ def model_evidence(
         _by_deck(log, trials, index, result),
         _by_first_rating(trials, index, result),
         _by_stability(trials, index, result),
-        _parameters(configuration, result),
+        *_parameters(log, configuration, result),
     ]
     return [table for table in tables if table.rows]
 
@@ -228,29 +229,58 @@ def _curves(
     return Curves(title, (column, "days", *COLUMNS), tuple(rows), found)
 
 
-def _parameters(configuration: Configuration, result: Result) -> Table:
-    """What the last fold's fit made of the defaults; the first partition where there are more."""
-    columns = ("parameter", "meaning", "default", "fitted")
-    if not result.parameters:
-        return Table("Parameters", columns, ())
-    fitted = next(iter(result.parameters.values()))
+def _parameters(log: ReviewLog, configuration: Configuration, result: Result) -> list[Table]:
+    """Beside the defaults: what the last fold's fit made of them, or what is stored in Anki.
+
+    A table for each preset or deck with parameters of its own.
+    """
+    found = result.parameters or {}
+    own = configuration.fit == "own"
+    column = "in Anki" if own else "fitted"
+    title = "Parameters stored in Anki" if own else "Parameters of the last fold"
+    if not own:
+        title += ", fitted to most of the reviews"
+    partitions = "preset" if own else configuration.protocol.partitions
+    tables = []
+    for partition, values in list(found.items())[:_MOST_PARTITIONS]:
+        name = _partition_name(log, partitions, partition)
+        tables.append(
+            Table(
+                f"{title}: {name}" if name else title,
+                ("parameter", "meaning", "default", column),
+                _beside_the_defaults(configuration, values),
+            )
+        )
+    if len(found) > _MOST_PARTITIONS:
+        left_out = f"the first {_MOST_PARTITIONS} of {len(found)} {partitions}s"
+        tables[-1] = replace(tables[-1], title=f"{tables[-1].title} ({left_out})")
+    return tables
+
+
+def _partition_name(log: ReviewLog, partitions: str, partition: int) -> str:
+    """The preset's or deck's; "" where all reviews are one partition."""
+    if partitions == "none":
+        return ""
+    known: Mapping[int, Deck | Preset] = log.presets if partitions == "preset" else log.decks
+    return known[partition].name if partition in known else f"{partitions} {partition}"
+
+
+def _beside_the_defaults(
+    configuration: Configuration, values: Sequence[float]
+) -> tuple[tuple[Cell, ...], ...]:
     model = configuration.model
     of_defaults = model.default
     if configuration.protocol.secs and model.default_secs is not None:
         of_defaults = model.default_secs
     usual = of_defaults(Context())
-    listed = isinstance(usual, (list, tuple, np.ndarray)) and len(usual) >= len(fitted)
+    listed = isinstance(usual, (list, tuple, np.ndarray)) and len(usual) >= len(values)
     names = _NAMES.get(model.name, ())
-    rows: list[tuple[Cell, ...]] = [
+    return tuple(
         (
             f"w{number}",
             names[number] if number < len(names) else "",
             float(usual[number]) if listed else None,
             float(value),
         )
-        for number, value in enumerate(fitted)
-    ]
-    title = "Parameters of the last fold, fitted to most of the reviews"
-    if len(result.parameters) > 1:
-        title += f"; the first of {len(result.parameters)} partitions"
-    return Table(title, columns, tuple(rows))
+        for number, value in enumerate(values)
+    )

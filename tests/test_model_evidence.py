@@ -139,6 +139,21 @@ def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
     assert records[20]["default"] == pytest.approx(configuration.model.default(Context())[20])
 
 
+def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session) -> None:
+    (own,) = resolve("FSRS-6-own")
+    presets = {key: replace(p, name=f"P{key}") for key, p in session.log.presets.items()}
+    stored = {key: [0.5 + place] * 21 for place, key in enumerate([*presets, 77])}
+    log = replace(session.log, presets=presets)
+    result = session.run(CONFIGURATION, Context(), use_cache=False)
+    found = model_evidence(
+        log, session.trials(CONFIGURATION.protocol), own, replace(result, parameters=stored)
+    )
+    shown = [table for table in found if table.title.startswith("Parameters")]
+    names = [*(f"P{key}" for key in presets), "preset 77"]
+    assert [each.title for each in shown] == [f"Parameters stored in Anki: {n}" for n in names]
+    assert [each.records()[0]["in Anki"] for each in shown] == [each[0] for each in stored.values()]
+
+
 async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
     app = SrsEvalApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:

@@ -36,7 +36,8 @@ Forgetting curves show what was recalled after so many days (letters, with 95 % 
 what was expected (lines); each has its table below. By first rating they take each card's first \
 review on a later day; by stability, all reviews. Points of fewer than 30 reviews are in the \
 table only. v draws what another model expected of the same reviews over them: your own \
-scheduler, or the best other one. Parameters are those of the last of the five folds.
+scheduler, or the best other one. Parameters are those of the last of the five \
+folds; your own are the ones stored in Anki, for each preset.
 """
 
     def __init__(self, configuration: str) -> None:
@@ -52,7 +53,8 @@ scheduler, or the best other one. Parameters are those of the last of the five f
     def on_mount(self) -> None:
         box = self.query_one("#box")
         model = self.srs_app.evaluation.models[self.configuration]
-        box.border_title = Text(f"Where {model.configuration.words} errs").plain
+        errs = "err" if model.configuration.fit == "own" else "errs"  # "your parameters"
+        box.border_title = Text(f"Where {model.configuration.words} {errs}").plain
         box.focus()
         self._compute()
 

@@ -167,8 +167,8 @@ def _data(found: Workload) -> list[str]:
     low, high = (f"{100 * share:.0f}" for share in found.seen)
     recalled = low if low == high else f"{low} to {high}"
     return [
-        f"Your months so far had {recalled} % recalled. Beyond, marked with ?, figures are the "
-        "model's guess."
+        f"Your months so far with at least {FEWEST_IN_MONTH} reviews had {recalled} % recalled. "
+        "Beyond, marked with ?, figures are the model's guess."
     ]
 
 
