@@ -30,7 +30,7 @@ from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.over_time import in_words
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
-from srs_eval.presets.answers import Answer, listed, span, told, why_open, would_tell
+from srs_eval.presets.answers import Answer, Cell, listed, span, told, why_open, would_tell
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
     NOW,
@@ -52,6 +52,7 @@ from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.workload.glance import FIRST, at_a_glance
+from srs_eval.workload.glance import NOW as AS_NOW
 from srs_eval.workload.glance import QUESTION as COSTS
 from srs_eval.workload.preview import what_buttons_show
 
@@ -331,19 +332,30 @@ def _split(answer: Answer) -> str:
 
 
 def _costs(answer: Answer) -> str:
-    """ "Default: ~54 at 92 % (now), ~41 at 85 %, once optimized (a first estimate; …)".
+    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
-    With ranges "Default: 52 (46-59) at 92 % (now), …, once optimized (90 % ranges; w: more)".
+    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges; w: more)";
+    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
     """
-    rows = sorted(answer.tables[0].rows, key=lambda row: row[1] != "now")
-    is_off, is_first = rows[0][1] != "now", answer.conclusion == FIRST
-    shown = [
-        f"{'~' * is_first}{reviews} at {at}{' (now)' * bool(now)}"
-        for at, now, reviews, _ in rows[:2]
-    ]
-    on = ", were FSRS on and" if is_off else ","
+    rows = answer.tables[0].rows
+    today = [row for row in rows if row[1] == AS_NOW]
+    others = [row for row in rows if row[1] != AS_NOW]
+    is_first = answer.conclusion == FIRST
     known = "a first estimate; w: better" if is_first else "90 % ranges; w: more"
-    return f"{answer.subject}: {', '.join(shown)}{on} once optimized ({known})"
+    mark = "~" * is_first
+
+    def shown(which: Sequence[tuple[Cell, ...]]) -> list[str]:
+        return [f"{mark}{reviews} at {at}" for at, _, reviews, _ in which]
+
+    if not today:
+        told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
+    elif any(row[0] == today[0][0] for row in others):
+        # Today's retention first, then the one that is asked about beside it.
+        ordered = sorted(others, key=lambda row: row[0] != today[0][0])
+        told = f"~{today[0][2]} now; once optimized {', '.join(shown(ordered[:2]))}"
+    else:
+        told = f"{shown(today)[0]} (now), {', '.join(shown(others[:1]))}, once optimized"
+    return f"{answer.subject}: {told} ({known})"
 
 
 def _remembered(answers: Sequence[Answer]) -> str:

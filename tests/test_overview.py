@@ -601,6 +601,35 @@ def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -
     assert ("were FSRS on" in line) == (not enabled)
 
 
+@pytest.mark.parametrize(
+    ("conclusion", "last", "says"),
+    [
+        (
+            "a first estimate",
+            (("92 %", "", "87", "24"), ("92 %", "now", "52", "17")),
+            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate; w: better)",
+        ),
+        (
+            "ranges",
+            (("92 %", "", "77 (57-101)", "24"), ("92 %", "now", "52", "17")),
+            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges; w: more)",
+        ),
+        (
+            "a first estimate",
+            (("92 %", "now", "87", "24"),),
+            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate; w: better)",
+        ),
+    ],
+)
+def test_the_load_of_now_is_not_that_of_optimized_parameters(
+    conclusion: str, last: tuple[tuple[str, ...], ...], says: str
+) -> None:
+    columns = ("desired retention", "", "reviews a day", "minutes a day")
+    table = Table("", columns, (("85 %", "", "57", "19"), *last))
+    answer = Answer("costs", "Words", conclusion, ("",), (table,))
+    assert in_one_line([answer]) == f"Words: {says}"
+
+
 def test_few_reviews_are_told_with_what_is_needed() -> None:
     few = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
     assert preset_line(few).text == "787 of 1,000 reviews"

@@ -28,6 +28,7 @@ from srs_eval.workload.estimate import (
     RETENTIONS,
     REVIEWS,
 )
+from srs_eval.workload.glance import in_short
 from srs_eval.workload.memories import MODELS, SCHEDULERS, Memory
 from srs_eval.workload.preview import preview, worded
 from srs_eval.workload.rivals import candidates
@@ -112,6 +113,24 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     difference = shown - round(float(last.median[here, MINUTES]), 1)
     (change,) = (each for each in answer.sentences if each.startswith("Instead of"))
     assert f"0.85 {signed(difference, 1)} minutes a day" in change
+
+
+def test_todays_schedule_is_told_beside_what_optimizing_makes_of_it(
+    log: ReviewLog, stages: list[Workload]
+) -> None:
+    """From the first estimate on, with the figures of the table of schedules at the end."""
+    first, last = stages[0], stages[-1]
+    assert first.unchanged is not None
+    assert first.unchanged == pytest.approx(last.wrong[0].figures[last.at(last.desired)])
+    now = in_short(last, log).tables[0].rows[-1]
+    told = f"{first.unchanged[REVIEWS]:,.0f}"
+    assert now[:3] == (f"{100 * last.desired:.0f} %", "now", told)
+    assert told != in_short(last, log).tables[0].rows[-2][2]  # else one could be the other
+    says = " ".join(answers(last)[0].sentences)
+    assert f"While the parameters in force go on scheduling it is about {told} reviews" in says
+    same = replace(last, unchanged=None)
+    assert [row[1] for row in in_short(same, log).tables[0].rows].count("now") == 1
+    assert "go on scheduling" not in " ".join(answers(same)[0].sentences)
 
 
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:

@@ -144,6 +144,9 @@ class Workload:
     draws: FloatArray  # (draws so far, r, FIGURES)
     seeds: FloatArray  # (courses of events, r, FIGURES), all from the parameters fitted to all
     months: tuple[tuple[str, int, float], ...]  # the last ones: name, reviews, share recalled
+    unchanged: FloatArray | None = None
+    """What today's retention costs (FIGURES,) while the parameters in force go on scheduling, for
+    a memory of the fit to all reviews. None where the fit is what is in force."""
     judged: tuple[Judged, ...] = ()
     """How well models that can be simulated predict the preset's reviews, the best one first."""
     wrong: tuple[Wrong, ...] = ()
@@ -362,6 +365,9 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         best = fitted(asked.learner.trials, asked.index, context)
         deck_of_best = asked.deck(best)
         first = [curve(asked.scheduler, deck, 0), curve(best, deck_of_best, 0)]
+        unchanged = None
+        if not _are_alike(best, asked.scheduler):
+            unchanged = asked.figures(_unchanged(asked, deck, best))
         nothing = np.empty((0, len(asked.retentions), len(FIGURES)))
         found = Workload(
             preset=asked.learner.name_of(asked.group),
@@ -381,6 +387,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             draws=nothing,
             seeds=gathered(first[1])[None],
             months=asked.months,
+            unchanged=unchanged,
             doing=drawing(0),
         )
         yield found
@@ -419,8 +426,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         )
         yield found
         for memory in _others(asked, best, session, found.judged):
-            state = memory_state(asked.today, memory)
-            runs = curve(asked.scheduler, replace(deck, memory_state=state), 0, memory)
+            runs = curve(asked.scheduler, _remembered_by(asked, deck, memory), 0, memory)
             tried = Wrong(memory.model, gathered(runs))
             found = replace(found, wrong=(*found.wrong, tried))
             yield found
@@ -442,6 +448,22 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
         pool.shutdown(cancel_futures=True)
 
 
+def _are_alike(best: Memory, scheduler: Memory) -> bool:
+    return np.allclose(best.parameters, scheduler.parameters)
+
+
+def _remembered_by(asked: _Asked, deck: Deck, memory: Memory) -> Deck:
+    """The deck as its scheduler has it, with what a memory knows of it."""
+    return replace(deck, memory_state=memory_state(asked.today, memory))
+
+
+def _unchanged(asked: _Asked, deck: Deck, memory: Memory) -> Simulated:
+    """Today's schedule at today's retention; the first of `Workload.wrong` has the same figures."""
+    settings = replace(asked.settings, desired_retention=round(asked.desired, 2))
+    cards = _remembered_by(asked, deck, memory)
+    return simulate(asked.scheduler, cards, asked.costs, settings, 0, memory)
+
+
 def _judged(session: Session, memory: str, context: Context) -> tuple[Judged, ...]:
     try:
         return tuple(ranked(session, context, memory))
@@ -454,7 +476,7 @@ def _others(
 ) -> Iterator[Memory]:
     """Memories that the schedule is tried on: FSRS-6 fitted to all reviews, and the one asked
     for, or that of the others which predicts best."""
-    if not np.allclose(best.parameters, asked.scheduler.parameters):
+    if not _are_alike(best, asked.scheduler):
         yield best
     for each in judged:
         if each.model != REFERENCE:

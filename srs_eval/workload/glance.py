@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from srs_eval.context import Context
 from srs_eval.models import fsrs6
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Table
+from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.reviews import ReviewLog
 from srs_eval.workload.answers import HELD, of_few_reviews, within
 from srs_eval.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
 
 QUESTION = "costs"
 ASKED = (0.85, 0.90)  # desired retentions, beside today's
+NOW = "now"  # marks the row of today's schedule; one of its own where optimizing changes it
 FIRST = "a first estimate"  # the conclusion while there is one course of events, without a range
 
 
@@ -43,20 +44,28 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
     is_off = log.receipt.fsrs_enabled is False
     about = "" if found.drawn else "about "
     today = round(found.desired, 2)
-    rows = []
+    unchanged = None if is_off else found.unchanged
+    rows: list[tuple[Cell, ...]] = []
     for retention in sorted({*ASKED, today}):
         reviews, minutes = (
             within(found, found.at(retention), figure, 0) for figure in (REVIEWS, MINUTES)
         )
-        now = "now" if retention == today and not is_off else ""
+        now = NOW if retention == today and not is_off and unchanged is None else ""
         rows.append((f"{100 * retention:.0f} %", now, reviews, minutes))
     said = ", ".join(
         f"{reviews} at {retention}{' as it is now' * bool(now)}"
         for retention, now, reviews, _ in rows
     )
+    says = f"{'were FSRS on, ' * is_off}{about}{said}, once optimized to all your reviews"
+    if unchanged is not None:
+        as_now = (f"{unchanged[figure]:,.0f}" for figure in (REVIEWS, MINUTES))
+        rows.append((f"{100 * today:.0f} %", NOW, *as_now))
+        says = (
+            f"about {rows[-1][2]} at {rows[-1][0]} while the parameters in force go on "
+            f"scheduling; {says}"
+        )
     says = (
-        f"{'were FSRS on, ' * is_off}{about}{said}: reviews a day of {found.preset}, "
-        "once optimized to all your reviews, "
+        f"{says}: reviews a day of {found.preset} "
         f"over the next {counted(found.question.days, 'day')}, with "
         f"{counted(found.new_a_day, 'new card')} a day as of late."
     )
