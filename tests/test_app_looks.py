@@ -6,6 +6,7 @@ After a wanted change: pytest THIS_FILE --snapshot-update, and look at the pictu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from srs_eval.presets.answers import Answer, Table
 from srs_eval.screens.question import Question
 from srs_eval.screens.refusal import Refusal
 from srs_eval.state import Recent, State, save_state
+from srs_eval.workload.answers import Costs
 from tests.app_world import MODELS, NOW, MadeUpEngine, make_answers, make_app, on, text_of, until
 from tests.test_app_snapshots import FILE, LOOKS, settle
 
@@ -59,7 +61,23 @@ def errors(name: str) -> list[Table]:
 
 
 def costs(preset: str | None) -> Sequence[tuple[list[Answer], None]]:
-    return [(make_answers()[1:2], None)]
+    retentions = [0.7 + k / 100 for k in range(30)]
+    reviews = [2 / (1 - each) for each in retentions]
+    drawn = Costs(
+        "French: 365 days, by desired retention",
+        ("desired", "", "reviews/day"),
+        tuple((f"{retentions[k]:.2f}", "now" * (k == 20), reviews[k]) for k in (0, 10, 20)),
+        preset="French",
+        retentions=tuple(retentions),
+        reviews=tuple(reviews),
+        low=tuple(0.9 * each for each in reviews),
+        high=tuple(1.2 * each for each in reviews),
+        known=tuple(1_000 + 400 * each for each in retentions),
+        now=0.9,
+        cheapest=0.76,
+    )
+    (answer,) = make_answers()[1:2]
+    return [([replace(answer, tables=(drawn, *answer.tables))], None)]
 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
@@ -59,7 +59,8 @@ Your cards of today are reviewed day by day for a year, at one desired retention
 another, with the answers that your memory, as FSRS knows it, would give. What comes of it \
 are reviews and minutes a day and cards known, for the preset under the cursor, or else the \
 one with the most reviews. Ranges are 90 % bands over the parameters \
-that your reviews allow. It is a model's estimate, and says so where you have no data.
+that your reviews allow. In a window of 120 columns they are drawn beside the tables. It is a \
+model's estimate, and says so where you have no data.
 """
 
     def __init__(self, preset: str | None) -> None:
@@ -72,8 +73,11 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         self._ticking: Timer | None = None
 
     def content(self) -> ComposeResult:
-        with VerticalScroll(id="box"):
-            yield Static(BEGINNING, id="all")
+        with Horizontal():
+            with VerticalScroll(id="box"):
+                yield Static(BEGINNING, id="all")
+            with Vertical(id="drawn"):
+                pass
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -134,6 +138,24 @@ that your reviews allow. It is a model's estimate, and says so where you have no
         for answer in message.answers:
             parts += [Text(answer.subject, "bold underline"), evidence(answer)]
         self.query_one("#all", Static).update(stacked(parts))
+        self._draw_curves(message.answers)
+
+    def _draw_curves(self, answers: Sequence[Answer]) -> None:
+        """The curves beside the tables, where the window is wide enough."""
+        from srs_eval.widgets.costs import CostsChart
+        from srs_eval.workload.answers import Costs
+
+        found = (table for answer in answers for table in answer.tables if isinstance(table, Costs))
+        costs = next(found, None)
+        drawn = self.query_one("#drawn")
+        drawn.set_class(costs is not None, "-known")
+        if costs is None:
+            return
+        charts = drawn.query(CostsChart)
+        if charts:
+            charts.first().show(costs)
+        else:
+            drawn.mount(CostsChart(costs))
 
     def on_all_costed(self, message: AllCosted) -> None:
         if self._ticking is not None:

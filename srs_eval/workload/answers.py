@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,20 @@ HELD = (
 MISSED = 0.02  # of retention: from here on an expectation has not come true
 
 
+@dataclass(frozen=True)
+class Costs(Table):
+    """A table by desired retention whose figures can be drawn, of all retentions (r,)."""
+
+    preset: str = ""
+    retentions: tuple[float, ...] = ()
+    reviews: tuple[float, ...] = ()  # a day
+    low: tuple[float, ...] = ()  # ends of the reviews a day that 90 % of the draws lie between
+    high: tuple[float, ...] = ()
+    known: tuple[float, ...] = ()  # cards, at the end
+    now: float = 0.0
+    cheapest: float = 0.0  # fewest minutes per card known
+
+
 def answers(found: Workload) -> list[Answer]:
     """What is known so far; sentences on what is not known yet are left out."""
     sentences = [
@@ -55,7 +69,7 @@ def answers(found: Workload) -> list[Answer]:
         *_wrong(found),
         *_certainty(found),
     ]
-    tables = [_curve(found)]
+    tables: list[Table] = [_curve(found)]
     if found.paces:
         tables.append(_paces(found))
     if found.wrong:
@@ -309,7 +323,7 @@ def shown(found: Workload) -> np.ndarray:
     )
 
 
-def _curve(found: Workload) -> Table:
+def _curve(found: Workload) -> Costs:
     budget = found.question.budget
     columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
     if budget is not None:
@@ -334,7 +348,20 @@ def _curve(found: Workload) -> Table:
             )
         )
     title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
-    return Table(title, tuple(columns), tuple(rows))
+    median, (low, high) = found.median, found.band
+    return Costs(
+        title,
+        tuple(columns),
+        tuple(rows),
+        preset=found.preset,
+        retentions=tuple(found.retentions.tolist()),
+        reviews=tuple(median[:, REVIEWS].tolist()),
+        low=tuple(low[:, REVIEWS].tolist()),
+        high=tuple(high[:, REVIEWS].tolist()),
+        known=tuple(median[:, KNOWN].tolist()),
+        now=found.desired,
+        cheapest=found.cheapest[0],
+    )
 
 
 def _mark(found: Workload, retention: float) -> str:

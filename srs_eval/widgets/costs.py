@@ -1,0 +1,110 @@
+"""What a desired retention costs, drawn: reviews a day and cards known, against the retention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from srs_eval.screens.themes import palette
+from srs_eval.widgets import plot
+from srs_eval.widgets.calibration import chart_colours
+from srs_eval.workload.answers import Costs
+
+_HIGHEST = 0.97  # above, reviews grow so fast that they would flatten the rest
+_THOUSAND = 1_000  # from here on labels count in thousands, which have room
+_NOW, _CHEAPEST = "●", "○"
+
+
+class CostsChart(Vertical):
+    """Two graphs, one below the other; dots tell today's retention and the cheapest one."""
+
+    DEFAULT_CSS = """
+    CostsChart {
+        & .said { height: auto; color: $text-muted; }
+        & Plot { background: $surface; max-height: 20; }
+    }
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        super().__init__()
+        self._costs = costs
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="of-reviews", classes="said", markup=False)
+        yield plot.Plot(id="reviews")
+        yield Static(id="of-known", classes="said", markup=False)
+        yield plot.Plot(id="known")
+        yield Static(id="marks", classes="said", markup=False)
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
+        self._draw()
+
+    def on_unmount(self) -> None:
+        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
+
+    def show(self, costs: Costs) -> None:
+        self._costs = costs
+        self._draw()
+
+    def _draw(self) -> None:
+        costs = self._costs
+        primary, secondary, faint = chart_colours(self.app)
+        hue = list(palette(self.app.current_theme).families.values())[1]
+        inside = [k for k, each in enumerate(costs.retentions) if each <= _HIGHEST + 1e-9]
+        x_axis = plot.Axis(
+            costs.retentions[0] - 0.005,
+            costs.retentions[-1] + 0.005,
+            [(p / 100, f"{p}") for p in range(70, 100, 5)],
+        )
+        most = max((costs.high[k] for k in inside), default=max(costs.high))
+        graphs = (
+            ("reviews", costs.reviews, primary, (costs.low, costs.high), 0.0, most),
+            ("known", costs.known, hue, (), min(costs.known), max(costs.known)),
+        )
+        for name, values, colour, band, low, high in graphs:
+            room = 0.06 * (high - low) or 1.0
+            low, high = max(low - room, 0.0), high + room
+            marks: list[plot.Curve | plot.Points] = [
+                plot.Curve([costs.now, costs.now], [low, high], faint),
+                *(plot.Curve(costs.retentions, end, faint) for end in band),
+                plot.Curve(costs.retentions, values, colour),
+            ]
+            for letter, retention in ((_CHEAPEST, costs.cheapest), (_NOW, costs.now)):
+                place = _nearest(costs.retentions, retention)
+                at = [costs.retentions[place]], [values[place]]
+                marks.append(plot.Points(*at, f"bold {secondary}", letter))
+            y_axis = plot.Axis(low, high, _ticks(low, high))
+            self.query_one(f"#{name}", plot.Plot).show(
+                plot.Graph(tuple(marks), x_axis, y_axis, faint)
+            )
+        thousands = ", thousands" if max(costs.known) >= _THOUSAND else ""
+        self.query_one("#of-reviews", Static).update(
+            Text.assemble((f"{costs.preset}: reviews a day", "bold"), ", with 90 % of the draws")
+        )
+        self.query_one("#of-known", Static).update(
+            Text.assemble(("cards known at the end", "bold"), thousands)
+        )
+        self.query_one("#marks", Static).update(
+            f"→ desired retention, %   {_NOW} now   {_CHEAPEST} fewest minutes per card known"
+        )
+
+
+def _nearest(values: Sequence[float], wanted: float) -> int:
+    return min(range(len(values)), key=lambda place: abs(values[place] - wanted))
+
+
+def _ticks(low: float, high: float) -> Sequence[tuple[float, str]]:
+    """Some even steps, with labels of three characters at most."""
+    unit = _THOUSAND if high >= _THOUSAND else 1
+    least = max((high - low) / 6, unit / 10)
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
+    values = [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    places = 1 if step < unit and high < 10 * unit else 0
+    return [(value, f"{value / unit:.{places}f}") for value in values]
