@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import re
 import sqlite3
 import threading
@@ -664,6 +665,65 @@ async def test_profiles_tell_their_reviews_and_files_here_are_offered(
         assert "picture.png" not in text_of(app)
     before = {path.name for path in folders[0].parent.iterdir()}
     assert before == {"collection.anki2"}  # looked at, never written
+
+
+async def test_as_many_files_here_are_offered_as_fit_the_last_changed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for number in range(15):
+        (here / f"file{number:02}.colpkg").touch()
+        os.utime(here / f"file{number:02}.colpkg", (NOW, NOW + number % 4 * 60 + number))
+    monkeypatch.chdir(here)
+    paths = ("/anki/f", "/anki/other.anki2", "/anki/f/collection.anki2")
+    save_state(State(recent=tuple(Recent(path, NOW, 12) for path in paths)), tmp_path)
+    app = make_app(tmp_path)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: text_of(app).count(".colpkg") == 15 + 1)  # one in the hint
+        ids = [option.id or "" for option in app.screen.query_one(OptionList).options]
+        files = [each.removeprefix("here:") for each in ids if each.startswith("here:")]
+        changed = [(here / each).stat().st_mtime for each in files]
+        assert changed == sorted(changed, reverse=True)
+        assert [each for each in ids if each.startswith("recent:")] == [
+            *("recent:/anki/f", "recent:/anki/other.anki2")  # a profile's folder is its collection
+        ]
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "… and 11 more" in text_of(app))
+        assert "Try a simulated learner" in text_of(app)
+
+
+async def test_a_file_without_presets_says_why_no_costs_are_told(tmp_path: Path) -> None:
+    only_a_collection = "can be told of a collection only"
+    for log, says in ((make_log(), False), (replace(make_log(), decks={}, presets={}), True)):
+        app = make_app(tmp_path, FILE, load=lambda path, log=log, **_: log)
+        async with app.run_test(size=(160, 30)) as pilot:
+            await until(pilot, on(app, "AnswersScreen"))
+            await until(pilot, lambda app=app: "Rows: " in text_of(app))
+            assert (only_a_collection in text_of(app)) == says
+
+
+async def test_a_letter_leads_to_each_part_of_the_screen(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+
+    async def letter_of(which: str) -> str:
+        await pilot.press("g")
+        await until(pilot, on(app, "JumpScreen"))
+        targets = app.screen._targets.items()  # type: ignore[attr-defined]
+        return next(letter for letter, widget in targets if widget.id == which)
+
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press(await letter_of("beside"))
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "beside")
+        await to_results(pilot, app)
+        await pilot.press(await letter_of("more"))
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "more")
+        await pilot.press(await letter_of("filter"), *"dash", "enter")
+        await until(pilot, lambda: app.state.filter == "dash")
+        await pilot.press(await letter_of("chart"))
+        await until(pilot, lambda: app.screen.query_one(CalibrationChart).as_table)
+        await until(pilot, lambda: app.focused in app.screen.query("#chart DataTable"))
 
 
 @given(

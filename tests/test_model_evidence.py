@@ -173,9 +173,12 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         chart.scroll_visible(animate=False)
         await until(pilot, lambda: "lines: expected" in text_of(app), 30)
         assert "∘" not in text_of(app)
+        await pilot.press("home")  # where no curve is seen
+        await until(pilot, lambda: "lines: expected" not in text_of(app), 30)
         await pilot.press("v")  # with what the average expected
         await until(pilot, lambda: "∘ by average" in text_of(app), 60)
-        assert text_of(app).count("∘") > 1  # the key tells it once
+        assert "∘ in the curves: average" in text_of(app)
+        assert text_of(app).count("∘") > 2  # the title and the key tell it once each
         await pilot.press("v")
         await until(pilot, lambda: "∘" not in text_of(app), 30)
     app.shut_down()

@@ -90,6 +90,7 @@ shows what another desired retention would cost. m shows how all models rank; th
 rests on the benchmark's reviews, so that its figures compare with published ones, and the \
 answers on Anki's.
 """
+    passed_over = "#beside"
     SAYS: ClassVar[dict[bool, str]] = {True: "cancelled", False: "answered"}
 
     def __init__(self) -> None:

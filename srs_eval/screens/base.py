@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
 from textual.css.query import NoMatches
+from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
@@ -36,6 +37,8 @@ class AppScreen(Piecewise):
     VERTICAL_BREAKPOINTS = TOO_LOW
     actions: ClassVar[tuple[Action, ...]] = ()
     about: ClassVar[str] = ""
+    passed_over: ClassVar[str] = ""
+    """Selector of the parts that Tab passes over; a letter of the jump mode goes there."""
 
     def compose(self) -> ComposeResult:
         self._fit(self.app.size.width, self.app.size.height)
@@ -141,10 +144,16 @@ class AppScreen(Piecewise):
     def action_jump(self) -> None:
         from srs_eval.screens.jump import JumpScreen
 
-        self.app.push_screen(JumpScreen(self.focus_chain), self._jump)
+        self.app.push_screen(JumpScreen(self.places()), self.go_to)
 
-    def _jump(self, widget: Widget | None) -> None:
+    def places(self) -> list[tuple[Widget, Offset]]:
+        """The parts that the jump mode goes to, and where each one's letter stands."""
+        parts = [*self.focus_chain, *(self.query(self.passed_over) if self.passed_over else ())]
+        return [(part, part.region.offset) for part in dict.fromkeys(parts) if part.region]
+
+    def go_to(self, widget: Widget | None) -> None:
         if widget is not None:
+            widget.can_focus = True
             widget.focus()
 
 

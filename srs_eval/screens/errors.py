@@ -16,7 +16,7 @@ from srs_eval.model_evidence import Curves
 from srs_eval.presets.answers import Table
 from srs_eval.screens.actions import ERRORS, bindings
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.curves import CurvesChart
+from srs_eval.widgets.curves import OTHER, CurvesChart
 from srs_eval.widgets.evidence import drawn_table
 from srs_eval.widgets.facts import stacked
 
@@ -113,6 +113,13 @@ folds; your own are the ones stored in Anki, for each preset.
             return  # it has been taken off again
         models = self.srs_app.evaluation.models
         this = models[self.configuration].configuration.words
+        box = self.query_one("#box")
+        title = f"Where {this} errs"
+        if name is not None:
+            title += f" · {OTHER} in the curves: {models[name].configuration.words}"
+        box.border_title = Text(title).plain
+        if name is not None and self._curves:
+            box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
         for chart, below, table in self._curves:
             other = others.get(table.title)
             if other is None or name is None:

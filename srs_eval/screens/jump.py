@@ -1,4 +1,4 @@
-"""Jump mode: every part of the screen that can have the focus gets a letter."""
+"""Jump mode: every part of the screen that one may want to go to gets a letter."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Label
@@ -24,14 +25,15 @@ class JumpScreen(ModalScreen[Any]):
     """
     BINDINGS: ClassVar[list[Any]] = [("escape", "dismiss(None)", "Close")]
 
-    def __init__(self, targets: Sequence[Widget]) -> None:
+    def __init__(self, places: Sequence[tuple[Widget, Offset]]) -> None:
         super().__init__()
-        self._targets = dict(zip(_LETTERS, targets, strict=False))
+        self._targets = dict(zip(_LETTERS, (widget for widget, _ in places), strict=False))
+        self._offsets = [offset for _, offset in places]
 
     def compose(self) -> ComposeResult:
-        for letter, widget in self._targets.items():
+        for letter, offset in zip(self._targets, self._offsets, strict=False):
             label = Label(letter)
-            label.styles.offset = (widget.region.x, widget.region.y)
+            label.styles.offset = (offset.x, offset.y)
             yield label
 
     def on_key(self, event: events.Key) -> None:

@@ -22,9 +22,10 @@ from srs_eval import words
 from srs_eval.plural import counted
 from srs_eval.screens.actions import OPEN, bindings
 from srs_eval.screens.base import AppScreen
+from srs_eval.state import Recent
 
 _MOST = 200  # entries listed of one folder
-_MOST_HERE = 6  # files of the working folder
+_FEWEST_HERE = 3  # files of the working folder, in however low a window
 DEMO = "demo"
 
 
@@ -150,6 +151,10 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._list()
 
+    def on_resize(self) -> None:
+        if self._here:  # how many of them are listed
+            self.call_after_refresh(self._list)
+
     def _is_there(self) -> None:
         self._find_profiles()
         self.srs_app.first_screen_is_there()
@@ -188,7 +193,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
                 choices.add_option(Option(Text("nothing here begins so", "dim"), disabled=True))
         else:
             choices.border_title = "Or choose"
-            choices.add_options(self._choices())
+            choices.add_options(self._choices(choices.size.height))
         if highlighted is not None and not typed:
             for place, option in enumerate(choices.options):
                 if option.id == highlighted:
@@ -196,11 +201,15 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         if choices.highlighted is None:
             choices.action_first()
 
-    def _choices(self) -> Iterable[Option | None]:
+    def _choices(self, height: int) -> Iterable[Option | None]:
+        """What can be opened, without scrolling where that can be, in a list of this height."""
         width = max(self.size.width - 10, 40)
-        if self.srs_app.state.recent:
+        latest: dict[str, Recent] = {}
+        for each in self.srs_app.state.recent:
+            latest.setdefault(_whose(each.path), each)
+        recents = list(latest.values())
+        if recents:
             yield Option(Text("Recent", "bold dim"), disabled=True)
-            recents = self.srs_app.state.recent
             names = told_apart([_home(recent.path) for recent in recents], width // 2)
             for recent, name in zip(recents, names, strict=True):
                 facts = [f"{words.count(recent.entries)} entries"] if recent.entries else []
@@ -214,8 +223,15 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
                 yield self._option(f"profile:{profile.path}", profile.name, facts, width)
         if self._here:
             yield Option(Text("In this folder", "bold dim"), disabled=True)
-            for file in self._here:
+            parts = [part for part in (recents, self._profiles) if part]
+            free = height - sum(1 + len(part) for part in parts) - 3  # headings, and the demo
+            most = max(free, _FEWEST_HERE)
+            shown = self._here if len(self._here) <= most else self._here[: most - 1]
+            for file in shown:
                 yield self._option(f"here:{file.path}", file.name, list(file.facts), width)
+            if len(shown) < len(self._here):
+                more = f"  … and {len(self._here) - len(shown)} more: type ./ to see them"
+                yield Option(Text(more, "dim"), disabled=True)
         yield Option(Text("No collection at hand?", "bold dim"), disabled=True)
         yield Option(Text("  Try a simulated learner"), id=DEMO)
 
@@ -294,6 +310,11 @@ class _Found:
     facts: tuple[str, ...] = ()
 
 
+def _whose(path: str) -> str:
+    """The profile's folder: it may be opened by that, or by its collection."""
+    return path.removesuffix(f"{os.sep}collection.anki2")
+
+
 def _facts(path: Path, now: float) -> tuple[str, ...]:
     """How many reviews a profile's collection holds, and when it was used last."""
     from srs_eval.anki_import import glimpse
@@ -311,10 +332,9 @@ def _files_here() -> list[Path]:
 
     try:
         found = [Path(name) for name in candidates("./") if name.lower().endswith(OWN_ENDINGS)]
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []
-    return found[:_MOST_HERE]
 
 
 def told_apart(paths: Sequence[str], width: int) -> list[str]:

@@ -12,6 +12,8 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Offset
+from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval import words
@@ -70,6 +72,7 @@ have a ranking of their own. So have those that learn while they are judged: the
 how today is going, which no scheduler does. Log loss and RMSE(bins) can disagree; \
 RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 """
+    passed_over = "#more, #chart"
     ENDED: ClassVar[dict[bool, str]] = {True: "cancelled", False: "finished"}
 
     def content(self) -> ComposeResult:
@@ -296,6 +299,22 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         entry = self.query_one(FilterInput)
         entry.remove_class("-closed")
         entry.focus()
+
+    def places(self) -> list[tuple[Widget, Offset]]:
+        """With the filter, which has no place of its own till it is asked for."""
+        found, table = super().places(), self.table.region
+        entry = self.query_one(FilterInput)
+        shown = any(widget is entry for widget, _ in found)
+        return found if shown else [*found, (entry, Offset(table.x, table.bottom - 1))]
+
+    def go_to(self, widget: Widget | None) -> None:
+        if isinstance(widget, FilterInput):
+            self.action_filter()
+        elif isinstance(widget, CalibrationChart):  # its numbers can be gone through
+            widget.as_table = True
+            self.call_after_refresh(widget.query_one(DataTable).focus)
+        else:
+            super().go_to(widget)
 
     def action_clear_filter(self) -> None:
         self.query_one(FilterInput).value = ""

@@ -17,7 +17,7 @@ _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _LEAST = 0.05  # of recall, below the lowest point
 
 
-_OTHER = "∘"  # at what the other model expected
+OTHER = "∘"  # at what the other model expected
 
 
 class CurvesChart(Vertical):
@@ -57,7 +57,7 @@ class CurvesChart(Vertical):
         lettered = " · ".join(f"{letter} {curve.name}" for letter, curve in self._lettered())
         said = f"{lettered}   → days   ↑ recalled %, lines: expected"
         if self._other:
-            said += f" by {names[0]}, with {_OTHER} by {names[1]}"
+            said += f" by {names[0]}, with {OTHER} by {names[1]}"
         self.query_one("#key", Static).update(said)
         self._draw()
 
@@ -89,7 +89,7 @@ class CurvesChart(Vertical):
         for curve in self._other:
             x = [math.log10(day) for day in curve.days]
             marks.insert(0, plot.Curve(x, list(curve.expected), secondary))
-            marks.append(plot.Points(x, list(curve.expected), secondary, _OTHER))
+            marks.append(plot.Points(x, list(curve.expected), secondary, OTHER))
         days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
         x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
         y_axis = plot.Axis(low, 1.0, percent_ticks(low, 1.0, 6))
