@@ -696,7 +696,7 @@ async def test_as_many_files_here_are_offered_as_fit_the_last_changed_first(
 async def test_a_file_without_presets_says_why_no_costs_are_told(tmp_path: Path) -> None:
     only_a_collection = "can be told of a collection only"
     for log, says in ((make_log(), False), (replace(make_log(), decks={}, presets={}), True)):
-        app = make_app(tmp_path, FILE, load=lambda path, log=log, **_: log)
+        app = make_app(tmp_path / str(says), FILE, load=lambda path, log=log, **_: log)
         async with app.run_test(size=(160, 30)) as pilot:
             await until(pilot, on(app, "AnswersScreen"))
             await until(pilot, lambda app=app: "Rows: " in text_of(app))
