@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.comparison import Interval
+from srs_eval.presets.answers import Table
+from srs_eval.widgets.evidence import drawn_table
 from srs_eval.widgets.whiskers import axis, common_scale, whisker
 
 losses = st.floats(0.05, 3.0)
@@ -77,3 +79,16 @@ def test_labels_say_where_they_stand(low: float, high: float) -> None:
 def test_nothing_to_draw() -> None:
     assert common_scale([], 40) is None
     assert common_scale([Interval(0.4, 0.1)], 5) is None
+
+
+def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
+    rows = (("now", Interval(0.0, math.nan), "–"), ("pooled", Interval(-0.02, 0.01), "better"))
+    table = Table("held out", ("candidate", "minus now", "verdict"), rows)
+    wide, narrow = (drawn_table(table).draw(width).plain.splitlines() for width in (80, 40))
+    assert len(wide) == 3
+    assert "●" in wide[2]
+    assert "better" in narrow[2]
+    assert "●" not in narrow[2]
+    assert narrow[-1].startswith("pooled  ")
+    assert "●" in narrow[-1]
+    assert max(map(len, narrow)) <= 40

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.text import Text
 
 from srs_eval.comparison import Interval
@@ -9,13 +11,15 @@ from srs_eval.presets.answers import Answer, Cell, Table, why_open
 from srs_eval.presets.stored import parameter_line
 from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
-from srs_eval.words import count, difference, loss, percent
+from srs_eval.words import count, cut, difference, loss, percent
 
 SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 PASTE = "Paste it in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
 OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 JUDGED = ("verdict", "decision")  # columns that hold these
-_LEAST = 14  # columns of a drawn interval
+_LEAST, _MOST = 14, 48  # columns of a drawn interval
+_NAME = 24  # columns of a row's name where its interval is drawn below the table
+_MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
 def evidence(answer: Answer) -> WidthDependent:
@@ -57,7 +61,7 @@ def parameters_to_paste(answer: Answer) -> Text:
 
 
 def drawn_table(table: Table) -> WidthDependent:
-    """Figures as text; one column of intervals drawn besides, where there is room."""
+    """Figures as text; one column of intervals drawn beside them, or below for want of room."""
 
     def draw(width: int) -> Text:
         place = _to_draw(table)
@@ -84,27 +88,54 @@ def drawn_table(table: Table) -> WidthDependent:
         numbers = set(range(len(table.columns))) - set(words_only)
         texts = [[Text(name, "bold dim") for name in table.columns]]
         texts += [[Text(cell) for cell in row] for row in cells]
-        scale = None
-        if place is not None and width - taken >= _LEAST:
-            intervals = [row[place] for row in table.rows]
-            shown = [each for each in intervals if isinstance(each, Interval)]
-            differs = table.columns[place].startswith("minus")
-            zero = Interval(0.0, 0.0) if differs and shown else None
-            scale = common_scale(shown + ([zero] if zero else []), min(width - taken, 48))
-        if scale is not None and place is not None:
-            line = 0.0 if table.columns[place].startswith("minus") else None
-            heading = axis(scale, line, "dim")
-            heading.stylize_before("bold")
-            texts[0].append(heading)
-            for row, line_of_row in zip(table.rows, texts[1:], strict=True):
-                cell = row[place]
-                drawn = Text("")
-                if isinstance(cell, Interval):
-                    drawn = whisker(cell, scale, _dot(table, row), "", line, "dim")
-                line_of_row.append(drawn)
+        if place is None:
+            return in_columns(texts, width, numbers, widest)
+        if width - taken < _LEAST:
+            below = _drawn_below(table, place, width)
+            return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
+        drawn = _drawn(table, place, width - taken)
+        for line_of_row, picture in zip(texts, drawn, strict=False):
+            line_of_row.append(picture)
         return in_columns(texts, width, numbers, widest)
 
     return WidthDependent(draw)
+
+
+def _drawn(table: Table, place: int, room: int) -> list[Text]:
+    """An axis, then the interval of each row on it; nothing where they have no scale."""
+    cells = [row[place] for row in table.rows]
+    intervals = [cell for cell in cells if isinstance(cell, Interval)]
+    differs = table.columns[place].startswith("minus")
+    zero = [Interval(0.0, 0.0)] if differs and intervals else []
+    scale = common_scale(intervals + zero, min(room, _MOST))
+    if scale is None:
+        return []
+    line = 0.0 if differs else None
+    heading = axis(scale, line, "dim")
+    heading.stylize_before("bold")
+    return [
+        heading,
+        *(
+            whisker(cell, scale, _dot(table, row), "", line, "dim")
+            if isinstance(cell, Interval)
+            else Text("")
+            for row, cell in zip(table.rows, cells, strict=True)
+        ),
+    ]
+
+
+def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
+    """The intervals of a table that leaves no room beside it, by name; none of a long one."""
+    shown = [row for row in table.rows if isinstance(row[place], Interval)]
+    if len(shown) > _MOST_BELOW:
+        return []
+    names = [cut(str(row[0]), _NAME) for row in shown]
+    taken = max(map(len, names), default=0) + 2
+    drawn = _drawn(replace(table, rows=tuple(shown)), place, width - taken)
+    if not drawn or width - taken < _LEAST or len(set(names)) < len(names):
+        return []
+    lines = zip(["", *names], drawn, strict=True)
+    return [Text(""), *(Text.assemble(f"{name:<{taken}}", picture) for name, picture in lines)]
 
 
 def _dot(table: Table, row: tuple[Cell, ...]) -> str:
