@@ -20,7 +20,7 @@ from srs_eval.presets.answers import Answer, Table
 from srs_eval.screens.question import Question
 from srs_eval.screens.refusal import Refusal
 from srs_eval.state import Recent, State, save_state
-from srs_eval.workload.answers import Costs
+from srs_eval.workload.answers import CostTable
 from tests.app_world import MODELS, NOW, MadeUpEngine, make_answers, make_app, on, text_of, until
 from tests.test_app_snapshots import FILE, LOOKS, settle
 
@@ -63,7 +63,7 @@ def errors(name: str) -> list[Table]:
 def costs(preset: str | None) -> Sequence[tuple[list[Answer], None]]:
     retentions = [0.7 + k / 100 for k in range(30)]
     reviews = [2 / (1 - each) for each in retentions]
-    drawn = Costs(
+    drawn = CostTable(
         "French: 365 days, by desired retention",
         ("desired", "", "reviews/day"),
         tuple((f"{retentions[k]:.2f}", "now" * (k == 20), reviews[k]) for k in (0, 10, 20)),

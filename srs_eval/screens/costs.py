@@ -143,9 +143,11 @@ model's estimate, and says so where you have no data.
     def _draw_curves(self, answers: Sequence[Answer]) -> None:
         """The curves beside the tables, where the window is wide enough."""
         from srs_eval.widgets.costs import CostsChart
-        from srs_eval.workload.answers import Costs
+        from srs_eval.workload.answers import CostTable
 
-        found = (table for answer in answers for table in answer.tables if isinstance(table, Costs))
+        found = (
+            table for answer in answers for table in answer.tables if isinstance(table, CostTable)
+        )
         costs = next(found, None)
         drawn = self.query_one("#drawn")
         drawn.set_class(costs is not None, "-known")

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from srs_eval.screens.themes import palette
 from srs_eval.widgets import plot
 from srs_eval.widgets.calibration import chart_colours
-from srs_eval.workload.answers import Costs
+from srs_eval.workload.answers import CostTable
 
 _HIGHEST = 0.97  # above, reviews grow so fast that they would flatten the rest
 _THOUSAND = 1_000  # from here on labels count in thousands, which have room
@@ -30,7 +30,7 @@ class CostsChart(Vertical):
     }
     """
 
-    def __init__(self, costs: Costs) -> None:
+    def __init__(self, costs: CostTable) -> None:
         super().__init__()
         self._costs = costs
 
@@ -48,7 +48,7 @@ class CostsChart(Vertical):
     def on_unmount(self) -> None:
         self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
-    def show(self, costs: Costs) -> None:
+    def show(self, costs: CostTable) -> None:
         self._costs = costs
         self._draw()
 

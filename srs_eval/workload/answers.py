@@ -42,7 +42,7 @@ MISSED = 0.02  # of retention: from here on an expectation has not come true
 
 
 @dataclass(frozen=True)
-class Costs(Table):
+class CostTable(Table):
     """A table by desired retention whose figures can be drawn, of all retentions (r,)."""
 
     preset: str = ""
@@ -323,7 +323,7 @@ def shown(found: Workload) -> np.ndarray:
     )
 
 
-def _curve(found: Workload) -> Costs:
+def _curve(found: Workload) -> CostTable:
     budget = found.question.budget
     columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
     if budget is not None:
@@ -349,7 +349,7 @@ def _curve(found: Workload) -> Costs:
         )
     title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
     median, (low, high) = found.median, found.band
-    return Costs(
+    return CostTable(
         title,
         tuple(columns),
         tuple(rows),
