@@ -166,8 +166,8 @@ def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
         ),
     )
     blocks: list[Block] = [
-        "Log loss with the parameters of now, freshly optimized ones and the defaults; lower is "
-        "better.",
+        f"Log loss {'of SM-2' if learner.fsrs_is_off else 'with the parameters'} of now, with "
+        "freshly optimized parameters and with the defaults; lower is better.",
         table,
     ]
     for line in lines:

@@ -38,7 +38,8 @@ def _section(section: Section, level: int) -> list[str]:
         colon = "" if section.title.endswith("?") else ":"
         said = f"**{_escaped(section.title)}**{colon} {_escaped(section.said)}"
         return ([said] if section.said else []) + _to_copy(section)
-    parts = [_escaped(section.said)] if section.said else []
+    # What is said of pictures is of no use without them.
+    parts = [_escaped(section.said)] if section.said and not section.side_by_side else []
     for block in section.blocks:
         match block:
             case str():
@@ -97,7 +98,7 @@ def _table(table: Table) -> list[str]:
     return [
         *([f"**{_escaped(table.title)}**"] if table.title else []),
         "\n".join(lines),
-        *([f"… and {left_out} more."] if left_out else []),
+        *([f"{left_out} more rows are left out."] if left_out else []),
     ]
 
 

@@ -158,7 +158,7 @@ def test_what_is_enough_for_a_forum() -> None:
     check_page(html)
     rows = [each for each in text.splitlines() if each.startswith("| ")]
     assert rows[2:] == ["| a | 0.3000 | 1 |", "| ★ **d** | 0.3000 | 1 |"]
-    assert "… and 2 more." in text
+    assert "2 more rows are left out." in text
     assert "<details><summary>Parameters for \\<x\\></summary>\n\n```\n0.1, 2.3\n```" in text
     assert "**Hard?** used as it should be" in text
     assert "evidence" not in text
