@@ -565,7 +565,7 @@ async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
-        await pilot.resize_terminal(80, 24)
+        await pilot.resize_terminal(80, 32)
         await until(pilot, lambda: "now  fresh pooled" in text_of(app))
 
 
