@@ -175,7 +175,10 @@ def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
             copied = (HOW_TO_PASTE, Code(parameter_line(line.parameters)))
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
-        rests_on = [_evidence(answer, f"{OF_PRESETS}-{number}") for answer in line.answers]
+        rests_on = [
+            _evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            for answer in line.answers
+        ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
     return [Section("Your presets", tuple(blocks))]
 

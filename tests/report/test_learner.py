@@ -12,6 +12,7 @@ import pytest
 
 from srs_eval.configurations import resolve
 from srs_eval.report.markdown import markdown
+from srs_eval.report.page import page
 from tests.program import program
 from tests.report.helpers import check_page
 
@@ -123,3 +124,23 @@ def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "collection.anki2" in done.stdout.splitlines()[0]
     assert "Traceback" not in done.stderr
+
+
+def test_parameters_to_paste_are_told_once() -> None:
+    from srs_eval.export import Outcome
+    from srs_eval.inspection import inspect_log
+    from srs_eval.presets.answers import Answer
+    from srs_eval.protocol import Protocol
+    from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.simulation import simulate_learner
+
+    w = tuple(0.5 + k for k in range(21))
+    answer = Answer("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
+    inspection, outcome = inspect_log(simulate_learner(5, 300).log()), Outcome(())
+    learner = Learner(inspection, Protocol(), outcome, [answer], "", None, "", {}, {}, {}, True)
+    document = learner_document(learner)
+    text = markdown(document)
+    assert "| Words | Optimize |" in text
+    assert text.count("0.5000, 1.5000, 2.5000") == 1
+    assert "<summary>Parameters for Words</summary>" in text
+    assert page(document).count("<pre>0.5000, 1.5000, 2.5000") == 1
