@@ -323,6 +323,7 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         "log loss, 95 % intervals",
         None if group.floor is None else group.floor.log_loss.estimate,
         own=own,
+        width=pictures.SMALL[0],
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
@@ -517,7 +518,7 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
             [str(row[0]) for row in days.rows],
             "state in logits",
             zero=True,
-            size=(pictures.WIDTH, 260),
+            size=pictures.SMALL,
         )
         told = "Your state on each day with reviews: above 0 you recalled more than usual."
         blocks.append(

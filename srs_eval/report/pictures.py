@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,7 @@ VARIABLES = {
     **{colour: f"--c{number}" for number, colour in enumerate(STAND_IN.series, 1)},
 }
 MARKERS = "osD^vPX*"
+NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
 TICKS = 10  # words below an axis
 FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 LEAST_CUT = 5  # labels from which an axis leaves out what is far off
@@ -161,6 +163,7 @@ def intervals(
     floor: float | None = None,
     digits: int = 4,
     own: int | None = None,
+    width: float = WIDTH,
 ) -> Callable[[Palette], Figure]:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
@@ -169,9 +172,12 @@ def intervals(
     """
 
     def draw(palette: Palette) -> Figure:
+        from matplotlib.ticker import MaxNLocator
+
         last, unit_said = _last_that_matters(series), unit
         step = 17.0 * len(series) + 7
-        figure, axes = canvas(palette, WIDTH, 70 + step * len(labels))
+        shown = labels if width >= WIDTH else [fill(each, NARROW_LABEL) for each in labels]
+        figure, axes = canvas(palette, width, 70 + step * len(labels))
         places = np.arange(len(labels), dtype=float)
         for number, (name, values) in enumerate(series):
             estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
@@ -204,7 +210,10 @@ def intervals(
             unit_said = f"{unit}; →: beyond the axis"
         if floor is not None:
             axes.axvline(floor, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-        axes.set_yticks(places, labels)
+        axes.set_yticks(places, shown)
+        if width < WIDTH:
+            axes.tick_params(axis="y", labelsize=9)
+            axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_ylim(len(labels) - 0.4, -0.6)
         if own is not None:
             axes.get_yticklabels()[own].set(color=palette.series[1], weight="bold")
