@@ -745,18 +745,19 @@ class SrsEvalApp(App[int]):
         if line is None or line.parameters is None:
             self.notify("This answer has no parameters to copy.", timeout=3)
         else:
-            self.copy_parameters(line.parameters)
+            self.copy_parameters(next(each for each in line.answers if each.parameters))
 
-    def copy_parameters(self, values: Sequence[float]) -> None:
+    def copy_parameters(self, answer: Answer) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
+        from srs_eval.presets.answers import where_to_paste
         from srs_eval.presets.stored import parameter_line
         from srs_eval.screens.clipboard import copy_to_system
 
-        line = parameter_line(values)
+        assert answer.parameters is not None
+        line, where = parameter_line(answer.parameters), where_to_paste(answer)
         self.copy_to_clipboard(line)
 
         def copy() -> None:
-            where = "Paste it in Anki: deck options, FSRS, FSRS parameters."
             said = f"Copied. {where}"
             if not copy_to_system(line):  # the terminal does not tell whether it took it
                 said = f"Sent to your terminal; if nothing pastes, select the line. {where}"

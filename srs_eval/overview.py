@@ -85,7 +85,7 @@ TITLES = {
     "health": "FSRS for you?",
     MODELS: "FSRS for you?",
     "fresh": "Fitted to you",
-    "split": "One preset for all?",
+    "split": "Split or merge?",
     COSTS: "Reviews a day",
     "often": "Optimize how often?",
     "retention": "Remembered",
@@ -94,6 +94,7 @@ TITLES = {
     "day": "Your day",
     "hard": "Hard",
 }
+ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
 SHARED = "paste one line for all"  # the conclusion
 MOST_NAMED = 3  # presets that do not get the one line yet
 WAYS = {
@@ -198,7 +199,8 @@ class Overview:
         for question, title in TITLES.items():
             answers = self.of(question)
             if any(each.conclusion == "one preset" for each in answers):
-                continue  # nothing to split or to merge
+                found.append(Line(question, title, ONE_PRESET, answers))
+                continue
             if answers and question in WHETHER_FSRS:
                 fit = self.of("fit")
                 told = fit if question == MODELS and fit else answers
@@ -322,13 +324,13 @@ def _split(answer: Answer) -> str:
     match answer.conclusion:
         case "keep shared":
             copied = "; y copies it" if answer.parameters else ""
-            return f"one line fits all, separate ones gain nothing{figures[0]}{copied}"
+            return f"keep them, one line fits all: separate ones gain nothing{figures[0]}{copied}"
         case "pooled":
-            return f"no, pooled parameters are better{figures[1]}"
+            return f"keep them apart, with pooled parameters: better{figures[1]}"
         case "split":
-            return f"no, parameters of their own are better{figures[0]}"
+            return f"keep them apart, each with its own parameters: better{figures[0]}"
     why = _open_bounds(intervals[0]) if intervals else ""
-    return f"can't tell yet, so share one {why}".rstrip()
+    return f"can't tell yet, so share one line {why}".rstrip()
 
 
 def _costs(answer: Answer) -> str:
@@ -387,7 +389,7 @@ THAN = {
 
 
 def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2: Default (−.037 … −.011); can't tell yet: Maps (787 of 1,000 reviews)"."""
+    """ "better than SM-2: Default (.011 … .037 better); can't tell yet: Maps (needs 13 more days)"."""
     shown: dict[str, list[str]] = {}
     for answer in answers:
         says, bounds = "can't tell yet", ""

@@ -323,10 +323,12 @@ def test_one_line_for_several_presets_says_into_which_others() -> None:
 def test_no_log_loss_of_a_few_reviews_is_shown(reviews: int, shown: bool) -> None:
     row = ("now", Interval(2.965, 0.1, reviews, 60), None, "")
     table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
-    answer = Answer("parameters", "New", "can't tell", ("",), (table,), why="3 of 300 reviews")
+    answer = Answer(
+        "parameters", "New", "can't tell", ("",), (table,), why="needs 297 more reviews"
+    )
     line = preset_line(answer)
     assert (line.figures[0] is not None) == shown
-    assert line.text == "3 of 300 reviews"
+    assert line.text == "needs 297 more reviews"
 
 
 def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
@@ -343,18 +345,18 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
     stored = {
         key: replace(each, fsrs_parameters={6: fsrs6.DEFAULT}) for key, each in log.presets.items()
     }
-    assert all(re.fullmatch(r"\d+ of 300 reviews", each) for each in why(never))
-    assert all(each.endswith("of 300 reviews since changed") for each in why(stored))
+    assert all(re.fullmatch(r"needs \d+ more reviews", each) for each in why(never))
+    assert all(each.startswith("changed lately, needs ") for each in why(stored))
 
 
 def test_why_it_is_open_how_often_to_optimize() -> None:
     answers = [
-        Answer("often", "Words", "can't tell", ("",), why="≤ 900 more reviews"),
+        Answer("often", "Words", "can't tell", ("",), why="up to 900 more reviews"),
         Answer("often", "Maps", "at every +25 %", ("",)),
     ]
-    assert in_one_line(answers[:1]) == "can't tell yet (≤ 900 more reviews)"
+    assert in_one_line(answers[:1]) == "can't tell yet (up to 900 more reviews)"
     assert in_one_line(answers) == (
-        "can't tell yet: Words (≤ 900 more reviews); "
+        "can't tell yet: Words (up to 900 more reviews); "
         "at 25 % more reviews than last time is enough: Maps"
     )
 
@@ -392,7 +394,7 @@ def test_one_reason_for_all_questions_has_one_line() -> None:
             "(.001 … .012 better: not enough where several are judged at once)",
         ),
         (5_000, -0.012, 0.003, "(.012 better … .003 worse)"),
-        (900, -0.012, -0.001, "(900 of 1,000 reviews)"),
+        (900, -0.012, -0.001, "(needs 100 more reviews)"),
     ],
 )
 def test_what_cannot_be_told_says_why_beside_its_interval(
@@ -406,7 +408,7 @@ def test_what_cannot_be_told_says_why_beside_its_interval(
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
     shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
     split = Answer("split", "all presets", "can't tell", ("",), (shared,))
-    assert in_one_line([split]) == f"can't tell yet, so share one {says}"
+    assert in_one_line([split]) == f"can't tell yet, so share one line {says}"
     leaves_out = high < 0
     shown = evidence(health).draw(100).plain
     assert ("can't tell yet*" in shown) == leaves_out
@@ -476,7 +478,7 @@ def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
 @pytest.mark.parametrize(
     ("difference", "says"),
     [
-        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: 44 of 1,000 reviews."),
+        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: needs 956 more reviews."),
         (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
     ],
 )
@@ -632,9 +634,9 @@ def test_the_load_of_now_is_not_that_of_optimized_parameters(
 
 def test_few_reviews_are_told_with_what_is_needed() -> None:
     few = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
-    assert preset_line(few).text == "787 of 1,000 reviews"
+    assert preset_line(few).text == "needs 213 more reviews"
     days = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 2000, 7))
-    assert preset_line(days).text == "7 of 20 days"
+    assert preset_line(days).text == "needs 13 more days"
 
 
 def test_a_tiny_history_gets_no_parameters_to_copy(log: ReviewLog) -> None:

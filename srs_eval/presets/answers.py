@@ -16,6 +16,7 @@ from srs_eval.comparison import (
     enough_to_tell,
     more_reviews,
 )
+from srs_eval.plural import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -191,15 +192,29 @@ def would_tell(difference: Interval) -> str:
     if not enough_to_tell(difference):
         return why_open(difference)
     more = more_reviews(difference)
-    return "more won't tell soon" if more is None else f"≤ {more:,} more reviews"
+    return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
+
+
+def where_to_paste(answer: Answer) -> str:
+    """Where in Anki the answer's parameters go."""
+    preset = f", preset {answer.subject}" if answer.question == "parameters" else ""
+    return (
+        f"Paste it in Anki: deck options{preset}, FSRS parameters "
+        "(newer Anki: click that field 3 times first)."
+    )
+
+
+def needs(found: int, needed: int, thing: str = "review") -> str:
+    """How many are missing, in a few words: what to wait for."""
+    return f"needs {counted(needed - found, f'more {thing}')}"
 
 
 def why_open(difference: Interval) -> str:
     """The same in a few words; "" where the interval itself shows it, for it holds 0."""
     if difference.reviews < FEWEST_REVIEWS:
-        return f"{difference.reviews:,} of {FEWEST_REVIEWS:,} reviews"
+        return needs(difference.reviews, FEWEST_REVIEWS)
     if difference.days < FEWEST_DAYS:
-        return f"{difference.days} of {FEWEST_DAYS} days"
+        return needs(difference.days, FEWEST_DAYS, "day")
     if difference.low > 0 or difference.high < 0:
         return "not enough where several are judged at once"
     return ""

@@ -115,7 +115,7 @@ def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
         case "as good":
             told = f"As you like: it would predict you as well as {now}, your scheduler."
         case _ if why_open:
-            told = f"Can't tell yet, with {why_open}."
+            told = f"Can't tell yet ({why_open})."
         case _:
             told = f"Can't tell yet: so far {_percent(saved, f'{now}, your scheduler')}."
     return f"Change to FSRS? {told}"

@@ -13,6 +13,7 @@ from srs_eval.presets.answers import (
     Cell,
     Table,
     better_by,
+    needs,
     sure,
     what_is_missing,
     would_tell,
@@ -38,7 +39,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
                 f"Can't tell yet: {counted(judged, 'review')} can be judged, "
                 f"{FEWEST_REVIEWS:,} are needed."
             )
-            why = f"{judged:,} of {FEWEST_REVIEWS:,} reviews"
+            why = needs(judged, FEWEST_REVIEWS)
             yield Answer("often", name, "can't tell", (sentence,), why=why)
         else:
             yield _answer(learner, group, equivalence)

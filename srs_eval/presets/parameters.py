@@ -16,7 +16,16 @@ from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
 from srs_eval.own_parameters import as_anki_runs, version_of
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
+from srs_eval.presets.answers import (
+    Answer,
+    Cell,
+    Table,
+    best,
+    better_by,
+    needs,
+    sure,
+    what_is_missing,
+)
 from srs_eval.presets.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -312,7 +321,7 @@ def _imperative(candidate: str) -> str:
         "defaults": "Use the default parameters",
         "one for all presets": "Use the same parameters for all presets",
         POOLED: "Paste the parameters below, drawn towards those of all presets",
-        TOGETHER: "Paste the one line below, the same for all presets",
+        TOGETHER: "Paste the line below, fitted to all presets together",
     }[candidate]
 
 
@@ -331,14 +340,14 @@ def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
         )
     days = len(np.unique(learner.trials.day[since]))
     preset = learner.log.presets.get(group)
-    short = f"{len(since)} of {FEWEST_SINCE} reviews"
+    short = needs(len(since), FEWEST_SINCE)
     if len(since) >= FEWEST_SINCE:
-        short = f"{days} of {FEWEST_DAYS_SINCE} days"
+        short = needs(days, FEWEST_DAYS_SINCE, "day")
     needed = f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
     size = f"only {counted(len(since), 'review')} on {counted(days, 'day')}"
     if preset is not None and not preset.parameters_in_force:
         return f"{size} can be held out; {needed}", short
-    return f"{size} came after the preset's last change; {needed}", f"{short} since changed"
+    return f"{size} came after the preset's last change; {needed}", f"changed lately, {short}"
 
 
 def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compared) -> Answer:

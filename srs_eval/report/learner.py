@@ -17,6 +17,7 @@ from srs_eval.plural import counted
 from srs_eval.presets import MODELS, Answer
 from srs_eval.presets.answers import Cell as AnswerCell
 from srs_eval.presets.answers import Table as AnswerTable
+from srs_eval.presets.answers import where_to_paste
 from srs_eval.presets.stored import parameter_line
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import Group
@@ -54,7 +55,6 @@ PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
 )
-HOW_TO_PASTE = "Paste them in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
 MONTHS_IN_BRIEF = 6  # the latest, in a forum
 STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
@@ -172,7 +172,8 @@ def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
     ]
     for line in lines:
         if line.parameters is not None:
-            copied = (HOW_TO_PASTE, Code(parameter_line(line.parameters)))
+            where = next(where_to_paste(each) for each in line.answers if each.parameters)
+            copied = (where, Code(parameter_line(line.parameters)))
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
         rests_on = [

@@ -7,14 +7,13 @@ from dataclasses import replace
 from rich.text import Text
 
 from srs_eval.comparison import Interval
-from srs_eval.presets.answers import Answer, Cell, Table, why_open
+from srs_eval.presets.answers import Answer, Cell, Table, where_to_paste, why_open
 from srs_eval.presets.stored import parameter_line
 from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
 from srs_eval.words import count, cut, difference, loss, percent
 
 SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
-PASTE = "Paste it in Anki: deck options, FSRS parameters (newer Anki: click 3 times)."
 OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
@@ -57,7 +56,9 @@ def _notes(table: Table) -> list[str]:
 def parameters_to_paste(answer: Answer) -> Text:
     """The line that Anki takes, and where it goes."""
     assert answer.parameters is not None
-    return Text.assemble((parameter_line(answer.parameters), "bold"), "\n", (PASTE, "dim"))
+    return Text.assemble(
+        (parameter_line(answer.parameters), "bold"), "\n", (where_to_paste(answer), "dim")
+    )
 
 
 def drawn_table(table: Table) -> WidthDependent:

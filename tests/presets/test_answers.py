@@ -131,7 +131,7 @@ def test_where_one_line_is_enough_no_other_is_to_be_pasted(
     )
     assert found == says
     assert parameters.ADVICE[str(chosen)] == says
-    assert ("the same for all presets" in sentences[0]) == (chosen == TOGETHER)
+    assert ("fitted to all presets together" in sentences[0]) == (chosen == TOGETHER)
 
 
 def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
