@@ -389,7 +389,7 @@ THAN = {
 
 
 def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2: Default (.011 … .037 better); can't tell yet: Maps (needs 13 more days)"."""
+    """ "better than SM-2: Maps (.011 … .037 better); can't tell yet: Words (needs 9 more days)"."""
     shown: dict[str, list[str]] = {}
     for answer in answers:
         says, bounds = "can't tell yet", ""
