@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
+from rich.text import Span, Text
 from textual import events
 from textual.binding import Binding
 from textual.message import Message
@@ -334,14 +335,18 @@ class RankingTable(DataTable[Any]):
 
     def _in_columns(self, cells: dict[str, Text], until: str = "") -> Text:
         """A line of cells, or its beginning `until` a column."""
-        line = Text()
+        letters, spans = "", list[Span]()  # appending texts takes several times as long
         for key, size in self._layout:
             if key == until:
                 break
-            cell = cells.get(key, Text()).copy()
-            cell.truncate(size, pad=True)
-            line.append_text(cell)
-        return line
+            cell, begin = cells.get(key, Text()), len(letters)
+            letters += set_cell_size(cell.plain, size)
+            whole = [Span(0, len(cell.plain), cell.style)] if cell.style else []
+            for each in (*whole, *cell.spans):
+                if begin + each.start < len(letters):
+                    end = min(begin + each.end, len(letters))
+                    spans.append(Span(begin + each.start, end, each.style))
+        return Text(letters, spans=spans)
 
     def _render_line(self, y: int, x1: int, x2: int, base_style: Style) -> Strip:
         """Only a line that has changed is drawn, as it is; the table would draw all, and wrap."""
