@@ -401,9 +401,12 @@ async def test_long_names_are_whole_where_the_window_allows(tmp_path: Path) -> N
             yield event
 
     app = make_app(tmp_path, FILE, evaluate=evaluate)
-    async with app.run_test(size=(160, 48)) as pilot:
+    async with app.run_test(size=(180, 48)) as pilot:
         await to_results(pilot, app)
         await until(pilot, lambda: f"F {long}" in text_of(app))
+        await pilot.resize_terminal(160, 48)
+        await until(pilot, lambda: re.search(r"F FSRS-7 .*….* equalized", text_of(app)))
+        assert re.search(r"than average +RMSE\(bins\) +AUC", text_of(app))
         drawn = next(line for line in text_of(app).splitlines() if "F FSRS-6 recency" in line)
         assert drawn.rindex("┤", 0, 100) - drawn.index("├") >= 8
         assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)

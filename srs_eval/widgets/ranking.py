@@ -18,7 +18,7 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval import words
-from srs_eval.configurations import Configuration
+from srs_eval.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.ranking import Group, Ranked
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.screens.themes import Palette, palette
@@ -33,6 +33,7 @@ _COLUMNS = (
     *("place", "family", "model", "log loss", "drawn", "vs average"),
     *("RMSE(bins)", "AUC", "params", "verdict"),
 )
+_FALLS_BACK = f" {SUFFIX_WORDS['fallback_user']}"
 _DRAWN = 70  # columns from which intervals are drawn
 _LEAST_DRAWN = 26  # columns of the drawn intervals, before names get more than the usual
 _LEAST_NAME, _USUAL_NAME, _LONGEST_NAME = 16, 24, 41
@@ -159,10 +160,9 @@ class RankingTable(DataTable[Any]):
         names = min(max(names, _LEAST_NAME), _LONGEST_NAME)
         fixed = [("place", 3), ("family", 2), ("log loss", 13), ("vs average", 13)]
         more = [("RMSE(bins)", 12), ("AUC", 6), ("params", 8)]
-        free = width - sum(size for _, size in fixed) - names - _LEAST_DRAWN
-        for each in more:  # no name is cut for them
-            free -= each[1]
-            if free < 0:
+        for each in more:  # names are cut for what models are mostly compared by, not for others
+            least = names if each[0] == "params" else min(names, _USUAL_NAME)
+            if width - sum(size for _, size in (*fixed, each)) < least + _LEAST_DRAWN:
                 break
             fixed.append(each)
         if self._verdicts:
@@ -257,7 +257,9 @@ class RankingTable(DataTable[Any]):
         family = configuration.model.family
         room = dict(self._layout)["model"] - 1
         yours = " yours" if own and configuration.fit != "own" else ""  # else the name says it
-        name = words.cut(configuration.words, room - len(yours))
+        name = configuration.words
+        if len(name) > room - len(yours):  # names differ at their ends, but for this one
+            name = words.shortened(name.removesuffix(_FALLS_BACK), room - len(yours))
         shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
         return {
             "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
