@@ -395,7 +395,8 @@ class SrsEvalApp(App[int]):
                 log = self._read(path)
                 from srs_eval.inspection import inspect_log
 
-                importlib.import_module("srs_eval.screens.answers")  # shown next
+                for name in ("answers", "evaluation"):  # shown next
+                    importlib.import_module(f"srs_eval.screens.{name}")
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
