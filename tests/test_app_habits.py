@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
+from textual.app import App
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
@@ -32,6 +33,7 @@ from srs_eval.protocol import Protocol
 from srs_eval.reviews import Preset, ReviewLog
 from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
+from srs_eval.screens.jump import JumpScreen
 from srs_eval.screens.open import told_apart
 from srs_eval.screens.receipt import ReceiptScreen
 from srs_eval.simulation import simulate_learner, write_collection
@@ -53,6 +55,13 @@ from tests.app_world import (
     until,
 )
 from tests.test_app import FILE, to_results
+
+AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
+
+
+def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
+    assert isinstance(app.screen, kind)
+    return app.screen
 
 
 def footer(app: object) -> list[str]:
@@ -216,7 +225,7 @@ async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) 
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: "◀" in text_of(app))
-        left, right = (app.evaluation.models[name] for name in app.screen.pair)  # type: ignore[attr-defined]
+        left, right = (app.evaluation.models[name] for name in screen_of(app, CompareScreen).pair)
         assert left.result is not None
         metrics = left.result.metrics
         almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
@@ -373,7 +382,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
         table.choose("SM2")
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
-        assert app.screen.pair == ["FSRS-6-own", "SM2"]  # type: ignore[attr-defined]
+        assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
 
 
 async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
@@ -444,7 +453,8 @@ async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> Non
         await to_results(pilot, app)
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
-        names = [app.evaluation.models[name].configuration.words for name in app.screen.pair]  # type: ignore[attr-defined]
+        pair = screen_of(app, CompareScreen).pair
+        names = [app.evaluation.models[name].configuration.words for name in pair]
         await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
         await pilot.press("v")
         await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
@@ -632,7 +642,7 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await until(pilot, on(app, "ReceiptScreen"))
         await pilot.press("g")
         await until(pilot, on(app, "JumpScreen"))
-        targets = list(app.screen._targets.items())  # type: ignore[attr-defined]
+        targets = list(screen_of(app, JumpScreen)._targets.items())
         assert all(f" {letter} " in text_of(app) for letter, _ in targets)
         letter, widget = next(each for each in targets if each[1].id == "models")
         await pilot.press(letter)
@@ -712,7 +722,7 @@ async def test_a_letter_leads_to_each_part_of_the_screen(tmp_path: Path) -> None
     async def letter_of(which: str) -> str:
         await pilot.press("g")
         await until(pilot, on(app, "JumpScreen"))
-        targets = app.screen._targets.items()  # type: ignore[attr-defined]
+        targets = screen_of(app, JumpScreen)._targets.items()
         return next(letter for letter, widget in targets if widget.id == which)
 
     async with app.run_test(size=(160, 48)) as pilot:

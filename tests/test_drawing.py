@@ -90,6 +90,20 @@ async def test_a_screen_that_never_stops_changing_is_shown() -> None:
         await until(lambda: screen.shown >= 3)
 
 
+async def test_what_changes_while_nothing_is_shown_is_shown_afterwards() -> None:
+    app, screen = Pieces(), OfWidget(Slow())
+    async with app.run_test(size=(80, LINES)):
+        await app.push_screen(screen)
+        await until(lambda: screen.shown and not screen._turns)
+        with app.batch_update():
+            screen._compositor._dirty_regions.add(screen.region)
+            screen._compositor_refresh()  # as Textual calls it, with nothing left to draw
+            await asyncio.sleep(0.1)
+            assert screen._compositor._dirty_regions, "said to be shown, and it was not"
+        await until(lambda: not screen._turns)
+        assert not screen._compositor._dirty_regions
+
+
 @given(
     st.lists(
         st.tuples(st.text("ab ", max_size=9), st.text("cd ", max_size=60).map(str.strip)),

@@ -40,9 +40,12 @@ class Piecewise(Screen[Any]):
     def _draw(self) -> None:
         end = time.thread_time() + _PIECE_S
         self._turns += 1
+        if self.app._batch_count:  # nothing is shown while it lasts, and what is would be lost
+            self.call_later(self._draw)
+            return
         if self is self.app.screen and self._turns < _TURNS:
             for widget, lines in self._undrawn():
-                if self.app._batch_count or time.thread_time() > end:
+                if time.thread_time() > end:
                     self.call_later(self._draw)
                     return
                 widget.render_lines(lines)

@@ -50,11 +50,14 @@ folds; your own are the ones stored in Anki, for each preset.
         with VerticalScroll(id="box"):
             yield Static("Looking for where it errs …", id="looking")
 
+    def _title(self) -> str:
+        configuration = self.srs_app.evaluation.models[self.configuration].configuration
+        errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"
+        return f"Where {configuration.words} {errs}"
+
     def on_mount(self) -> None:
         box = self.query_one("#box")
-        model = self.srs_app.evaluation.models[self.configuration]
-        errs = "err" if model.configuration.fit == "own" else "errs"  # "your parameters"
-        box.border_title = Text(f"Where {model.configuration.words} {errs}").plain
+        box.border_title = self._title()
         box.focus()
         self._compute()
 
@@ -114,10 +117,8 @@ folds; your own are the ones stored in Anki, for each preset.
         models = self.srs_app.evaluation.models
         this = models[self.configuration].configuration.words
         box = self.query_one("#box")
-        title = f"Where {this} errs"
-        if name is not None:
-            title += f" · {OTHER} in the curves: {models[name].configuration.words}"
-        box.border_title = Text(title).plain
+        over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""
+        box.border_title = self._title() + over
         if name is not None and self._curves:
             box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
         for chart, below, table in self._curves:
