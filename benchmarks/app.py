@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.screens.time_left import seconds_left
 from srs_eval.simulation import simulate_learner, write_collection
 
 FIRST_PAINT_S, PAUSE_S, WITHIN = 0.7, 0.05, 1.5
@@ -118,7 +119,7 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
                     await pilot.press(key)
                 await asyncio.sleep(0.05)
                 now = app.monotonic()
-                left = app.evaluation.seconds_left(now)
+                left = seconds_left(app.evaluation, now)
                 if left is not None:
                     waits.left.append((app.evaluation.seconds_gone(now), left))
             if len(app.evaluation.results()) < 2:

@@ -952,10 +952,12 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
+        from srs_eval.screens.time_left import measured_pace
+
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
-        self.remember(replace(self.state, pace=self.evaluation.measured_pace()))
+        self.remember(replace(self.state, pace=measured_pace(self.evaluation)))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()

@@ -25,6 +25,7 @@ from srs_eval.screens.actions import EVERYWHERE
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
+from srs_eval.screens.time_left import seconds_left
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
@@ -740,14 +741,14 @@ def test_preparing_is_told_and_expected() -> None:
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
     evaluation.apply(Started(fsrs, compiles=True), 0.0)
     assert evaluation.preparing
-    assert evaluation.seconds_left(0.5) is None  # nothing is known of this machine yet
-    soon, usual = evaluation.seconds_left(1.0), Evaluation()
+    assert seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
+    soon, usual = seconds_left(evaluation, 1.0), Evaluation()
     usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
     usual.apply(Started(fsrs), 0.0)
-    without = usual.seconds_left(1.0)
+    without = seconds_left(usual, 1.0)
     assert soon is not None
     assert without is not None
     assert soon > without + fsrs.model.seconds_to_compile / 2
     evaluation.apply(Progress(fsrs, 0.5, 2, 5), 31.0)
     assert not evaluation.preparing
-    assert evaluation.seconds_left(32.0) is not None
+    assert seconds_left(evaluation, 32.0) is not None

@@ -36,6 +36,7 @@ from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.jump import JumpScreen
 from srs_eval.screens.open import told_apart
 from srs_eval.screens.receipt import ReceiptScreen
+from srs_eval.screens.time_left import measured_pace, seconds_left
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
@@ -790,13 +791,13 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
             now, each = working.pop(0)
             result = replace(make_result("DASH"), configuration=each.name)
             evaluation.apply(Finished(each, result), now)
-            told.append((now, evaluation.seconds_left(now)))
+            told.append((now, seconds_left(evaluation, now)))
         # The last model alone cannot be told better than the table knows it.
         return [(left, now - when) for when, left in told if when >= 1 and now - when > now / 3]
 
     ratios = run(first)
     if kind == "again":  # what the first run measured is remembered
-        ratios = run(Evaluation(reviews=reviews, known_pace=first.measured_pace()))
+        ratios = run(Evaluation(reviews=reviews, known_pace=measured_pace(first)))
     assert len(ratios) > 5 or speed * reviews < 5_000  # nothing is told of a single second
     for left, true in ratios:
         assert left is not None

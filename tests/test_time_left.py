@@ -14,6 +14,12 @@ from hypothesis import strategies as st
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Started
 from srs_eval.screens.evaluation import Evaluation
+from srs_eval.screens.time_left import (
+    _expected,
+    expected_seconds,
+    measured_pace,
+    seconds_left,
+)
 from tests.app_world import make_result
 
 REVIEWS = 12_000
@@ -88,7 +94,7 @@ def said(
             when, event = open_.popleft()
             evaluation.apply(event, when)
         if end - now > end / 5:
-            left = evaluation.seconds_left(now)
+            left = seconds_left(evaluation, now)
             assert left is not None
             told.append((now, left, end - now))
     while open_:
@@ -127,15 +133,15 @@ def test_kernels_that_were_kept_make_the_rest_no_faster() -> None:
     evaluation = Evaluation()
     missing = frozenset(each.name for each in chosen)
     evaluation.apply(Prepared(1_000_000, 1, tuple(chosen), missing), 0.0)
-    before, now = evaluation.seconds_left(1.0), 0.8
+    before, now = seconds_left(evaluation, 1.0), 0.8
     assert before is not None
     for each in chosen[:-1]:
         evaluation.apply(Started(each, compiles=True), now)
-        now += evaluation.expected_seconds(evaluation.models[each.name])
+        now += expected_seconds(evaluation)[each.name]
         result = replace(make_result("DASH"), configuration=each.name)
         evaluation.apply(Finished(each, result), now)
-    left = evaluation.seconds_left(now)
-    last = evaluation.expected_seconds(evaluation.models[chosen[-1].name])
+    left = seconds_left(evaluation, now)
+    last = expected_seconds(evaluation)[chosen[-1].name]
     assert left is not None
     assert last / 1.2 < left < before
     assert left < last + chosen[-1].model.seconds_to_compile
@@ -150,7 +156,7 @@ def test_one_odd_pace_says_little_of_the_rest(seconds: float, models: int) -> No
     known = {each.name: (seconds, 1_000_000) for each in chosen[:models]}
     odd = Evaluation(known_pace=known)
     odd.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
-    told, expected = odd.seconds_left(1.0), usual.seconds_left(1.0)
+    told, expected = seconds_left(odd, 1.0), seconds_left(usual, 1.0)
     assert told is not None
     assert expected is not None
     assert expected / 2 < told <= expected
@@ -165,7 +171,7 @@ def test_without_what_networks_need_nothing_is_expected_of_them(
         monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: lacking)
         evaluation = Evaluation()
         evaluation.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
-        told = evaluation.seconds_left(1.0)
+        told = seconds_left(evaluation, 1.0)
         assert told is not None
         return told
 
@@ -206,7 +212,7 @@ def test_whatever_happens_the_figure_keeps_within_reason(
     missing = frozenset(each.name for each in CHOSEN if each.compiles and compile_first)
     evaluation = Evaluation(known_pace=known)
     evaluation.apply(Prepared(reviews, 1, tuple(CHOSEN), missing), 0.0)
-    expected = sum(each.whole for each in evaluation._expected().values())
+    expected = sum(each.whole for each in _expected(evaluation).values())
     expected *= workers + 1  # each worker starts
     waiting, working, now = deque(CHOSEN), list[Configuration](), 0.0
     steps = [*steps, *([(0.4, 0, "done", 0.0, True)] * len(CHOSEN))]
@@ -218,7 +224,7 @@ def test_whatever_happens_the_figure_keeps_within_reason(
         if not working:
             break
         now += seconds
-        each, before = working[which % len(working)], evaluation.seconds_left(now)
+        each, before = working[which % len(working)], seconds_left(evaluation, now)
         if what == "progress":
             evaluation.apply(Progress(each, share, 0, 5), now)
         else:
@@ -226,7 +232,7 @@ def test_whatever_happens_the_figure_keeps_within_reason(
             result = replace(make_result("DASH"), configuration=each.name, cached=what == "cached")
             ended = Failed(each, "odd") if what == "failed" else Finished(each, result)
             evaluation.apply(ended, now)
-        left = evaluation.seconds_left(now)
+        left = seconds_left(evaluation, now)
         if left is None:
             assert now < 1
             continue
@@ -234,8 +240,8 @@ def test_whatever_happens_the_figure_keeps_within_reason(
         assert 0 <= left <= 10 * expected + 100 * now
         if what == "cached" and before is not None:
             assert left <= before + 10 * expected
-    assert not evaluation.unfinished() or evaluation.seconds_left(max(now, 1.0)) == 0
-    assert all(each > 0 for pair in evaluation.measured_pace().values() for each in pair)
+    assert not evaluation.unfinished() or seconds_left(evaluation, max(now, 1.0)) == 0
+    assert all(each > 0 for pair in measured_pace(evaluation).values() for each in pair)
 
 
 def test_what_was_kept_makes_no_jump() -> None:
@@ -243,13 +249,13 @@ def test_what_was_kept_makes_no_jump() -> None:
     chosen = resolve("fast")
     evaluation = Evaluation()
     evaluation.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
-    before = evaluation.expected_seconds(evaluation.models[chosen[-1].name])
+    before = expected_seconds(evaluation)[chosen[-1].name]
     now = 1.0
     for each in chosen[:-1]:
         evaluation.apply(Started(each), now)
         result = replace(make_result("DASH"), configuration=each.name, cached=True)
         evaluation.apply(Finished(each, result), now)
         now += 0.001
-    left = evaluation.seconds_left(now)
+    left = seconds_left(evaluation, now)
     assert left is not None
     assert before <= left <= before + LOADING_S + 0.1

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
 from srs_eval.comparison import EQUIVALENT
@@ -27,6 +26,12 @@ class Stage(Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
+
+
+_FIRST_STEPS = 0.05  # of a model's work: during it kernels may be compiled once more
+
+Pace = Mapping[str, tuple[float, int]]
+"""Seconds that configurations took on this machine, by name, and on how many reviews."""
 
 
 @dataclass
@@ -76,63 +81,6 @@ class ModelRun:
             return now - self.started
         return self.took
 
-    def seconds_left(self, now: float, expected: float = 0.0) -> float | None:
-        """Extrapolated from the progress so far; None while there is too little.
-
-        `expected` are the seconds that its work was thought to take before; they count as what
-        was measured over `_PRIOR_SHARE` of it.
-        """
-        worked = self.worked()
-        if self.stage is not Stage.RUNNING or worked is None:
-            return None
-        seconds, share = worked
-        if expected:
-            seconds, share = seconds + expected * _PRIOR_SHARE, share + _PRIOR_SHARE
-        left = seconds * (1 - self.fraction) / share
-        return max(left - (now - self.told), left / 5)
-
-
-Pace = Mapping[str, tuple[float, int]]
-"""Seconds that configurations took on this machine, by name, and on how many reviews."""
-_STARTING_S = 0.05  # of any model, however cheap: loading what is compiled, metrics
-_WORKER_S = 0.8  # until a worker is there
-_LOADING_S = 0.8  # what runs compiled kernels, once in each worker
-_IMPORTING_S = 3.0  # what some networks need, once in each worker
-_PRIOR_S = 0.5  # as much as this counts what was expected before anything was measured
-_PRIOR_SHARE = 0.05  # the same of one model, as a share of its own work
-_COMPILING_PRIOR_S = 3.0  # the same of compiling, which is expected to be as slow as the rest
-_MOST_S = 1.0  # as much as this counts what one model tells, however long it takes
-_SLOWEST = 10.0  # so many times as long as expected, and no longer, counts what one model took
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """Seconds that a model should take, before anything is measured."""
-
-    work: float
-    starting: float = 0.0  # a worker, or imports that its first network needs
-    compiling: float = 0.0
-
-    @property
-    def whole(self) -> float:
-        return self.work + self.starting + self.compiling
-
-
-def _slowness(
-    told: Iterable[tuple[float, float]], before: float = 1.0, weight: float = _PRIOR_S
-) -> float:
-    """How many times as long as expected it takes: at most `_SLOWEST`, or what it was before.
-
-    `told` are seconds that models took and that were expected; `before` is what is thought of it
-    without them, and counts as `weight` seconds.
-    """
-    took, usual = before * weight, weight
-    for seconds, expected in told:
-        share = min(expected, _MOST_S)
-        took += min(seconds / expected, _SLOWEST) * share
-        usual += share
-    return took / usual
-
 
 @dataclass
 class Evaluation:
@@ -147,7 +95,6 @@ class Evaluation:
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     known_pace: Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
-    _slowness: float = 1.0
     _groups: list[Group] | None = None
 
     def apply(self, event: Event, now: float, groups: list[Group] | None = None) -> None:
@@ -161,7 +108,6 @@ class Evaluation:
                     lacks = bool(missing(configuration.model.needs))
                     made = ModelRun(configuration, compiles=uncompiled, lacks=lacks)
                     self.models[configuration.name] = made
-            self._slowness = self._slowness_before()
             return
         name = event.configuration.name
         model = self.models.setdefault(name, ModelRun(event.configuration))
@@ -170,8 +116,7 @@ class Evaluation:
             model.preparing = model.compiles = event.compiles
             self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
-            # Some compile once more, after their first steps.
-            if model.fraction <= (_PRIOR_SHARE if model.compiles else 0.0):
+            if model.fraction <= (_FIRST_STEPS if model.compiles else 0.0):
                 model.working_since, model.fraction_then = now, event.fraction
             model.preparing, model.told = False, now
             model.fraction = max(model.fraction, event.fraction)
@@ -271,138 +216,6 @@ class Evaluation:
 
     def seconds_gone(self, now: float) -> float:
         return (self.ended if self.ended is not None else now) - self.started
-
-    def expected_seconds(self, model: ModelRun) -> float:
-        """Of a model before it has begun: as it took here before, or as it usually takes."""
-        known = self._known_seconds(model)
-        if known is not None:
-            return known
-        return self._usual_seconds(model, self.reviews or 0) * self._slowness
-
-    def _usual_seconds(self, model: ModelRun, reviews: int) -> float:
-        besides = _STARTING_S + model.configuration.model.seconds_besides
-        return besides + model.configuration.expected_seconds_per_10k * reviews / 10_000
-
-    def _known_seconds(self, model: ModelRun) -> float | None:
-        """As it took here before; None where it was never tried."""
-        if model.name not in self.known_pace:
-            return None
-        seconds, then = self.known_pace[model.name]
-        reviews = self.reviews or 0
-        return seconds * self._usual_seconds(model, reviews) / self._usual_seconds(model, then)
-
-    def _slowness_before(self) -> float:
-        """How much longer than usual everything took here."""
-        known = [(self._known_seconds(model), model) for model in self.models.values()]
-        return _slowness(
-            (seconds, self._usual_seconds(model, self.reviews or 0))
-            for seconds, model in known
-            if seconds is not None
-        )
-
-    def seconds_left(self, now: float) -> float | None:
-        """What is expected of the rest, at the pace measured in this run; None while unknown."""
-        if not self.running or not self.models or self.seconds_gone(now) < 1:
-            return None
-        expected = self._expected()
-        work, compiling = self._slowness_now(expected, now)
-        whole = {
-            name: (each.work + each.starting) * work + each.compiling * compiling
-            for name, each in expected.items()
-        }
-        free = []  # when each worker has finished what it is at
-        for model in self.models.values():
-            if model.stage is Stage.RUNNING:
-                left = model.seconds_left(now, expected[model.name].work * work)
-                gone = now - model.started
-                if left is None:  # what has taken long will take long
-                    left = max(whole[model.name] - gone, whole[model.name] / 2, gone / 2)
-                free.append(left)
-        free += [0.0] * (self.lanes - len(free))
-        heapify(free)
-        for model in self.models.values():
-            if model.stage is Stage.WAITING:
-                heapreplace(free, free[0] + whole[model.name])
-        return max(free)
-
-    def _slowness_now(self, expected: Mapping[str, _Expected], now: float) -> tuple[float, float]:
-        """How many times as long as expected work and compiling take in this run."""
-        begun = self._begun()
-        started: list[tuple[float, float]] = []
-        worked: list[tuple[float, float]] = []
-        for model in begun:
-            each, gone, known = expected[model.name], model.seconds_at(now), model.worked()
-            if gone is None or each.compiling:
-                continue
-            if known is not None:
-                worked.append((known[0], known[1] * each.work))
-            elif model.took is not None or gone > each.whole:  # or at least so many
-                (started if each.starting else worked).append((gone, each.whole))
-        # How slowly workers start says less about the rest.
-        work = _slowness(worked, before=_slowness(started))
-        told = self._compiled(begun, expected, work, now)
-        return work, _slowness(told, work, _COMPILING_PRIOR_S)
-
-    def _compiled(
-        self, begun: Iterable[ModelRun], expected: Mapping[str, _Expected], work: float, now: float
-    ) -> Iterator[tuple[float, float]]:
-        """Seconds that compiling took, and those expected."""
-        for model in begun:
-            each = expected[model.name]
-            gone = model.seconds_at(now)
-            if gone is None or not each.compiling:
-                continue
-            gone = max(gone - (each.work + each.starting) * work, 0.0)
-            if model.took is not None or gone > each.compiling:
-                yield gone, each.compiling
-
-    def _begun(self) -> list[ModelRun]:
-        """In this run, in the order of their beginning."""
-        begun = [
-            model
-            for model in self.models.values()
-            if model.stage is not Stage.WAITING and model.started >= self.started
-        ]
-        return sorted(begun, key=lambda model: model.started)
-
-    def _expected(self) -> dict[str, _Expected]:
-        """By name; what models share is expected of the first of them."""
-        found, compiled = {}, set()
-        first = {"worker": self.lanes, "kernels": self.lanes, "import": self.lanes}
-        waiting = [model for model in self.models.values() if model.stage is Stage.WAITING]
-        for model in [*self._begun(), *waiting]:
-            of, computes = model.configuration.model, not model.cached and not model.lacks
-            starting = compiling = 0.0
-            for what, seconds, wanted in (
-                ("worker", _WORKER_S, True),
-                ("kernels", _LOADING_S, computes and model.configuration.compiles),
-                ("import", _IMPORTING_S, computes and of.needs),
-            ):
-                if wanted and first[what]:
-                    first[what] -= 1
-                    starting += seconds
-            if computes and model.compiles and of.name not in compiled:
-                compiled.add(of.name)
-                compiling = of.seconds_to_compile
-            found[model.name] = _Expected(
-                self.expected_seconds(model) if computes else _STARTING_S * self._slowness,
-                starting * self._slowness,
-                compiling * self._slowness,
-            )
-        return found
-
-    def measured_pace(self) -> dict[str, tuple[float, int]]:
-        """What this run tells of the machine, added to what was known."""
-        found, expected = dict(self.known_pace), self._expected()
-        for model in self._begun():
-            if model.result is None or model.cached or model.compiles or not self.reviews:
-                continue
-            seconds, worked = model.took, model.worked()
-            if expected[model.name].starting:  # of that only what came after is its own
-                seconds = worked[0] / worked[1] if worked is not None else None
-            if seconds is not None:
-                found[model.name] = max(round(seconds, 3), 0.001), self.reviews
-        return found
 
     def _at_work(self) -> int:
         return sum(model.stage is Stage.RUNNING for model in self.models.values())

@@ -22,6 +22,7 @@ from srs_eval.ranking import ORDERS
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.screens.time_left import seconds_left
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
 from srs_eval.widgets.ranking import RankingTable
@@ -202,7 +203,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             if not total:
                 text = "preparing the reviews …"
             else:
-                left = evaluation.seconds_left(now)
+                left = seconds_left(evaluation, now)
                 rest = f", about {clock(left)} left" if left is not None else ""
                 if evaluation.preparing:
                     rest += ", preparing models (first run only)"

@@ -22,6 +22,7 @@ from srs_eval.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.ranking import Group, Ranked
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.screens.themes import Palette, palette
+from srs_eval.screens.time_left import expected_seconds, model_seconds_left
 from srs_eval.state import State
 from srs_eval.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 from srs_eval.words import clock
@@ -150,8 +151,9 @@ class RankingTable(DataTable[Any]):
     def _unfinished_rows(
         self, models: Iterable[ModelRun], now: float, evaluation: Evaluation
     ) -> Iterator[tuple[str, Text]]:
+        expected = expected_seconds(evaluation)
         for model in models:
-            yield model.name, self._unfinished_cells(model, now, evaluation)
+            yield model.name, self._unfinished_cells(model, now, expected[model.name])
 
     def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
         """Columns, and the scale of the drawn intervals, for this width."""
@@ -298,11 +300,11 @@ class RankingTable(DataTable[Any]):
                 cell.stylize(colours.floor)
         return self._in_columns(cells)
 
-    def _unfinished_cells(self, model: ModelRun, now: float, evaluation: Evaluation) -> Text:
+    def _unfinished_cells(self, model: ModelRun, now: float, expected: float) -> Text:
         figure, state = "", model.stage.value
         if model.stage is Stage.RUNNING:
             figure = words.bar(model.fraction, 11)
-            left = model.seconds_left(now)
+            left = model_seconds_left(model, now)
             if model.preparing:
                 state = "preparing"
             elif model.folds:
@@ -310,7 +312,6 @@ class RankingTable(DataTable[Any]):
                 if left is not None and self._scale is not None:
                     state += f", {clock(left)}"
         elif model.stage is Stage.WAITING:
-            expected = evaluation.expected_seconds(model)
             figure = f"about {clock(expected)}" if expected >= 3 else ""
         looks = (self._layout, self.app.theme, self._own == model.name)
         key = (model.name, model.stage, model.reason, figure, state, looks)
