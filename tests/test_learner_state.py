@@ -14,8 +14,9 @@ from srs_eval.comparison import Interval
 from srs_eval.errors import NotEnoughData
 from srs_eval.learner_state import LearnerState, learner_state
 from srs_eval.over_time import dates
+from srs_eval.presets.answers import Table
 from srs_eval.protocol import Protocol
-from srs_eval.reviews import ReviewLog
+from srs_eval.reviews import FloatArray, ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.simulation import Learner, simulate_learner
 from tests.conftest import shared_or_skip
@@ -46,6 +47,14 @@ def conclusion(state: LearnerState, question: str) -> str:
     return next(answer.conclusion for answer in state.answers if answer.question == question)
 
 
+def figures(table: Table, column: int) -> FloatArray:
+    """The numbers of a column, and the estimates of intervals."""
+    cells = (row[column] for row in table.rows)
+    return np.array(
+        [each.estimate if isinstance(each, Interval) else each for each in cells], float
+    )
+
+
 def test_a_learner_without_days(plain: LearnerState) -> None:
     assert conclusion(plain, "day") in ("hardly matters", "can't tell yet")
     assert conclusion(plain, "hour") in ("hardly matters", "can't tell yet")
@@ -58,9 +67,8 @@ def test_bad_days_are_found(moody: LearnerState) -> None:
     share = next(each for each in answer.sentences if "% is your day" in each)
     assert int(share.split(" %")[0].split()[-1]) > 60
     # Its share of FSRS-6's log loss is that of all months together.
-    rows = answer.tables[0].rows
-    taken = sum(row[1] * row[4].estimate for row in rows)  # type: ignore[operator, union-attr]
-    whole = sum(row[1] * row[3] for row in rows)  # type: ignore[operator]
+    reviews, losses, falls = (figures(answer.tables[0], column) for column in (1, 3, 4))
+    taken, whole = reviews @ falls, reviews @ losses
     shown = answer.sentences[0].partition("takes ")[2].partition(" %")[0]
     assert float(shown) == pytest.approx(100 * taken / whole, abs=0.06)
     # The state is low on the bad days and high on the others.
@@ -88,8 +96,7 @@ def test_months_add_up(moody: LearnerState) -> None:
 
 def test_the_state_is_around_its_usual(moody: LearnerState) -> None:
     counts = np.array([int(str(row[1])) for row in moody.days.rows])
-    states = np.array([row[-1].estimate for row in moody.days.rows])  # type: ignore[union-attr]
-    assert np.average(states, weights=counts) == pytest.approx(0, abs=1e-9)
+    assert np.average(figures(moody.days, -1), weights=counts) == pytest.approx(0, abs=1e-9)
 
 
 def test_days_have_their_dates() -> None:

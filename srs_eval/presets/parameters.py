@@ -7,7 +7,7 @@ blocks of these, as somebody would who optimizes now and then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +83,7 @@ class Compared:
 
 
 def compared(
-    learner: Learner,
+    interval: Callable[[FloatArray, IntArray], Interval],
     losses: Mapping[str, FloatArray],
     index: IntArray,
     reference: str,
@@ -91,9 +91,12 @@ def compared(
     asked: Sequence[str] | None = None,
     equivalence: float,
 ) -> Compared:
-    """Intervals of all candidates, verdicts on those `asked` (default: all but the reference)."""
+    """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
+
+    `interval` is of the mean of values (k,) over the reviews at the positions (k,).
+    """
     difference = {
-        name: learner.interval(each - losses[reference], index)
+        name: interval(each - losses[reference], index)
         for name, each in losses.items()
         if name != reference
     }
@@ -102,7 +105,7 @@ def compared(
         reference=reference,
         index=index,
         losses=losses,
-        log_loss={name: learner.interval(each, index) for name, each in losses.items()},
+        log_loss={name: interval(each, index) for name, each in losses.items()},
         difference=difference,
         says=verdicts(wanted, equivalence=equivalence),
     )
@@ -126,7 +129,7 @@ def held_out(
         if not len(index[mine]):
             continue
         found[group] = compared(
-            learner,
+            learner.interval,
             {name: each[mine] for name, each in losses.items()},
             index[mine],
             "optimized",
@@ -159,7 +162,7 @@ def since_optimized(learner: Learner, group: int, equivalence: float) -> Compare
             losses[name] = learner.losses(learner.predict(name, folds), index)
         except NotEnoughData:
             continue
-    return compared(learner, losses, index, NOW, asked=RIVALS, equivalence=equivalence)
+    return compared(learner.interval, losses, index, NOW, asked=RIVALS, equivalence=equivalence)
 
 
 def are_my_parameters_good(

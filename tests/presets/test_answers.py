@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.comparison import Interval
+from srs_eval.comparison import Interval, mean_interval
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError
 from srs_eval.models import fsrs6
@@ -73,27 +72,14 @@ def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
     losses = {NOW: now}
     for name, shift in shifts.items():
         losses[name] = now + shift + random.normal(0, 0.02, reviews)
-    learner = _Days(day)
     return parameters.compared(
-        learner,  # type: ignore[arg-type]
+        lambda values, index: mean_interval(values, day[index]),
         losses,
         np.arange(reviews),
         NOW,
         asked=parameters.RIVALS,
         equivalence=0.002,
     )
-
-
-class _Days:
-    """What `compared` asks of a learner."""
-
-    def __init__(self, day: np.ndarray) -> None:
-        self.day = day
-
-    def interval(self, values: np.ndarray, index: np.ndarray) -> Any:
-        from srs_eval.comparison import mean_interval
-
-        return mean_interval(values, self.day[index])
 
 
 @pytest.mark.parametrize(
