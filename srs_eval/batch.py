@@ -417,7 +417,7 @@ def expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
 ) -> Callable[[int, Sequence[str]], float]:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
-    per_10k = {each.name: each.expected_seconds_per_10k for each in configurations}
+    by_name = {each.name: each for each in configurations}
     rows = size = 0
     by_size = sorted(sizes, key=lambda user: (sizes[user], user))
     for user in by_size[len(by_size) // 2 :][: 8 * 64 : 64] + by_size[-1:]:
@@ -430,8 +430,8 @@ def expectations(
     rows_per_byte = rows / size if size else 0.1
 
     def expected(user: int, names: Sequence[str]) -> float:
-        ten_thousands = sizes.get(user, 0) * rows_per_byte / 10_000
-        return sum(UNIT_SECONDS + ten_thousands * per_10k[name] for name in names)
+        reviews = sizes.get(user, 0) * rows_per_byte
+        return sum(UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
 
     return expected
 

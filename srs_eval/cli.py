@@ -760,8 +760,12 @@ def _retentions(text: str) -> tuple[float, ...]:
 
 
 def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
-    """Of one core, without compiling."""
-    return sum(each.expected_seconds_per_10k for each in configurations) * entries / 10_000
+    """Of one core, without compiling; nothing of what cannot run here."""
+    from srs_eval.extras import missing
+
+    return sum(
+        each.expected_seconds(entries) for each in configurations if not missing(each.model.needs)
+    )
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:

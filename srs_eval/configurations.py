@@ -193,7 +193,7 @@ class Configuration:
         share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)  # metrics are half of it
         return self.model.seconds_per_10k * share
 
-    def expected_seconds(self, reviews: int) -> float:
+    def expected_seconds(self, reviews: float) -> float:
         """Rough time of one core for so many reviews, kernels compiled and packages imported."""
         return self.model.seconds_besides + self.expected_seconds_per_10k * reviews / 10_000
 

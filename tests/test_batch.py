@@ -617,6 +617,18 @@ def test_events(dataset: Path, tmp_path: Path) -> None:
     assert (end.done, end.failed, end.skipped) == (4, 0, 0)
 
 
+def test_the_plan_counts_what_a_model_needs_however_few_reviews(
+    dataset: Path, tmp_path: Path
+) -> None:
+    chosen = resolve("LSTM,LSTM-fixed")
+    with contextlib.closing(
+        run_batch(open_dataset(dataset), chosen, tmp_path, users=[1], jobs=1)
+    ) as events:
+        plan = next(events)
+    assert isinstance(plan, Planned)
+    assert plan.expected_seconds > sum(each.model.seconds_besides for each in chosen) + 1
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_the_plan_tells_of_compiling(
     dataset: Path,

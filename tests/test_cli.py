@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from srs_eval import __version__
-from srs_eval.cli import main
+from srs_eval.cli import _expected_seconds, main
 from srs_eval.configurations import GROUPS, resolve
 from srs_eval.engine import evaluate
 from srs_eval.export import Outcome
@@ -344,6 +344,17 @@ def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
     out, err = capsys.readouterr()
     assert not out
     assert "Nothing can be evaluated" in err
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_networks_need_is_expected_where_they_can_run(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.extras.is_installed", lambda module: installed)
+    chosen = resolve("LSTM,LSTM-fixed")
+    besides = sum(each.model.seconds_besides for each in chosen)
+    assert besides > 1
+    assert _expected_seconds(chosen, 0) == (besides if installed else 0)
 
 
 def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:

@@ -69,8 +69,7 @@ def candidates(reviews: int) -> tuple[str, ...]:
 
     def is_quick(model: str) -> bool:
         configuration = _configuration(model)
-        expected_s = configuration.model.seconds_besides
-        expected_s += configuration.expected_seconds_per_10k * reviews / 10_000
+        expected_s = configuration.expected_seconds(reviews)
         return not missing(configuration.model.needs) and expected_s <= LONGEST_S
 
     return tuple(model for model in MODELS if is_quick(model))
