@@ -241,6 +241,24 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         assert app.clipboard == ""
 
 
+@pytest.mark.parametrize("width", [80, 130, 180])
+async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: int) -> None:
+    """A mouse would select that, too; a line is broken between two values only."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(width, 48)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        line = app.overview.lines[0]
+        assert line.parameters is not None
+        values = parameter_line(line.parameters).split()
+        for screen in ("AnswersScreen", "EvidenceScreen"):
+            await until(pilot, on(app, screen))
+            shown = [each.split() for each in text_of(app).splitlines()]
+            alone = [each for each in shown if each and set(each) <= set(values)]
+            assert [value for each in alone for value in each] == values
+            assert width < 180 or len(alone) == 1
+            await pilot.press("enter")
+
+
 @pytest.mark.parametrize("taken", [True, False])
 async def test_copied_is_said_only_where_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool

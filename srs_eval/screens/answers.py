@@ -18,14 +18,16 @@ from srs_eval import words
 from srs_eval.overview import OF_PRESETS, Line, Overview
 from srs_eval.plural import counted
 from srs_eval.screens.actions import ANSWERS, bindings
-from srs_eval.screens.base import AppScreen
+from srs_eval.screens.base import TOO_NARROW, AppScreen
 from srs_eval.widgets.chrome import ProtocolLine
 from srs_eval.widgets.evidence import evidence, parameters_to_paste
 
 ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
 FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
 COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
-_FOR_ALL = 78  # columns from which these are all shown
+BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
+"""From 150 columns on a line's evidence stands beside it, in its own words and unbroken names."""
+_FOR_ALL = 88  # columns from which these are all shown
 _TITLE = 19  # columns of the questions
 _NAME = 18  # at most, of a preset's name
 _WAY = 16
@@ -91,6 +93,7 @@ rests on the benchmark's reviews, so that its figures compare with published one
 answers on Anki's.
 """
     passed_over = "#beside"
+    HORIZONTAL_BREAKPOINTS = BREAKPOINTS
     SAYS: ClassVar[dict[bool, str]] = {True: "cancelled", False: "answered"}
 
     def __init__(self) -> None:
@@ -105,9 +108,9 @@ answers on Anki's.
             with Vertical(id="said"):
                 yield Static(id="columns")
                 yield Lines()
-                yield Static(id="detail")
             with VerticalScroll(id="beside"):
                 yield Static(id="evidence")
+        yield Static(id="detail")
         yield Static(id="progress")
 
     @property
@@ -203,13 +206,15 @@ answers on Anki's.
     def _detail(self) -> None:
         line = self.chosen()
         detail, beside = self.query_one("#detail", Static), self.query_one("#evidence", Static)
+        detail.set_class(line is not None and line.parameters is not None, "-to-paste")
         if line is None or not line.answers:
             detail.update("")
             beside.update("")
             return
         answer = line.answers[0]
-        if answer.parameters is not None:
-            detail.update(parameters_to_paste(answer))
+        copied = next((each for each in line.answers if each.parameters), None)
+        if copied is not None:
+            detail.update(parameters_to_paste(copied))
         else:
             detail.update(Text(" ".join(answer.sentences[:2])))
         beside.update(evidence(answer))

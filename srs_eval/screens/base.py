@@ -57,8 +57,9 @@ class AppScreen(Piecewise):
 
     def _fit(self, width: int, height: int) -> None:
         """Take on the size's classes at once; Textual would style all widgets anew for them."""
-        classes = {name: False for _, name in (*TOO_NARROW, *TOO_LOW)}
-        for length, breakpoints in ((width, TOO_NARROW), (height, TOO_LOW)):
+        widths, heights = self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS
+        classes = {name: False for _, name in (*widths, *heights)}
+        for length, breakpoints in ((width, widths), (height, heights)):
             classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
         self.update_classes(classes, animate=False)
 

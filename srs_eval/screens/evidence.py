@@ -11,7 +11,7 @@ from srs_eval.overview import BESIDE, OF_PRESETS, Line
 from srs_eval.screens.actions import EVIDENCE, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.evidence import evidence
+from srs_eval.widgets.evidence import evidence, parameters_to_paste
 from srs_eval.widgets.facts import WidthDependent, stacked
 
 
@@ -35,6 +35,7 @@ was fitted to earlier reviews and judged on later ones, five times.
         box = VerticalScroll(id="box")
         with box:
             yield Static(id="all")
+        yield Static(id="paste")
 
     def show_protocol(self) -> None:
         show_basis(self)
@@ -62,6 +63,11 @@ was fitted to earlier reviews and judged on later ones, five times.
                 parts.append(Text(answer.subject, "bold underline"))
             parts.append(evidence(answer))
         self.query_one("#all", Static).update(stacked(parts))
+        paste = self.query_one("#paste", Static)
+        copied = next((each for each in line.answers if each.parameters), None)
+        paste.display = copied is not None
+        if copied is not None:
+            paste.update(parameters_to_paste(copied))
         self.refresh_bindings()
 
     def _move(self, step: int) -> None:

@@ -1,4 +1,4 @@
-"""What an answer rests on: sentences, parameters to paste, tables with drawn intervals."""
+"""What an answer rests on: sentences, and tables with drawn intervals; a line to paste."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
 def evidence(answer: Answer) -> WidthDependent:
-    """Everything there is to an answer, for whatever width."""
+    """Everything there is to an answer but the parameters to paste, for whatever width.
+
+    These need the whole width of the window: a mouse selects what stands beside them, too.
+    """
     parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in answer.sentences]
-    if answer.parameters is not None:
-        parts += [parameters_to_paste(answer), Text("")]
     for table in answer.tables:
         parts += [Text(table.heading, "bold"), drawn_table(table)]
         parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
