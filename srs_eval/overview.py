@@ -30,7 +30,16 @@ from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.over_time import in_words
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
-from srs_eval.presets.answers import Answer, Cell, listed, span, told, why_open, would_tell
+from srs_eval.presets.answers import (
+    Answer,
+    Cell,
+    listed,
+    span,
+    told,
+    too_few_in_short,
+    why_open,
+    would_tell,
+)
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import (
     NOW,
@@ -88,13 +97,15 @@ TITLES = {
     "split": "Split or merge?",
     COSTS: "Reviews a day",
     "often": "Optimize how often?",
-    "retention": "Remembered",
+    "retention": "Remembered in all",
     "says": "When FSRS says",
     "time": "Latest month",
     "day": "Your day",
     "hard": "Hard",
 }
 ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
+OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
+MEANWHILE = "can't tell yet, so share one line"  # of splitting
 SHARED = "paste one line for all"  # the conclusion
 MOST_NAMED = 3  # presets that do not get the one line yet
 WAYS = {
@@ -210,7 +221,26 @@ class Overview:
                 found.append(Line(question, title, in_one_line(answers), answers))
             elif question in self.waiting:
                 found.append(Line(question, title, "…", answers))
-        return found
+        return list(map(_for_too_few, found)) if self.has_too_few else found
+
+    @property
+    def has_too_few(self) -> bool:
+        """Whether there are too few reviews for any verdict, which the headline tells."""
+        return any(
+            each.difference and not enough_to_tell(each.difference) for each in self.of("fit")
+        )
+
+
+def _for_too_few(line: Line) -> Line:
+    """What is open says no more than that: the headline has told once why, and how many it takes.
+
+    How many each question lacks is in its evidence.
+    """
+    if not line.answers or any(each.conclusion not in OPEN for each in line.answers[:1]):
+        return line
+    if line.question == OF_PRESETS:
+        return replace(line, text="")  # its way says it
+    return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
 
 
 def _month(answer: Answer) -> str:
@@ -326,11 +356,11 @@ def _split(answer: Answer) -> str:
             copied = "; y copies it" if answer.parameters else ""
             return f"keep them, one line fits all: separate ones gain nothing{figures[0]}{copied}"
         case "pooled":
-            return f"keep them apart, with pooled parameters: better{figures[1]}"
+            return f"keep them apart, with parameters drawn to each other: better{figures[1]}"
         case "split":
             return f"keep them apart, each with its own parameters: better{figures[0]}"
     why = _open_bounds(intervals[0]) if intervals else ""
-    return f"can't tell yet, so share one line {why}".rstrip()
+    return f"{MEANWHILE} {why}".rstrip()
 
 
 def _costs(answer: Answer) -> str:
@@ -368,8 +398,10 @@ def _remembered(answers: Sequence[Answer]) -> str:
         assert isinstance(recalled, Interval)
         says = answer.conclusion
         beside = [f"desired {100 * desired:.0f} %"] if isinstance(desired, float) else []
-        if not enough_to_tell(recalled):
-            beside.append(why_open(recalled))
+        if answer.why:
+            beside = [f"{', '.join(beside)}: {answer.why}"]
+        elif not enough_to_tell(recalled):
+            beside.append(too_few_in_short(why_open(recalled)))
         elif says == "can't tell":
             beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
         says = "can't tell yet" if says == "can't tell" else says
@@ -389,8 +421,11 @@ THAN = {
 
 
 def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2: Maps (.011 … .037 better); can't tell yet: Words (needs 9 more days)"."""
-    shown: dict[str, list[str]] = {}
+    """ "better than SM-2 once optimized: Maps (.011 … .037 better); can't tell yet: Words".
+
+    With why it can't be told.
+    """
+    shown: dict[str, list[tuple[str, str]]] = {}
     for answer in answers:
         says, bounds = "can't tell yet", ""
         if answer.tables and answer.tables[0].columns[0] == "against":  # else nothing is held out
@@ -398,41 +433,53 @@ def _against_older(answers: Sequence[Answer]) -> str:
             assert isinstance(difference, Interval)
             is_open = found == says
             bounds = _open_bounds(difference) if is_open else _bounds(difference)
-            says = says if is_open else f"{THAN[str(found)]} SM-2"
+            if is_open and len(answers) > 1 and not enough_to_tell(difference):
+                bounds = f"({too_few_in_short(why_open(difference))})"
+            says = says if is_open else f"{THAN[str(found)]} SM-2 once optimized"
         if len(answers) == 1:
             return f"{says} {bounds}".rstrip()
-        shown.setdefault(says, []).append(f"{answer.subject} {bounds}".rstrip())
-    return "; ".join(f"{says}: {listed(names)}" for says, names in shown.items())
+        shown.setdefault(says, []).append((answer.subject, bounds))
+    return "; ".join(f"{says}: {_together(names)}" for says, names in shown.items())
 
 
 def _against_what_there_was(fit: Answer) -> str:
-    """ "better than SuperMemo SM-15 (−.031 … −.016); worse than your average (+.001 … +.012)".
+    """ "better than SuperMemo SM-15 (.016 … .031 better); …, once optimized".
 
     Against what came with the reviews, else against SM-2, and against the floor.
     """
     rows = {str(row[0]): row for row in fit.tables[0].rows}
     brought = [name for name in rows if name not in WITHOUT_PRESETS]
-    said = []
+    said, once = [], ""
     for name in [*(brought or [OLDER]), "average"]:
         *_, difference, says = rows[name]
         assert isinstance(difference, Interval)
         bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
         shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
         said.append(f"{THAN[str(says)]} {shown} {bounds}".rstrip())
-    return "; ".join(said)
+        once = once if says == "can't tell yet" else ", once optimized"
+    return "; ".join(said) + once
 
 
 def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
     """Names behind what was concluded of them, with why it can't be told where that is known."""
-    subjects: dict[str, list[str]] = {}
+    subjects: dict[str, list[tuple[str, str]]] = {}
     for each in answers:
         says = "can't tell yet" if each.conclusion == "can't tell" else each.conclusion
-        name = each.subject if len(answers) > 1 else ""
-        subjects.setdefault(says, []).append(f"{name} ({each.why})" if each.why else name)
+        why = each.why if len(answers) == 1 else too_few_in_short(each.why)
+        subjects.setdefault(says, []).append((each.subject, f"({why})" if why else ""))
     if len(answers) == 1 or (len(subjects) == 1 and not any(each.why for each in answers)):
         (says,) = subjects
-        return f"{words(says)}{subjects[says][0] if len(answers) == 1 else ''}"
-    return "; ".join(f"{words(says)}: {listed(names)}" for says, names in subjects.items())
+        return f"{words(says)} {subjects[says][0][1] if len(answers) == 1 else ''}".rstrip()
+    return "; ".join(f"{words(says)}: {_together(names)}" for says, names in subjects.items())
+
+
+def _together(subjects: Sequence[tuple[str, str]]) -> str:
+    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in subjects:
+        by_reason.setdefault(why, []).append(name)
+    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
+    return listed(said) if len(subjects) == len(said) else ", ".join(said)
 
 
 def _first_intervals(answer: Answer) -> list[Interval]:
@@ -597,10 +644,10 @@ def _fresh(learner: Learner) -> Answer:
     if len(learner.trials.test_index) < FEWEST_REVIEWS:
         few = counted(len(learner.trials), "review")
         keep = (
-            f"FSRS-6 could be fitted to only {few} of later days: keep the defaults until there "
-            "are more."
+            "Too few reviews to fit FSRS to: keep the defaults until there are more.",
+            f"There are {few} of later days, and {FEWEST_REVIEWS:,} that can be judged are needed.",
         )
-        return Answer("fresh", "all reviews", "too few", (keep,), ())
+        return Answer("fresh", "all reviews", "too few", keep, ())
     fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
     sentences = (
         f"FSRS-6 fitted to all your {len(learner.trials):,} reviews of later days: y copies the "

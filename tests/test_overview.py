@@ -40,7 +40,7 @@ from srs_eval.presets import compare
 from srs_eval.presets.answers import Answer, Table, told, why_open
 from srs_eval.presets.calibration import does_it_mean_it
 from srs_eval.presets.candidates import WHOLE, Learner
-from srs_eval.presets.fit import _headline, how_well
+from srs_eval.presets.fit import _change, _headline, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.parameters import since_optimized
 from srs_eval.presets.retention import do_i_remember_enough
@@ -379,6 +379,64 @@ def test_why_it_is_open_how_often_to_optimize() -> None:
     )
 
 
+def test_what_several_presets_lack_is_told_once() -> None:
+    """Each lacks another number of reviews, and of each question; their own answers tell it."""
+    few = [
+        Answer("often", name, "can't tell", ("",), why=f"needs {number} more reviews")
+        for name, number in (("Words", 275), ("Maps", 344))
+    ]
+    assert in_one_line(few) == "can't tell yet: Words and Maps (too few reviews)"
+    assert in_one_line(few[:1]) == "can't tell yet (needs 275 more reviews)"
+
+
+def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
+    """What there is to judge and what a verdict needs: no other number of reviews is said."""
+    assert log.entries is not None
+    first = {n: c[:300] for n, c in vars(log.entries).items()}
+    found = answered(replace(log, entries=replace(log.entries, **first)))
+    judged = next(each.difference for each in found.of("fit"))
+    assert judged is not None
+    said = " ".join(
+        [found.headline, *(line.text for line in found.lines if line.question != "costs")]
+    )
+    assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
+    (split,) = (line.text for line in found.lines if line.question == "split")
+    assert split == "can't tell yet, so share one line"
+
+
+@pytest.mark.parametrize("reason", ["timing", "expecting"])
+def test_why_less_is_remembered_than_desired(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, reason: str
+) -> None:
+    """Because of when cards came, or of what is expected of them: both parts make it up."""
+    presets = {key: replace(each, desired_retention=0.97) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    recall = float(learner.trials.y.mean())
+    expected = recall if reason == "timing" else 0.97
+    monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
+    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    assert answer.conclusion == "less than desired"
+    both = answer.sentences[-1]
+    found = re.findall(r"([+−]\d+\.\d) (?:points|\()", both)
+    off, timing, expecting = (float(each.replace("−", "-")) for each in found)
+    assert timing + expecting == pytest.approx(off, abs=0.11)
+    mine = learner.trials.partition == next(iter(learner.groups))
+    assert off == pytest.approx(100 * (learner.trials.y[mine].mean() - 0.97), abs=0.06)
+    assert timing == pytest.approx(100 * (expected - 0.97), abs=0.06)
+    line = in_one_line([answer])
+    assert ("points as cards came later" in line) == (reason == "timing")
+    assert ("points as FSRS expects too much" in line) == (reason == "expecting")
+
+
+@pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
+def test_whether_to_change_leads_to_one_act(alone: str) -> None:
+    """That the defaults would not do is why parameters are pasted, no second thought."""
+    told = _change("better", Interval(0.27, 0.08), "", "SM-2", alone)
+    assert told.count(".") == 1
+    assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert ("its defaults alone" in told) == (alone != "better")
+
+
 def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
     told = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
@@ -598,12 +656,12 @@ def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
         return Answer("health", name, "", ("",), (table,))
 
     words = answer("Words", "better", -0.03)
-    assert in_one_line([words]) == "better than SM-2 (.020 … .040 better)"
+    assert in_one_line([words]) == "better than SM-2 once optimized (.020 … .040 better)"
     others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
     unjudged = Answer("health", "New", "can't tell", ("Anki makes no health check here.",))
     assert in_one_line([words, *others, unjudged]) == (
-        "better than SM-2: Words (.020 … .040 better); "
-        "as good as SM-2: Maps (.010 better … .010 worse); "
+        "better than SM-2 once optimized: Words (.020 … .040 better); "
+        "as good as SM-2 once optimized: Maps (.010 better … .010 worse); "
         "can't tell yet: Birds (.011 better … .009 worse) and New"
     )
 

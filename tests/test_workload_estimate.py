@@ -131,6 +131,10 @@ def test_todays_schedule_is_told_beside_what_optimizing_makes_of_it(
     same = replace(last, unchanged=None)
     assert [row[1] for row in in_short(same, log).tables[0].rows].count("now") == 1
     assert "go on scheduling" not in " ".join(answers(same)[0].sentences)
+    optimized = document(last)["retentions"][last.at(last.desired)]["median"]
+    assert f"{document(last)['now']['reviews']:,.0f}" == told
+    assert document(last)["now"] != optimized
+    assert document(same)["now"] == optimized
 
 
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:

@@ -77,7 +77,9 @@ class Answer:
     tables: tuple[Table, ...] = ()
     parameters: tuple[float, ...] | None = None  # to paste, where that is the answer
     difference: Interval | None = None  # in log loss, that the conclusion rests on
-    why: str = ""  # in a few words, why it can't be told where no difference shows it
+    why: str = ""
+    """In a few words, why it can't be told where no difference shows it; of what is remembered,
+    why it is not as much as desired."""
 
     def frame(self) -> pandas.DataFrame:
         """The first table's figures."""
@@ -204,9 +206,33 @@ def where_to_paste(answer: Answer) -> str:
     )
 
 
+_NEEDS = "needs "
+
+
 def needs(found: int, needed: int, thing: str = "review") -> str:
     """How many are missing, in a few words: what to wait for."""
-    return f"needs {counted(needed - found, f'more {thing}')}"
+    return f"{_NEEDS}{counted(needed - found, f'more {thing}')}"
+
+
+def too_few_in_short(why: str) -> str:
+    """ "too few reviews" for "needs 213 more reviews", where several presets stand in a line.
+
+    How many each of them lacks differs from question to question, and is told by its own answer.
+    """
+    if not why.startswith(_NEEDS):
+        return why
+    return "too few days" if why.endswith(("day", "days")) else "too few reviews"
+
+
+def so_far(difference: Interval) -> str:
+    """What there is to judge and what a verdict needs; "" where there is enough."""
+    if difference.reviews < FEWEST_REVIEWS:
+        can = f"{counted(difference.reviews, 'review')} can be judged so far"
+        return f"{can}, a verdict needs {FEWEST_REVIEWS:,}"
+    if difference.days < FEWEST_DAYS:
+        can = f"reviews of {counted(difference.days, 'day')} can be judged so far"
+        return f"{can}, a verdict needs {FEWEST_DAYS} days"
+    return ""
 
 
 def why_open(difference: Interval) -> str:

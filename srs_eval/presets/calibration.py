@@ -57,12 +57,26 @@ def does_it_mean_it(learner: Learner) -> Answer:
         "no matter": ("means it", "it means what it says"),
         "open": ("can't tell", "can't tell yet whether it means what it says"),
     }[side(off, RECALL_NO_MATTER)]
+    share = 100 * recalled.reviews / len(p)
     sentences = (
-        f"When it says {100 * mean:.0f} %, you recall {_percent(recalled)}: {words}.",
-        f"On {counted(recalled.reviews, 'review')} of {counted(recalled.days, 'day')}, judged with "
-        "the parameters in force, which may have been fitted to these reviews.",
+        f"When it says {100 * mean:.0f} %{_while_off(learner)}, you recall {_percent(recalled)} on "
+        f"these {share:.0f} % of your reviews: {words}.",
+        f"Of these {counted(recalled.reviews, 'review')} of {counted(recalled.days, 'day')} it "
+        f"said about {100 * mean:.0f} %. Over all {counted(len(p), 'review')} of later days, of "
+        f"which it said more or less, it expected {100 * float(p.mean()):.1f} %, and you recalled "
+        f"{100 * float(learner.trials.y.mean()):.1f} %. It is judged with the parameters in force, "
+        "which may have been fitted to these reviews.",
     )
     return Answer("says", "all presets", conclusion, sentences, (table,))
+
+
+def _while_off(learner: Learner) -> str:
+    """Which parameters speak where FSRS is off."""
+    if learner.log.receipt.fsrs_enabled is not False:
+        return ""
+    presets = [learner.log.presets.get(group) for group in learner.groups]
+    stored = any(preset is not None and preset.parameters_in_force for preset in presets)
+    return f" (FSRS is off; {'the parameters stored' if stored else 'its defaults'} would)"
 
 
 def _percent(recalled: Interval) -> str:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from srs_eval.comparison import Interval, enough_to_tell, relative, verdict, verdicts
+from srs_eval.comparison import Interval, relative, verdict, verdicts
 from srs_eval.plural import counted
-from srs_eval.presets.answers import Answer, Cell, Table, what_is_missing, why_open
+from srs_eval.presets.answers import Answer, Cell, Table, so_far, what_is_missing
 from srs_eval.presets.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.presets.predictors import brought_along
 
@@ -54,7 +54,7 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
     asked = {name: each for name, each in difference.items() if name not in beside}
     says = verdicts(asked, equivalence=equivalence)
     floor = difference["average"]
-    too_few = "" if enough_to_tell(floor) else why_open(floor)
+    too_few = so_far(floor)
     fitted = saves(fsrs, "average")
     if own is None:
         found, basis, then = says["average"], "optimized, ", ""
@@ -66,14 +66,11 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
     sentences = [headline]
     if now in says:
         its_name = "SM-2" if now == older else now
-        told = _change(says[now], saves(fsrs, now), why_open(difference[now]), its_name)
+        alone = verdict(minus(defaults, now), equivalence=equivalence)
+        told = _change(says[now], saves(fsrs, now), so_far(difference[now]), its_name, alone)
         if says["average"] in ("worse", "as good"):
             no_better = "worse than" if says["average"] == "worse" else "no better than"
-            told += f" But it predicts you {no_better} guessing your average does."
-        elif says["average"] == "can't tell yet" and says[now] == "better":
-            told += " But whether that is better than guessing your average can't be told yet."
-        if says[now] == "better":
-            told += _with_defaults(verdict(minus(defaults, now), equivalence=equivalence), its_name)
+            told += f" Expect little of it: it predicts you {no_better} guessing your average does."
         sentences.insert(0, told)
     if own == STORED:
         sentences.append("Your parameters may have been fitted to these reviews, which flatters.")
@@ -104,31 +101,35 @@ def _own(learner: Learner) -> str | None:
     return STORED if stored else "with its defaults"
 
 
-def _change(says: str, saved: Interval, why_open: str, now: str) -> str:
-    """Whether to change to FSRS from what schedules `now`."""
+def _change(says: str, saved: Interval, too_few: str, now: str, alone: str) -> str:
+    """Whether to change to FSRS from what schedules `now`, and how.
+
+    `alone` is the verdict on the defaults against `now`: what FSRS does before it is fitted.
+    """
     by = f"by {abs(100 * saved.estimate):.0f} % {_range(saved, 1 if says == 'better' else -1)}"
     match says:
         case "better":
-            told = f"Yes, {FITTED}: it would predict you better than {now}, your scheduler, {by}."
+            only = "" if alone == "better" else f" ({_DEFAULTS_ALONE[alone]})"
+            told = (
+                f"Yes, {FITTED}{only}: it would predict you better than {now}, your scheduler, "
+                f"{by}."
+            )
         case "worse":
             told = f"No: it would predict you worse than {now}, your scheduler, {by}."
         case "as good":
             told = f"As you like: it would predict you as well as {now}, your scheduler."
-        case _ if why_open:
-            told = f"Can't tell yet ({why_open})."
+        case _ if too_few:
+            told = f"Can't tell yet: {too_few}."
         case _:
             told = f"Can't tell yet: so far {_percent(saved, f'{now}, your scheduler')}."
     return f"Change to FSRS? {told}"
 
 
-def _with_defaults(says: str, now: str) -> str:
-    """What FSRS does before it is fitted, where that is no better than `now`."""
-    return {
-        "better": "",
-        "worse": f" With its defaults alone it would be worse than {now}.",
-        "as good": f" With its defaults alone it would be no better than {now}.",
-        "can't tell yet": f" Whether its defaults alone are better than {now} can't be told yet.",
-    }[says]
+_DEFAULTS_ALONE = {
+    "worse": "its defaults alone would be worse",
+    "as good": "its defaults alone would be no better",
+    "can't tell yet": "its defaults alone may be no better",
+}
 
 
 def _headline(

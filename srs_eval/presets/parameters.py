@@ -45,6 +45,16 @@ FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of 
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
 HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
+UNSEEN = "that no fit had seen"
+IN_WORDS = {
+    "optimized": "optimized ones",
+    "optimized, recency": "optimized ones with newer reviews weighing more",
+    "defaults": "FSRS's defaults",
+    "one for all presets": "ones optimized for all presets together",
+    POOLED: "ones drawn towards those of all presets",
+    TOGETHER: "one line for all presets",
+}
+"""Candidates in a sentence that has told of parameters."""
 ADVICE = {
     "optimized": "optimize",
     "optimized, recency": "optimize",
@@ -211,9 +221,9 @@ def _answer(
     sentences: list[str] = []
     conclusion, chosen, why = "can't tell", None, ""
     if since is not None:
-        which = "since they were last changed" if stored else "held out"
+        which = "since they were last changed" if stored else "that no fit had seen"
         conclusion, chosen, sentences = _judged_since(since, now, which, can_share)
-        which = "since the last change" if stored else "held out"
+        which = "since the last change" if stored else UNSEEN
         tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
         positions = np.flatnonzero(learner.trials.partition == group)
@@ -235,9 +245,7 @@ def _answer(
             sentences += cost_of_age(learner, group)
     if elsewhere is not None:
         tables.append(
-            elsewhere.table(
-                f"{name}: {counted(len(elsewhere.index), 'review')} held out in five folds"
-            )
+            elsewhere.table(f"{name}: {counted(len(elsewhere.index), 'review')} {UNSEEN}")
         )
     if preset is not None and preset.search:
         sentences.append(
@@ -300,7 +308,7 @@ def _judged_since(
             chosen,
             [
                 f"{_imperative(chosen)}: {now} lose "
-                f"{-gain.estimate:.4f} log loss to “{chosen}” {basis} "
+                f"{-gain.estimate:.4f} log loss to {IN_WORDS[chosen]} {basis} "
                 f"{sure(gain)}."
             ],
         )
@@ -311,8 +319,8 @@ def _judged_since(
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet whether “{nearest}” predicts better than {now}: so far log loss "
-        f"{better_by(difference.estimate)} {basis} {sure(difference)}."
+        f"Can't tell yet whether {IN_WORDS[nearest]} would predict better than {now}: so far "
+        f"log loss {better_by(difference.estimate)} {basis} {sure(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
 
@@ -367,7 +375,7 @@ def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compar
         f"{len(everything.index):,} held-out reviews, {everything.log_loss[ahead].estimate:.4f}."
     )
     conclusion = next(iter(by_conclusion)) if len(by_conclusion) == 1 else "see each preset"
-    title = f"All presets: {len(everything.index):,} reviews held out in five folds"
+    title = f"All presets: {len(everything.index):,} reviews {UNSEEN}"
     return Answer(
         "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
     )

@@ -80,7 +80,7 @@ def which_predicts_best(
         left_out = counted(missing, "held-out review")
         sentences.append(f"Left out: {left_out} without a prediction by every model.")
     columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {REFERENCE}", "verdict")
-    title = f"{counted(len(index), 'review')} held out in five folds"
+    title = f"{counted(len(index), 'review')} that no fit had seen"
     table = Table(title, columns, tuple(rows))
     return Answer("models", "all reviews", ahead, tuple(sentences), (table,))
 

@@ -9,9 +9,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.comparison import enough_to_tell, side
+from srs_eval.comparison import Interval, enough_to_tell, side
 from srs_eval.plural import counted
-from srs_eval.presets.answers import RECALL_NO_MATTER, Answer, Cell, Table, spanned, what_is_missing
+from srs_eval.presets.answers import (
+    RECALL_NO_MATTER,
+    Answer,
+    Cell,
+    Table,
+    signed,
+    spanned,
+    what_is_missing,
+)
 from srs_eval.presets.candidates import NOW, Learner
 from srs_eval.protocol import Fold
 from srs_eval.reviews import FloatArray
@@ -56,11 +64,15 @@ def do_i_remember_enough(
             f"{_percent(recalled.estimate)} recalled on {counted(len(index), 'review')} "
             + spanned(_percent(max(recalled.low, 0.0)), _percent(min(recalled.high, 1.0)), recalled)
         )
+        told = preset is None or preset.is_told
+        who = "the parameters in force" if told else "FSRS-6 with its defaults"
+        expected = f"{who} expected {_percent(float(p[index].mean()))} of these"
+        basis, why = f"{expected[0].upper()}{expected[1:]}.", ""
         conclusion = "can't tell"
         if desired is None:
             conclusion = NOT_ASKED_FOR
-            why = "FSRS is off, so none was asked for" if is_off else "the file does not say"
-            sentences = [f"{figures}; desired: {why}."]
+            nobody = "FSRS is off, so none was asked for" if is_off else "the file does not say"
+            sentences = [f"{figures}; desired: {nobody}."]
         else:
             off = replace(recalled, estimate=recalled.estimate - desired)
             if enough_to_tell(recalled):
@@ -69,13 +81,70 @@ def do_i_remember_enough(
             sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
             if conclusion == "can't tell":
                 sentences.append(what_is_missing(off, 1, RECALL_NO_MATTER))
-        told = preset is None or preset.is_told
-        who = "The parameters in force" if told else "FSRS-6 with its defaults"
-        sentences.append(f"{who} expected {_percent(float(p[index].mean()))} of these.")
+            elif conclusion != CONCLUSIONS["no matter"]:
+                timing = learner.interval(p[index] - desired, index)
+                expecting = learner.interval(trials.y[index] - p[index], index)
+                basis = _two_parts(off, timing, expecting, expected, _percent(desired))
+                why = _in_short(off, timing, expecting)
+        sentences.append(basis)
         title = f"{learner.name_of(group)}: retention"
         columns = ("reviews of", "reviews", "recalled", "expected", "desired")
         table = Table(title, columns, tuple(rows))
-        yield Answer("retention", learner.name_of(group), conclusion, tuple(sentences), (table,))
+        yield Answer(
+            "retention", learner.name_of(group), conclusion, tuple(sentences), (table,), why=why
+        )
+
+
+def _two_parts(
+    off: Interval, timing: Interval, expecting: Interval, expected: str, desired: str
+) -> str:
+    """Where recall minus desired retention, `off`, comes from; all three are shares.
+
+    `timing` is what was expected of the reviews when they were done, minus what is desired;
+    `expecting` is what was recalled minus that. They add up.
+    """
+    came = {
+        "below": f"later than {desired} asks for: done late, spaced by other settings, or "
+        "forgotten within a day",
+        "above": f"earlier than {desired} asks for: done early, or spaced by other settings",
+        "no matter": f"about when {desired} asks for",
+        "open": f"sooner or later than {desired} asks for, which of them can't be told yet",
+    }[side(timing, RECALL_NO_MATTER)]
+    is_off = {
+        "below": "too much was expected",
+        "above": "too little was expected",
+        "no matter": "what was expected came true, within what matters",
+        "open": "whether too much or too little was expected can't be told yet",
+    }[side(expecting, RECALL_NO_MATTER)]
+    return (
+        f"The difference of {_points(off)} points has two parts. {_points(timing)} "
+        f"{_bounds(timing)} is when cards came: {expected} when you answered, for they came {came}."
+        f" {_points(expecting)} {_bounds(expecting)} is what you recalled beyond that: {is_off}."
+    )
+
+
+def _in_short(off: Interval, timing: Interval, expecting: Interval) -> str:
+    """The parts that are known to make for `off`, in a few words."""
+    where = "below" if off.estimate < 0 else "above"
+    when, much = ("later", "much") if where == "below" else ("earlier", "little")
+    said = []
+    if side(timing, RECALL_NO_MATTER) == where:
+        said.append(
+            f"{abs(100 * timing.estimate):.1f} of {abs(100 * off.estimate):.1f} points as cards "
+            f"came {when} than that asks for"
+        )
+    if side(expecting, RECALL_NO_MATTER) == where:
+        said.append(f"{abs(100 * expecting.estimate):.1f} points as FSRS expects too {much}")
+    return ", ".join(said) or "why can't be told yet"
+
+
+def _points(difference: Interval) -> str:
+    return signed(100 * difference.estimate, 1)
+
+
+def _bounds(difference: Interval) -> str:
+    """ "(−13.4 … −10.8)"."""
+    return f"({signed(100 * difference.low, 1)} … {signed(100 * difference.high, 1)})"
 
 
 def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

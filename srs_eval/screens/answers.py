@@ -81,10 +81,15 @@ For each preset: the log loss with what schedules it now (its parameters, or SM-
 is off), with freshly optimized parameters, with ones drawn towards those of all presets \
 (pooled: who has few reviews borrows from the others), with FSRS's defaults where there is \
 room, and what to do. All are judged on reviews that they had not seen. "When FSRS says", \
-"Remembered" and the headline take reviews that your parameters may have been fitted to.
+"Remembered in all" and the headline take reviews that your parameters may have been fitted to.
 
-Rows are the reviews that count. Anki's optimizer leaves out others than the benchmark of \
-published figures does, so that each set has figures of its own.
+"When FSRS says" counts the reviews of which it said about that; "Remembered in all" counts \
+every review of a later day, and why it is not what you desire: cards came later (or earlier) \
+than the desired retention asks for, or FSRS expects too much (or too little) of them.
+
+Rows are the reviews that count. Of them can be judged what came on a later day than the answer \
+before, but for the first sixth, which is only learned from. Anki's optimizer leaves out others \
+than the benchmark of published figures does, so that each set has figures of its own.
 
 y copies the parameters for Anki where there are better ones: paste them in the deck \
 options, under FSRS. PASTE ONE LINE means the same line for every preset that says so. w \

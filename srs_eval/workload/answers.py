@@ -503,6 +503,9 @@ def document(found: Workload) -> dict[str, Any]:
             }
             for each in found.judged
         ],
+        "now": _named(
+            found.median[found.at(found.desired)] if found.unchanged is None else found.unchanged
+        ),
         "backlog": None
         if found.backlog is None
         else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
