@@ -321,6 +321,9 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
 QUESTION_TITLES = {
     "fit": "How well does FSRS predict me?",
+    "says": "When FSRS says 90 %, do I recall 90 %?",
+    "time": "Was I predictable lately?",
+    "fresh": "What would FSRS begin with?",
     "parameters": "Are my parameters good?",
     "split": "Split or merge presets?",
     "often": "How often should I optimize?",

@@ -154,7 +154,7 @@ class Overview:
             "anki" if by_preset else "benchmark",
             fsrs_is_off=log.receipt.fsrs_enabled is False,
             suspended=knows_presets(log) and not by_preset,
-            waiting=[each for task in _tasks(log) for each in task],
+            waiting=asked_of(log),
         )
 
     def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
@@ -353,8 +353,7 @@ def _split(answer: Answer) -> str:
     figures = [f" {_bounds(each)}" for each in intervals] + ["", ""]
     match answer.conclusion:
         case "keep shared":
-            copied = "; y copies it" if answer.parameters else ""
-            return f"keep them, one line fits all: separate ones gain nothing{figures[0]}{copied}"
+            return f"keep them, one line fits all: separate ones gain nothing{figures[0]}"
         case "pooled":
             return f"keep them apart, with parameters drawn to each other: better{figures[1]}"
         case "split":
@@ -590,6 +589,11 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
+def asked_of(log: ReviewLog) -> list[str]:
+    """The questions that are answered of a log."""
+    return [each for task in _tasks(log) for each in task]
+
+
 def _tasks(log: ReviewLog) -> Sequence[tuple[str, ...]]:
     return TASKS if judged_by_preset(log) else TASKS_WITHOUT_PRESETS
 
@@ -650,8 +654,7 @@ def _fresh(learner: Learner) -> Answer:
         return Answer("fresh", "all reviews", "too few", keep, ())
     fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
     sentences = (
-        f"FSRS-6 fitted to all your {len(learner.trials):,} reviews of later days: y copies the "
-        "parameters for Anki.",
+        f"parameters for Anki, fitted to all your {len(learner.trials):,} reviews of later days.",
     )
     return Answer(
         "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)

@@ -25,6 +25,7 @@ RECALL_NO_MATTER = 0.03
 """Recall is as it should be within three percentage points: for a smaller gap nobody would ask
 Anki for another retention."""
 
+SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 Cell = str | int | float | Interval | None
 
 

@@ -137,13 +137,15 @@ def learner_report(
     from srs_eval.learner_state import learner_state
     from srs_eval.metrics import calibration_graph
     from srs_eval.over_time import dates, months
+    from srs_eval.overview import OVER_ALL, asked_of
     from srs_eval.presets import answering, questions_for
     from srs_eval.presets.candidates import Learner as Candidates
     from srs_eval.presets.fit import how_well
     from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
 
-    questions = ["fit", *questions_for(log), "day", "workload"]
+    over_all = [each for each in OVER_ALL if each in asked_of(log)]
+    questions = [*over_all, *questions_for(log), "day", "workload"]
 
     def at(question: str) -> None:
         tell(questions.index(question) + 1, len(questions), question)
@@ -151,8 +153,12 @@ def learner_report(
     answers: Sequence[Answer] | str
     at(questions[0])
     try:
-        answers = [how_well(Candidates.over_all(log, context), outcome.equivalence)]
-        at(questions[1])
+        learner = Candidates.over_all(log, context)
+        answers = [how_well(learner, outcome.equivalence)]
+        for question in over_all[1:]:
+            at(question)
+            answers.append(OVER_ALL[question](learner))
+        at(questions[len(over_all)])
         for answer in answering(log, equivalence=outcome.equivalence, context=context):
             answers.append(answer)
             at(answer.question)

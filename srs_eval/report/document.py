@@ -41,6 +41,8 @@ class Column:
     by_half_width: bool = True  # figures with an interval are rounded by its width (`rounded`)
     signed: bool = False
     percent: bool = False  # figures are shares
+    in_words: Callable[[Figure], str] | None = None
+    """How a figure is told where it has no sign of its own: "0.0021 worse ±.0012"."""
     note: str = ""  # what it means, in a few words
     minor: bool = False  # left out where a page is as narrow as a phone
 
@@ -138,6 +140,8 @@ def written(cell: Cell, column: Column) -> str:
             return f"{cell:,}"
     if math.isnan(cell.value):
         return "–"
+    if column.in_words is not None:
+        return column.in_words(cell)
     scale, unit = (100, " %") if column.percent else (1, "")
     if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)

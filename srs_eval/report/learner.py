@@ -12,12 +12,12 @@ from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
 from srs_eval.metrics import CalibrationGraph
 from srs_eval.over_time import Month
-from srs_eval.overview import OF_PRESETS, TITLES, Line, Overview
+from srs_eval.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
 from srs_eval.plural import counted
 from srs_eval.presets import MODELS, Answer
+from srs_eval.presets.answers import SHARES, where_to_paste
 from srs_eval.presets.answers import Cell as AnswerCell
 from srs_eval.presets.answers import Table as AnswerTable
-from srs_eval.presets.answers import where_to_paste
 from srs_eval.presets.stored import parameter_line
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import Group
@@ -111,12 +111,11 @@ def _title(learner: Learner) -> str:
 
 def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     """How well FSRS predicts, and which model predicts best."""
-    answers = () if isinstance(learner.answers, str) else learner.answers
-    lead = [
-        answer.sentences[0]
-        for answer in answers
-        if answer.question in ("fit", MODELS) and answer.sentences
-    ]
+    overview = _overview(learner)
+    lead = []
+    if overview is not None:
+        models = (answer.sentences[0] for answer in overview.of(MODELS) if answer.sentences)
+        lead = [each for each in (overview.headline, *models) if each]
     so_far = learner.outcome.so_far
     so_far = f" (so far: {so_far})" if so_far else ""
     ranked = (f"{group.title}{so_far}: {group.answer}" for group in groups[:1] if group.answer)
@@ -126,17 +125,22 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
 # Presets and answers
 
 
+def _overview(learner: Learner) -> Overview | None:
+    """The answers as the app has them."""
+    if isinstance(learner.answers, str):
+        return None
+    rows = "benchmark" if _of_benchmark(learner.answers) else "anki"
+    return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
+
+
 def _lines(learner: Learner) -> list[Line]:
     """The answers in one line each, presets first, as the app shows them."""
-    if isinstance(learner.answers, str):
-        return []
-    rows = "benchmark" if _of_benchmark(learner.answers) else "anki"
-    overview = Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
-    return overview.lines
+    overview = _overview(learner)
+    return [] if overview is None else overview.lines
 
 
 def _of_benchmark(answers: Sequence[Answer]) -> bool:
-    return all(each.question in ("fit", MODELS) for each in answers)
+    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
 
 
 def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
@@ -205,10 +209,15 @@ def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
     if not answers:
         return []
     said = {line.question: line.text for line in lines if line.question in TITLES}
+    said |= {
+        line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
+    }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
-    for question in dict.fromkeys(answer.question for answer in answers):
+    asked = dict.fromkeys(answer.question for answer in answers)
+    in_order = [each for each in ("fit", OF_PRESETS, *TITLES) if each in asked]  # the app's
+    for question in dict.fromkeys((*in_order, *asked)):
         of_question = [
             answer for answer in answers if answer.question == question and id(answer) not in told
         ]
@@ -257,7 +266,9 @@ def figures(table: AnswerTable, name: str) -> Table:
         name,
         table.heading,
         tuple(
-            Column(title, by_half_width=False, signed=title.startswith("minus"))
+            Column(title, 1, by_half_width=False, percent=True)
+            if title in SHARES
+            else Column(title, by_half_width=False, signed=title.startswith("minus"))
             for title in table.columns
         ),
         tuple(tuple(map(_figure, row)) for row in table.rows),
@@ -285,15 +296,19 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
         Column(
             "to the best",
-            by_half_width=False,
-            signed=True,
-            note="paired difference; less is better",
+            in_words=lambda cell: words.better(Interval(cell.value, cell.half_width)),
+            note="paired difference in log loss",
             minor=True,
         ),
         Column("verdict"),
         Column("RMSE(bins)", percent=True, digits=2, minor=True),
         Column("AUC", digits=3, minor=True),
-        Column("against the average", percent=True, digits=1, signed=True, minor=True),
+        Column(
+            "against the average",
+            in_words=lambda cell: words.against_floor(cell.value).strip(),
+            note="how much less or more log loss than the average has",
+            minor=True,
+        ),
         Column("parameters", minor=True),
     )
     rows = []

@@ -78,7 +78,9 @@ details{margin:.75rem 0;border-left:3px solid var(--rule);padding-left:.9rem}
 footer{margin-top:3rem;color:var(--soft);font-size:.88rem}
 @media (max-width:600px){body{font-size:15px}main{padding:1rem .75rem 3rem}
 th,td{padding:.28rem .4rem}h1{font-size:1.4rem}.minor{display:none}td{white-space:normal}
-td.long{min-width:12rem}td:first-child{max-width:44vw}}
+td.long{min-width:6.5rem}td:first-child{max-width:44vw}
+details table{font-size:.78rem}details th,details td{padding:.25rem .2rem}th{overflow-wrap:anywhere}
+details td:first-child{min-width:3.5rem}details td.long{min-width:7rem}}
 @media print{:root{--paper:#fff;--ink:#000;--soft:#444;--rule:#bbb;--band:#eee;--accent:#000;
 --c1:#0072b2;--c2:#d55e00;--c3:#009e73;--c4:#a8478a;--c5:#b07d00;--c6:#3d97d3;--c7:#6b4fc8;
 --c8:#6f7780}body{font-size:10pt}main{max-width:none;padding:0}nav{display:none}

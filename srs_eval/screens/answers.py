@@ -24,6 +24,7 @@ from srs_eval.widgets.evidence import evidence, parameters_to_paste
 
 ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
 FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
+COPIED = "; y copies them"  # the parameters of a question's line
 COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
 BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
 """From 150 columns on a line's evidence stands beside it, in its own words and unbroken names."""
@@ -345,7 +346,8 @@ def _preset(line: Line, name: int, figures: int, width: int) -> Text:
 
 def _question(line: Line, width: int) -> Text:
     title = Text(f"{line.title:<{_TITLE}}  ", "dim")
-    return title.append(_wrapped(line.text, _TITLE + 2, width).lstrip(), "not dim")
+    text = line.text.removesuffix(".") + COPIED if line.parameters else line.text
+    return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), "not dim")
 
 
 def _wrapped(text: str, indent: int, width: int) -> str:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from rich.text import Text
 
 from srs_eval.comparison import Interval
-from srs_eval.presets.answers import Answer, Cell, Table, where_to_paste, why_open
+from srs_eval.presets.answers import SHARES, Answer, Cell, Table, where_to_paste, why_open
 from srs_eval.presets.stored import parameter_line
 from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
 from srs_eval.words import count, cut, difference, loss, percent
 
-SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST, _MOST = 14, 48  # columns of a drawn interval

@@ -58,8 +58,12 @@ def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
     assert "preset 1" in html.lower()
     assert html.index("<h2>Your presets<") < html.index("<svg") < html.index("<h2>Answers<")
-    for word in ("--preset", "--rows", "docs/"):
+    for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html
+    for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
+        assert f"<summary>{question}<span>" in html  # as in the app
+    assert re.search(r">0\.\d{4} worse ±\.\d{4}<", html)  # to the best, told as in the app
+    assert any(isinstance(each["to the best"], float) for each in rows.values())
     assert len(text) < 10_000
 
 
