@@ -397,8 +397,8 @@ def _remembered(answers: Sequence[Answer]) -> str:
         assert isinstance(recalled, Interval)
         says = answer.conclusion
         beside = [f"desired {100 * desired:.0f} %"] if isinstance(desired, float) else []
-        if answer.why:
-            beside = [f"{', '.join(beside)}: {answer.why}"]
+        if answer.why and has_a_figure(recalled):
+            beside = [": ".join([*beside, answer.why])]
         elif not enough_to_tell(recalled):
             beside.append(too_few_in_short(why_open(recalled)))
         elif says == "can't tell":

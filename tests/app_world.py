@@ -280,7 +280,14 @@ def make_answers() -> list[Answer]:
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
         ),
         Answer("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        Answer("retention", "Default", "less than desired", ("Less than desired.",), (recalled,)),
+        Answer(
+            "retention",
+            "Default",
+            "less than desired",
+            ("Less than desired.",),
+            (recalled,),
+            why="3.0 points less as cards came later than that asks for",
+        ),
         Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
         Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]

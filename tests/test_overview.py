@@ -424,8 +424,8 @@ def test_why_less_is_remembered_than_desired(
     assert off == pytest.approx(100 * (learner.trials.y[mine].mean() - 0.97), abs=0.06)
     assert timing == pytest.approx(100 * (expected - 0.97), abs=0.06)
     line = in_one_line([answer])
-    assert ("points as cards came later" in line) == (reason == "timing")
-    assert ("points as FSRS expects too much" in line) == (reason == "expecting")
+    assert ("points less as cards came later" in line) == (reason == "timing")
+    assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
 
 
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])

@@ -66,6 +66,7 @@ def do_i_remember_enough(
         )
         told = preset is None or preset.is_told
         who = "the parameters in force" if told else "FSRS-6 with its defaults"
+        who = "FSRS, which is off, would have" if is_off else who
         expected = f"{who} expected {_percent(float(p[index].mean()))} of these"
         basis, why = f"{expected[0].upper()}{expected[1:]}.", ""
         conclusion = "can't tell"
@@ -73,6 +74,8 @@ def do_i_remember_enough(
             conclusion = NOT_ASKED_FOR
             nobody = "FSRS is off, so none was asked for" if is_off else "the file does not say"
             sentences = [f"{figures}; desired: {nobody}."]
+            would = "FSRS would have" if is_off else "FSRS"
+            why = f"{would} expected {_percent(float(p[index].mean()))}"
         else:
             off = replace(recalled, estimate=recalled.estimate - desired)
             if enough_to_tell(recalled):
@@ -107,15 +110,15 @@ def _two_parts(
         "below": f"later than {desired} asks for: done late, spaced by other settings, or "
         "forgotten within a day",
         "above": f"earlier than {desired} asks for: done early, or spaced by other settings",
-        "no matter": f"about when {desired} asks for",
-        "open": f"sooner or later than {desired} asks for, which of them can't be told yet",
-    }[side(timing, RECALL_NO_MATTER)]
+        "no matter": f"when {desired} asks for",
+        "open": f"about when {desired} asks for",
+    }[side(timing, 0.0)]
     is_off = {
         "below": "too much was expected",
         "above": "too little was expected",
-        "no matter": "what was expected came true, within what matters",
+        "no matter": "what was expected came true",
         "open": "whether too much or too little was expected can't be told yet",
-    }[side(expecting, RECALL_NO_MATTER)]
+    }[side(expecting, 0.0)]
     return (
         f"The difference of {_points(off)} points has two parts. {_points(timing)} "
         f"{_bounds(timing)} is when cards came: {expected} when you answered, for they came {came}."
@@ -124,17 +127,24 @@ def _two_parts(
 
 
 def _in_short(off: Interval, timing: Interval, expecting: Interval) -> str:
-    """The parts that are known to make for `off`, in a few words."""
+    """The parts that are known to make for `off`, in a few words.
+
+    Known is what lies beyond zero: as `off` matters, so does what it consists of.
+    """
     where = "below" if off.estimate < 0 else "above"
-    when, much = ("later", "much") if where == "below" else ("earlier", "little")
-    said = []
-    if side(timing, RECALL_NO_MATTER) == where:
-        said.append(
-            f"{abs(100 * timing.estimate):.1f} of {abs(100 * off.estimate):.1f} points as cards "
-            f"came {when} than that asks for"
-        )
-    if side(expecting, RECALL_NO_MATTER) == where:
-        said.append(f"{abs(100 * expecting.estimate):.1f} points as FSRS expects too {much}")
+    lost, when, much = {
+        "below": ("less", "later", "much"),
+        "above": ("more", "earlier", "little"),
+    }[where]
+    causes = (
+        (timing, f"as cards came {when} than that asks for"),
+        (expecting, f"as FSRS expects too {much}"),
+    )
+    said = [
+        f"{abs(100 * part.estimate):.1f} points {lost} {cause}"
+        for part, cause in causes
+        if side(part, 0.0) == where
+    ]
     return ", ".join(said) or "why can't be told yet"
 
 

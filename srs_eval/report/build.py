@@ -143,6 +143,7 @@ def learner_report(
     from srs_eval.presets.fit import how_well
     from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.workload.glance import in_short
 
     over_all = [each for each in OVER_ALL if each in asked_of(log)]
     questions = [*over_all, *questions_for(log), "day", "workload"]
@@ -189,6 +190,7 @@ def learner_report(
             state=state,
             days=days,
             workload=costs,
+            load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
                 by_name[name]: calibration_graph(
                     outcome.results[name].y, outcome.results[name].p, CALIBRATION_BINS

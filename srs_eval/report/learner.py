@@ -73,6 +73,7 @@ class Learner:
     state: Sequence[Answer] | str
     days: AnswerTable | None
     workload: Workload | str  # of the preset with the most reviews
+    load: Answer | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
@@ -240,7 +241,7 @@ def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
                 said=said.get(question, first),
             )
         )
-    blocks += _workload(learner.workload)
+    blocks += _workload(learner.workload, learner.load)
     blocks.append(FROM_BENCHMARK if _of_benchmark(answers) else FROM_ANKI)
     return [Section("Answers", tuple(blocks))]
 
@@ -505,7 +506,7 @@ def _curve(found: Workload | str) -> list[Picture]:
     ]
 
 
-def _workload(found: Workload | str) -> list[Section | str]:
+def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:
     """What a desired retention costs, in a line and behind it."""
     title = "What does a desired retention cost?"
     if isinstance(found, str):
@@ -515,7 +516,7 @@ def _workload(found: Workload | str) -> list[Section | str]:
         figures(table, f"workload-{number}")
         for number, table in enumerate(answer.tables[1:], start=2)
     ]
-    said = f"{found.preset}: {answer.conclusion} at {100 * found.desired:.0f} %"
+    said = answer.conclusion if load is None else load.sentences[0]
     return [Section(title, (*answer.sentences, *tables, OF_DRAWS), folded=True, said=said)]
 
 

@@ -25,10 +25,10 @@ Sentences first, then the figures they rest on. Differences are of log loss: bel
 the change predicts better. The drawn line is the 95 % interval over days, ┊ is zero; ● is \
 settled, ○ worse, ◌ can't be told yet, · has no verdict.
 
-"That no fit had seen" means that parameters were fitted to earlier reviews and judged on later \
-ones, five times (five folds). "Recency": newer reviews weigh more, as in Anki's optimizer. \
-"Pooled": each preset's parameters are drawn towards those of all. "Initial stability only": all \
-other parameters are the defaults.
+"Held out" or "that no fit had seen" means that parameters were fitted to earlier reviews and \
+judged on later ones, five times (five folds). "Recency": newer reviews weigh more, as in Anki's \
+optimizer. "Pooled": each preset's parameters are drawn towards those of all. "Initial stability \
+only": all other parameters are the defaults.
 """
 
     def __init__(self, question: str, title: str) -> None:
