@@ -47,14 +47,14 @@ RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", 
 HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 UNSEEN = "that no fit had seen"
 IN_WORDS = {
-    "optimized": "optimized ones",
-    "optimized, recency": "optimized ones with newer reviews weighing more",
+    "optimized": "optimized parameters",
+    "optimized, recency": "optimized parameters, newer reviews weighing more,",
     "defaults": "FSRS's defaults",
-    "one for all presets": "ones optimized for all presets together",
-    POOLED: "ones drawn towards those of all presets",
+    "one for all presets": "parameters optimized for all presets together",
+    POOLED: "parameters drawn towards those of all presets",
     TOGETHER: "one line for all presets",
 }
-"""Candidates in a sentence that has told of parameters."""
+"""Candidates in a sentence."""
 ADVICE = {
     "optimized": "optimize",
     "optimized, recency": "optimize",
