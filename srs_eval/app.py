@@ -874,6 +874,7 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
+        from srs_eval.configurations import resolve
         from srs_eval.engine import Finished
         from srs_eval.ranking import ranking
         from srs_eval.screens.evaluation import Evaluation
@@ -915,12 +916,13 @@ class SrsEvalApp(App[int]):
                 evaluate = engine_evaluate
             return evaluate(
                 log,
-                missing or self._in_order(),
+                missing or self._wanted(),
                 self.protocol,
                 jobs=self._jobs(),
                 context=self.options.context,
                 cancel=cancel,
                 use_cache=self.options.use_cache,
+                first={each.name for each in resolve("learner", self.protocol)},
             )
 
         def deliver(event: Event) -> None:
@@ -970,17 +972,15 @@ class SrsEvalApp(App[int]):
 
         return [screen for screen in self.screen_stack if isinstance(screen, RunScreen)]
 
-    def _in_order(self) -> list[Configuration]:
-        """The models asked for, those that a learner knows of first."""
+    def _wanted(self) -> list[Configuration]:
+        """The models asked for, and what they are held against."""
         from srs_eval.configurations import resolve
         from srs_eval.ranking import with_floors, with_own
 
         asked = resolve(self.models, self.protocol)
         if self.log_ is not None:
             asked = with_own(asked, self.log_, self.protocol)
-        wanted = with_floors(asked, leaves_out=self.log_ is not None and self.log_.leaves_out)
-        known = {each.name for each in resolve("learner", self.protocol)}
-        return sorted(wanted, key=lambda each: each.name not in known)
+        return with_floors(asked, leaves_out=self.log_ is not None and self.log_.leaves_out)
 
     def _jobs(self) -> int:
         if self.options.jobs is not None:

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.rows import Selection, select_rows
+from srs_eval.start_order import start_order
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, WorkersCannotStart, send
 
 
@@ -379,11 +380,13 @@ def evaluate(
     context: Context | None = None,
     cancel: threading.Event | None = None,
     use_cache: bool = True,
+    first: Collection[str] = (),
 ) -> Iterator[Event]:
     """Evaluate configurations; yields events as they happen, one final event for each.
 
     `jobs` worker processes are started (spawned); 0 works in this process. The figures
-    do not depend on it. Setting `cancel`, or closing the iterator, ends the work and
+    do not depend on it. They begin in the order of `start_order`, where `first` are names of
+    those to be known soonest. Setting `cancel`, or closing the iterator, ends the work and
     every worker. Raises InputError for unusable names or flags before the first event.
     """
     protocol = protocol or Protocol()
@@ -397,12 +400,10 @@ def evaluate(
         judged = len(session.trials(replace(protocol, secs=False)).test_index)
     except NotEnoughData:
         judged = 0
-    yield Prepared(
-        reviews=len(session.rows(protocol)),
-        judged=judged,
-        configurations=tuple(configurations),
-        uncompiled=frozenset(each.name for each in configurations if must_compile(each)),
-    )
+    reviews = len(session.rows(protocol))
+    uncompiled = frozenset(each.name for each in configurations if must_compile(each))
+    configurations = start_order(configurations, reviews, jobs, uncompiled=uncompiled, first=first)
+    yield Prepared(reviews, judged, tuple(configurations), uncompiled)
     if jobs <= 0:
         yield from _in_this_process(session, configurations, context, cancel, use_cache)
     else:

@@ -20,6 +20,7 @@ from srs_eval.screens.time_left import (
     measured_pace,
     seconds_left,
 )
+from srs_eval.start_order import start_order
 from tests.app_world import make_result
 
 REVIEWS = 12_000
@@ -47,6 +48,8 @@ def recorded(
     slowness: float = 1.0,
 ) -> Iterator[tuple[float, Event]]:
     """What the engine sends of a run in which everything takes what was once measured."""
+    known = {each.name for each in resolve("learner")}
+    chosen = start_order(chosen, REVIEWS, workers, uncompiled=missing, first=known)
     yield 0.0, Prepared(REVIEWS, REVIEWS, tuple(chosen), missing)
     waiting, now = deque(chosen), 0.0
     events: list[tuple[float, int, Event, bool]] = []  # the last: a worker is free then
@@ -118,6 +121,7 @@ def test_recorded_runs_are_told_within_half(
 ) -> None:
     """From the third second on, or the first on a machine like that of the recording."""
     monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
     missing = all_compiled() if first_run else frozenset[str]()
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
     told = said(Evaluation(), events)

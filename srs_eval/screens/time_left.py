@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.start_order import LEAST_S, usual_seconds
 
-_STARTING_S = 0.05  # of any model, however cheap: loading what is compiled, metrics
 _WORKER_S = 0.8  # until a worker is there
 _LOADING_S = 0.8  # what runs compiled kernels, once in each worker
 _IMPORTING_S = 3.0  # what some networks need, once in each worker
@@ -67,7 +67,7 @@ def expected_seconds(evaluation: Evaluation) -> dict[str, float]:
     found = {}
     for name, model in evaluation.models.items():
         known = _known_seconds(evaluation, model)
-        usual = _usual_seconds(model, evaluation.reviews or 0)
+        usual = usual_seconds(model.configuration, evaluation.reviews or 0)
         found[name] = usual * slowness if known is None else known
     return found
 
@@ -120,15 +120,11 @@ def _expected(evaluation: Evaluation) -> dict[str, _Expected]:
             compiled.add(of.name)
             compiling = of.seconds_to_compile
         found[model.name] = _Expected(
-            works[model.name] if computes else _STARTING_S * slowness,
+            works[model.name] if computes else LEAST_S * slowness,
             starting * slowness,
             compiling * slowness,
         )
     return found
-
-
-def _usual_seconds(model: ModelRun, reviews: int) -> float:
-    return _STARTING_S + model.configuration.expected_seconds(reviews)
 
 
 def _known_seconds(evaluation: Evaluation, model: ModelRun) -> float | None:
@@ -137,7 +133,8 @@ def _known_seconds(evaluation: Evaluation, model: ModelRun) -> float | None:
         return None
     seconds, then = evaluation.known_pace[model.name]
     reviews = evaluation.reviews or 0
-    return seconds * _usual_seconds(model, reviews) / _usual_seconds(model, then)
+    of = model.configuration
+    return seconds * usual_seconds(of, reviews) / usual_seconds(of, then)
 
 
 def _slowness(
@@ -160,7 +157,7 @@ def _slowness_before(evaluation: Evaluation) -> float:
     """How much longer than usual everything took here."""
     known = [(_known_seconds(evaluation, model), model) for model in evaluation.models.values()]
     return _slowness(
-        (seconds, _usual_seconds(model, evaluation.reviews or 0))
+        (seconds, usual_seconds(model.configuration, evaluation.reviews or 0))
         for seconds, model in known
         if seconds is not None
     )

@@ -1,0 +1,68 @@
+"""In which order models begin, as the workers take them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.start_order import start_order, usual_seconds
+
+REVIEWS = 12_000
+LSTMS = {each.name for each in resolve("LSTM,LSTM-fixed")}
+LEARNER = {each.name for each in resolve("learner")}
+
+
+@pytest.fixture(autouse=True)
+def with_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
+
+
+def ends(order: list[Configuration], workers: int, compiles: bool) -> dict[str, float]:
+    """Seconds until each has finished, where everything takes what is expected of it."""
+    kernels = Counter(each.model.name for each in order if each.compiles)
+    free, found = [0.0] * workers, {}
+    for each in order:
+        free.sort()
+        free[0] += usual_seconds(each, REVIEWS)
+        if compiles and each.compiles:
+            free[0] += each.model.seconds_to_compile / kernels[each.model.name]
+        found[each.name] = free[0]
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("compiles", [True, False], ids=["first", "later"])
+def test_lines_come_soon_and_the_end_no_later(workers: int, compiles: bool) -> None:
+    chosen = resolve("all")
+    missing = {each.name for each in chosen if each.compiles and compiles}
+    order = start_order(chosen, REVIEWS, workers, uncompiled=missing)
+    assert sorted(each.name for each in order) == sorted(each.name for each in chosen)
+    finished = ends(order, workers, compiles)
+    alone = ends(chosen, len(chosen), compiles)
+    cannot_be_less = max(*alone.values(), sum(alone.values()) / workers)
+    assert max(finished.values()) < 1.12 * cannot_be_less
+    shortest_first = ends(sorted(chosen, key=lambda each: alone[each.name]), workers, compiles)
+    assert max(finished.values()) <= max(shortest_first.values()) + 1e-9
+    if workers <= 2:  # as many as there are LSTMs, which would hold them all
+        assert sum(finished.values()) < 1.15 * sum(shortest_first.values())
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_what_a_learner_knows_of_comes_before_other_short_ones(workers: int) -> None:
+    order = start_order(resolve("all"), REVIEWS, workers, first=LEARNER)
+    short = [each.name for each in order if each.name not in LSTMS]
+    known = LEARNER & {*short}
+    assert {*short[: len(known)]} == known
+
+
+def test_where_workers_are_many_the_longest_begin_at_once() -> None:
+    order = start_order(resolve("all"), REVIEWS, 8, first=LEARNER)
+    assert {each.name for each in order[:2]} == LSTMS
+
+
+def test_what_is_not_installed_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: module)
+    order = start_order(resolve("AVG,LSTM"), REVIEWS, 1)
+    assert [each.model.name for each in order] == ["LSTM", "AVG"]
