@@ -269,9 +269,12 @@ def fit_and_predict(
     parts: list[FloatArray] = []
     notes: list[str] = []
     fitted: dict[int, Any] = {}
-    # Later folds train on more, and take as much longer.
+    # Later folds train on more, and take as much longer than what each takes anyhow.
     sizes = [len(fold.test if fit is None else fold.train) for fold in trials.folds]
-    ends = (np.cumsum([0, *sizes]) / max(sum(sizes), 1)).tolist()
+    whole, besides = configuration.expected_seconds(len(trials)), model.seconds_besides
+    anyhow = sum(sizes) / folds * besides / max(whole - besides, 1e-9)
+    ends = np.cumsum([0, *(size + anyhow for size in sizes)])
+    ends = (ends / max(ends[-1], 1)).tolist()
     for number, fold in enumerate(trials.folds, start=1):
         default = default_of(context)
         train_partition = trials.partition[fold.train]

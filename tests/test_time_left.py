@@ -46,8 +46,12 @@ def recorded(
     *,
     workers: int = 2,
     slowness: float = 1.0,
+    telling: float = 0.0,
 ) -> Iterator[tuple[float, Event]]:
-    """What the engine sends of a run in which everything takes what was once measured."""
+    """What the engine sends of a run in which everything takes what was once measured.
+
+    `telling` seconds more pass until a worker has told of a model and begins the next.
+    """
     known = {each.name for each in resolve("learner")}
     chosen = start_order(chosen, REVIEWS, workers, uncompiled=missing, first=known)
     yield 0.0, Prepared(REVIEWS, REVIEWS, tuple(chosen), missing)
@@ -76,7 +80,7 @@ def recorded(
             before += COMPILED_S.get(name, 0.05)
         yield now, Started(each, compiles)
         begins = now + slowness * before
-        work = slowness * WORK_S.get(name, 0.06)
+        work = slowness * (WORK_S.get(name, 0.06) + telling)
         if work > 0.5 * slowness:
             for part in range(1, 100):
                 told = Progress(each, part / 100, part // 20, 5)
@@ -129,6 +133,18 @@ def test_recorded_runs_are_told_within_half(
     for now, left, true in told:
         if slowness == 1 or now > 3 * slowness:
             assert true / 1.5 < left < true * 1.5, (now, left, true)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
+    told = said(Evaluation(), recorded(resolve("all"), workers=workers, telling=0.09))
+    assert len(told) > 20
+    for now, left, true in told:
+        assert true / 1.5 < left < true * 1.5, (now, left, true)
 
 
 def test_kernels_that_were_kept_make_the_rest_no_faster() -> None:

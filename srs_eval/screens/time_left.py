@@ -16,6 +16,7 @@ _PRIOR_S = 0.5  # as much as this counts what was expected before anything was m
 _PRIOR_SHARE = 0.05  # the same of one model, as a share of its own work
 _COMPILING_PRIOR_S = 3.0  # the same of compiling, which is expected to be as slow as the rest
 _MOST_S = 1.0  # as much as this counts what one model tells, however long it takes
+_SHORT_S = 0.1  # what takes less is mostly waiting until it is told and the next may begin
 _SLOWEST = 10.0  # so many times as long as expected, and no longer, counts what one model took
 
 
@@ -24,9 +25,11 @@ def seconds_left(evaluation: Evaluation, now: float) -> float | None:
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
     expected = _expected(evaluation)
-    work, compiling = _slowness_now(evaluation, expected, now)
+    least, work, compiling = _slowness_now(evaluation, expected, now)
     whole = {
-        name: (each.work + each.starting) * work + each.compiling * compiling
+        name: min(each.work, LEAST_S) * least
+        + (max(each.work - LEAST_S, 0.0) + each.starting) * work
+        + each.compiling * compiling
         for name, each in expected.items()
     }
     free = []  # when each worker has finished what it is at
@@ -165,10 +168,12 @@ def _slowness_before(evaluation: Evaluation) -> float:
 
 def _slowness_now(
     evaluation: Evaluation, expected: Mapping[str, _Expected], now: float
-) -> tuple[float, float]:
-    """How many times as long as expected work and compiling take in this run."""
+) -> tuple[float, float, float]:
+    """How many times as long as expected any model, its work and its compiling take in this run."""
     begun = _begun(evaluation)
     started: list[tuple[float, float]] = []
+    short: list[tuple[float, float]] = []
+    over: list[tuple[float, float]] = []
     worked: list[tuple[float, float]] = []
     for model in begun:
         each, gone, known = expected[model.name], model.seconds_at(now), model.worked()
@@ -177,11 +182,16 @@ def _slowness_now(
         if known is not None:
             worked.append((known[0], known[1] * each.work))
         elif model.took is not None or gone > each.whole:  # or at least so many
-            (started if each.starting else worked).append((gone, each.whole))
-    # How slowly workers start says less about the rest.
-    work = _slowness(worked, before=_slowness(started))
+            kind = started if each.starting else short if each.work < _SHORT_S else over
+            kind.append((gone, each.whole))
+    # How slowly workers start says less about the rest. What is over at once also waits until it
+    # is told, as long work does not: the rest may be faster than that, hardly slower.
+    before = _slowness(started)
+    least = _slowness(short, before)
+    worked += [(max(gone - LEAST_S * least, 0.0), whole - LEAST_S) for gone, whole in over]
+    work = _slowness(worked, min(before, least))
     told = _compiled(begun, expected, work, now)
-    return work, _slowness(told, work, _COMPILING_PRIOR_S)
+    return least, work, _slowness(told, work, _COMPILING_PRIOR_S)
 
 
 def _compiled(
