@@ -47,7 +47,7 @@ from srs_eval.screens.background import (
     Remembered,
 )
 from srs_eval.screens.base import AppScreen
-from srs_eval.screens.garbage import IDLE_S, Garbage
+from srs_eval.screens.garbage import EVERY_S, Garbage
 from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.reports import Reports
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
@@ -237,7 +237,7 @@ class SrsEvalApp(App[int]):
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
         self._garbage.begin()
-        self.set_interval(IDLE_S, self._garbage.collect)
+        self.set_interval(EVERY_S, self._garbage.collect)
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:
@@ -277,14 +277,19 @@ class SrsEvalApp(App[int]):
                     loop.add_signal_handler(number, self.exit, 130 if name == "SIGINT" else 0)
 
     async def action_quit(self) -> None:
-        for background in (*self._asking, *self.backgrounds, *self.reports.backgrounds):
+        for background in self._at_work():
             background.cancel.set()
         self.exit(0)
+
+    def _at_work(self) -> list[Background]:
+        """What answers, evaluates or writes behind the screens, or has been told to stop."""
+        began = (*self._asking, *self.backgrounds, *self.reports.backgrounds)
+        return [background for background in began if background.alive]
 
     def shut_down(self) -> None:
         """End every worker; called after the terminal has been restored."""
         self._end_warm_up()
-        backgrounds = (*self._asking, *self.backgrounds, *self.reports.backgrounds)
+        backgrounds = self._at_work()
         for background in backgrounds:
             background.cancel.set()
         until = time.monotonic() + _SHUTDOWN_SECONDS
@@ -466,7 +471,6 @@ class SrsEvalApp(App[int]):
                 self.cancel_answers()
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
-                self._garbage.let_go()
 
         from srs_eval.screens.question import Question
 

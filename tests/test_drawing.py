@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
 import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
 from rich.text import Text
 from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -53,10 +58,35 @@ class OfWidget(Piecewise):
         yield self.widget
 
 
+class OfThree(OfWidget):
+    """One beside and one below another."""
+
+    CSS = "#beside { dock: right; width: 9; } #below { dock: bottom; height: 5; }"
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Lines("beside")
+        yield Lines("below")
+
+
 class Pieces(App[Any]):
+    """Keeps what its terminal would show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.terminal: dict[tuple[int, int], str] = {}
+
     def post_display_hook(self) -> None:
         if isinstance(self.screen, OfWidget):
             self.screen.shown += 1
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        if renderable is not None and not self._batch_count:
+            sent = re.sub(r"\x1b\[[0-9;]*m", "", renderable.render_segments(self.console))
+            for y, x, text in re.findall(r"\x1b\[(\d+);(\d+)H([^\x1b\n]*)", sent):
+                for place, letter in enumerate(text, int(x) - 1):
+                    self.terminal[int(y) - 1, place] = letter
+        super()._display(screen, renderable)
 
 
 async def until(holds: Any) -> None:
@@ -81,6 +111,89 @@ async def test_a_screen_is_drawn_over_several_turns_and_shown_whole() -> None:
         await pilot.pause()
         by_turn = [list(slow.drawn.values()).count(turn) for turn in set(slow.drawn.values())]
         assert max(by_turn) <= LINES // 2, "others had to wait for nearly all of it"
+
+
+class Lines(Widget):
+    """Lines of one letter each, of different lengths."""
+
+    def __init__(self, name: str = "all") -> None:
+        super().__init__(id=name)
+        self.letters = [name[0]] * LINES
+
+    def show(self, letter: str, *lines: int) -> None:
+        for line in lines:
+            self.letters[line] = letter
+        self.refresh(*(Region(0, line, self.size.width, 1) for line in lines))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width - y % 7
+        return Strip([Segment(self.letters[y] * width)], width)
+
+
+async def test_what_is_shown_in_bands_is_what_the_screen_holds() -> None:
+    app, widget = Pieces(), Lines()
+    screen = OfThree(widget)
+
+    async def settles() -> None:
+        await pilot.pause()
+        await until(lambda: not screen._turns and not screen._compositor._dirty_regions)
+        screen._compositor.reflow(screen, screen.size)  # forgets what it keeps
+        for y, strip in enumerate(screen._compositor.render_strips()):
+            seen = "".join(app.terminal[y, x] for x in range(screen.size.width))
+            assert seen == strip.text, (y, screen.size)
+
+    async with app.run_test(size=(60, LINES)) as pilot:
+        await app.push_screen(screen)
+        await settles()
+        widget.show("s", *range(LINES))
+        await settles()
+        widget.show("c", 3, 5, 17, 18, 33)
+        await settles()
+        await pilot.resize_terminal(33, LINES - 13)
+        await settles()
+        widget.show("d", 2, 20)
+        await app.push_screen(OfWidget(Lines()))
+        await pilot.pause()
+        widget.show("e", 4, 21)
+        await pilot.resize_terminal(60, LINES)
+        app.pop_screen()
+        await settles()
+
+
+async def test_what_changes_below_an_opaque_screen_does_not_draw_that_anew() -> None:
+    app, below, above = Pieces(), Lines(), OfWidget(Lines())
+    async with app.run_test(size=(60, LINES)) as pilot:
+        await app.push_screen(OfWidget(below))
+        await app.push_screen(above)
+        await pilot.pause()
+        await until(lambda: above.shown and not above._turns)
+        shown = above.shown
+        for height in range(3, 20, 4):
+            below.styles.height = height
+            await pilot.pause()
+        await asyncio.sleep(0.1)
+        assert above.shown == shown
+
+
+def test_a_line_shown_whole_is_freed_at_once() -> None:
+    def lines() -> int:
+        return sum(isinstance(each, Strip) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = lines()
+        for _ in range(100):
+            strip = Strip([Segment("word"), Segment(" and word")])
+            assert strip.divide([13, 20]) == [strip]
+            assert [piece.text for piece in strip.divide([4, 13])] == ["word", " and word"]
+            assert strip.crop_extend(0, 13, None) is strip
+            assert strip.crop_extend(0, 15, None).text == "word and word  "
+            assert strip.crop_extend(1, 4, None).text == "ord"
+        del strip
+        assert lines() - before < 100
+    finally:
+        gc.enable()
 
 
 async def test_a_screen_that_never_stops_changing_is_shown() -> None:

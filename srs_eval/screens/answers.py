@@ -106,6 +106,7 @@ answers on Anki's.
         super().__init__()
         self._lines: list[Line] = []
         self._shown: list[Text] = []
+        self._progress_said = ""
 
     def content(self) -> ComposeResult:
         yield Static(id="headline")
@@ -241,7 +242,9 @@ answers on Anki's.
         evaluation = app.of_open_file
         if evaluation.models:
             text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
-        self.query_one("#progress", Static).update(Text(text))
+        if text != self._progress_said:
+            self._progress_said = text
+            self.query_one("#progress", Static).update(Text(text), layout=False)
 
     @on(OptionList.OptionHighlighted)
     def _moved(self) -> None:

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.style import Style
+from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 
 _PIECE_S = 0.008  # of the processor, after which others get their turn
 _LINES = 6  # of a widget at once
+_BAND = 8  # lines of the screen
 _TURNS = 60  # of a screen that goes on changing, until it is shown as it is
+
+
+class _Shown(LayoutUpdate):
+    """What has been put together already, as the terminal takes it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([], Region())
+        self._text = text
+
+    def render_segments(self, console: Console) -> str:
+        return self._text
 
 
 class Piecewise(Screen[Any]):
     """Lets its widgets draw their lines a few at a time, and then shows them all at once.
 
-    Widgets keep the lines that they have drawn, so that showing them costs little. Textual would
-    draw all of them in one turn of the loop, which takes a tenth of a second for a new window of
-    160x48.
+    Widgets keep the lines that they have drawn; what of them is seen is put together in bands.
+    Textual would do all this in one turn of the loop, which takes a tenth of a second for a new
+    window of 160x48.
     """
 
     _turns = 0  # since the drawing began; 0 while nothing is drawn
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._bands: list[str] = []  # put together, and not shown yet
 
     async def _dispatch_message(self, message: Message) -> None:
         """As Textual does it; between two messages of a screen others get their turn."""
@@ -34,23 +54,70 @@ class Piecewise(Screen[Any]):
 
     def _compositor_refresh(self) -> None:
         self._dirty_widgets.clear()  # the compositor knows of them
-        if not self._turns:
-            self._draw()
+        if self is not self.app.screen:
+            if self.app.screen.is_modal:  # else nothing is seen of this one
+                super()._compositor_refresh()
+        elif not self._turns:
+            self._turns = 1
+            self.call_later(self._draw)  # the layout before it has taken this turn
 
     def _draw(self) -> None:
         end = time.thread_time() + _PIECE_S
         self._turns += 1
-        if self.app._batch_count:  # nothing is shown while it lasts, and what is would be lost
+        if self is not self.app.screen:  # when it is again, it shows everything
+            self._turns = 0
+            self._bands.clear()
+        elif self.app._batch_count:  # nothing is shown while it lasts, and what is would be lost
             self.call_later(self._draw)
-            return
-        if self is self.app.screen and self._turns < _TURNS:
+        elif (self._bands or self._drawn(end)) and self._put_together(end):
+            self._turns = 0
+            shown = "".join(self._bands)
+            self._bands.clear()
+            if shown:
+                self.app._display(self, _Shown(shown))
+        else:
+            self.call_later(self._draw)
+
+    def _drawn(self, end: float) -> bool:
+        """Draw what is not drawn yet while there is time; whether nothing is left."""
+        if self._turns < _TURNS:
             for widget, lines in self._undrawn():
                 if time.thread_time() > end:
-                    self.call_later(self._draw)
-                    return
+                    return False
                 widget.render_lines(lines)
-        self._turns = 0
-        super()._compositor_refresh()
+        return True
+
+    def _put_together(self, end: float) -> bool:
+        """Put together what has changed while there is time; whether nothing is left."""
+        compositor = self._compositor
+        window = compositor.size.region
+        while changed := _within(window, compositor._dirty_regions):
+            top = min(region.y for region in changed)
+            band = Region(0, top, window.width, _BAND)
+            self._bands.append(self._text(band, _within(band, changed)))
+            rest = Region(0, band.bottom, window.width, window.height)
+            compositor._dirty_regions = _within(rest, changed)
+            if time.thread_time() > end and self._turns < _TURNS:
+                return False
+        compositor._dirty_regions.clear()
+        return True
+
+    def _text(self, band: Region, changed: set[Region]) -> str:
+        """What of a band has changed, as the terminal takes it."""
+        compositor = self._compositor
+        everywhere, _ = compositor.visible_widgets, compositor.cuts  # which are both kept
+        compositor._visible_widgets = {
+            widget: (region, clip.intersection(band))
+            for widget, (region, clip) in everywhere.items()
+            if clip.overlaps(band)
+        }
+        compositor._dirty_regions = changed
+        try:
+            update = compositor.render_update(screen_stack=self.app._background_screens)
+        finally:
+            compositor._visible_widgets = everywhere
+        assert isinstance(update, CompositorUpdate)
+        return update.render_segments(self.app.console)
 
     def _undrawn(self) -> Iterator[tuple[Widget, Region]]:
         """Some lines at a time of what is to be shown and is not drawn (any more)."""
@@ -68,3 +135,33 @@ class Piecewise(Screen[Any]):
                 lines = min(_LINES, seen.bottom - line)
                 yield widget, Region(seen.x, line, seen.width, lines)
                 line += lines
+
+
+def _within(part: Region, regions: set[Region]) -> set[Region]:
+    """What of the regions lies in a part of the window."""
+    return {inside for region in regions if (inside := region.intersection(part))}
+
+
+def _uncut_strips_are_freed_at_once() -> None:
+    """Let no line keep itself.
+
+    A line that is shown whole is the only piece that it is cut into, and Textual has it remember
+    its pieces. Every line drawn, with its seven caches, would then wait until Python looks for
+    garbage in circles, tens of thousands of objects after some keys.
+    """
+    textuals_divide, textuals_crop_extend = Strip.divide, Strip.crop_extend
+
+    def divide(self: Strip, cuts: Iterable[int]) -> Sequence[Strip]:
+        within = [cut for cut in cuts if cut <= self.cell_length]
+        return [self] if within == [self.cell_length] else textuals_divide(self, within)
+
+    def crop_extend(self: Strip, start: int, end: int, style: Style | None) -> Strip:
+        if start <= 0 and end == self.cell_length:
+            return self
+        return textuals_crop_extend(self, start, end, style)
+
+    setattr(Strip, "divide", divide)  # noqa: B010 - a method of a class that is not ours
+    setattr(Strip, "crop_extend", crop_extend)  # noqa: B010
+
+
+_uncut_strips_are_freed_at_once()

@@ -1,48 +1,58 @@
-"""Garbage is collected between two keys, not while a screen is drawn."""
+"""Garbage is collected between two turns of the app, not while a screen is drawn."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable
 
-IDLE_S, BUSY_S = 1.0, 30.0  # without a key, until garbage is collected; with keys all the time
+EVERY_S = 0.1  # a look whether there is enough
+AWAY_S = 10.0  # without a key, until everything is looked through
+_YOUNG = 4_000  # new objects: some milliseconds
+_SOME = 8  # times _YOUNG
 _USUAL = gc.get_threshold()
-_SELDOM = 5_000, 1_000_000, 1_000_000  # of what has just been made, all by themselves
+_SELDOM = 50_000, 1_000_000, 1_000_000  # new objects, until Python does it by itself
 
 
 class Garbage:
-    """When Python looks for it while an app runs: call `collect` every `IDLE_S` seconds.
+    """When Python looks for it while an app runs: call `collect` every `EVERY_S` seconds.
 
     Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
     and again for what nobody needs stops the app for up to a quarter of a second each time;
-    what is new since the last time, for a tenth of that.
+    what is new since the last time, for a tenth of that, and what has just been made, for less.
+    What was needed then is looked at again when the person is away.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._touched = self._collected = monotonic()
+        self._touched = monotonic()
+        self._all_seen = True  # since the person is away
 
     def begin(self) -> None:
         """From here on by `collect` alone; what there is by now is left out of it."""
         gc.set_threshold(*_SELDOM)
         gc.freeze()
-        self._collected = self._monotonic()
 
     def touched(self) -> None:
         """The person has done something."""
         self._touched = self._monotonic()
+        self._all_seen = False
 
     def collect(self) -> None:
-        """Between two keys; what survives is left out of the next time."""
-        now = self._monotonic()
-        if now - self._touched > IDLE_S or now - self._collected > BUSY_S:
-            self._collected = now
-            gc.collect()
-            gc.freeze()
+        """Between two turns."""
+        new, times, _ = gc.get_count()
+        if not self._all_seen and self._monotonic() - self._touched > AWAY_S:
+            self._all_seen = True
+            gc.unfreeze()
+            self._new()
+        elif times >= _SOME:
+            self._new()
+        elif new > _YOUNG:
+            gc.collect(0)
 
-    def let_go(self) -> None:
-        """Look through everything the next time: much of it is needed no more."""
-        gc.unfreeze()
+    def _new(self) -> None:
+        """What survives is left out of the next time."""
+        gc.collect()
+        gc.freeze()
 
     def end(self) -> None:
         """As Python does it by itself."""
