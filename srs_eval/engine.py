@@ -221,9 +221,9 @@ def must_compile(configuration: Configuration) -> bool:
 
 
 def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
-    """A guess for the kernels that are not on disk yet, each model's once."""
-    models = {each.model.name: each.model for each in configurations if must_compile(each)}
-    return sum(each.seconds_to_compile for each in models.values())
+    """A guess for the kernels that are not on disk yet, all those of a kind once."""
+    models = [each.model for each in configurations if must_compile(each)]
+    return sum({each.compiled_as: each.seconds_to_compile for each in models}.values())
 
 
 def mark_compiled(configuration: Configuration) -> None:

@@ -30,31 +30,46 @@ def start_order(
 
     That is when it would still be at work, after one more short one, while all else could be
     done. `first` are names of those that come before other short ones, `uncompiled` of those
-    whose kernels are not on disk: what compiling takes is shared among a model's configurations.
-    What `workers` really take does not matter: the same arguments give the same order.
+    whose kernels are not on disk: the first of those with the same kernels compiles for all, and
+    others begin, where they can, when it is done. What `workers` really take does not matter: the
+    same arguments give the same order.
     """
     listed = list(configurations)
-    sharing = Counter(each.model.name for each in listed if each.name in uncompiled)
+    here = {each.name for each in listed if not missing(each.model.needs)}
+    compiles = {each.name for each in listed if each.name in here and each.name in uncompiled}
+    sharing = Counter(each.model.compiled_as for each in listed if each.name in compiles)
+    works = {
+        each.name: usual_seconds(each, reviews) if each.name in here else LEAST_S for each in listed
+    }
+    compiled = dict[str, float]()  # when
 
-    def seconds(each: Configuration) -> float:
-        if missing(each.model.needs):
-            return LEAST_S
-        compiling = 0.0
-        if each.name in uncompiled:
-            compiling = each.model.seconds_to_compile / sharing[each.model.name]
-        return usual_seconds(each, reviews) + compiling
+    def takes(each: Configuration) -> float:
+        """If it began now."""
+        alone = each.name in compiles and each.model.compiled_as not in compiled
+        return works[each.name] + (each.model.seconds_to_compile if alone else 0.0)
 
-    takes = {each.name: seconds(each) for each in listed}
-    waiting = sorted(listed, key=lambda each: (each.name not in first, takes[each.name]))
+    def share(each: Configuration) -> float:
+        """Where all bear what is compiled for all."""
+        same = sharing[each.model.compiled_as]
+        return works[each.name] + (takes(each) - works[each.name]) / (same or 1)
+
+    waiting = sorted(listed, key=lambda each: (each.name not in first, share(each)))
+    left = fsum(map(share, listed))
     free = [0.0] * max(1, workers)  # when each worker has finished what it is at
     found = []
     while waiting:
-        shortest, longest = waiting[0], max(waiting, key=lambda each: takes[each.name])
         now = free[0]
-        work = fsum([*(takes[each.name] for each in waiting), *(until - now for until in free)])
-        late = takes[shortest.name] + takes[longest.name] > work / len(free)
+        able = [each for each in waiting if compiled.get(each.model.compiled_as, 0.0) <= now]
+        able = able or waiting
+        shortest, longest = able[0], max(able, key=takes)
+        work = left + fsum(until - now for until in free)
+        late = takes(shortest) + takes(longest) > work / len(free)
         chosen = longest if late else shortest
         waiting.remove(chosen)
         found.append(chosen)
-        heapreplace(free, now + takes[chosen.name])
+        seconds = takes(chosen)
+        left -= seconds
+        if seconds > works[chosen.name]:
+            compiled[chosen.model.compiled_as] = now + seconds
+        heapreplace(free, now + seconds)
     return found

@@ -100,12 +100,19 @@ class Model:
     seconds_besides: float = 0.0
     """Processor time beside it, however few reviews there are."""
     seconds_to_compile: float = 1.8
-    """The same for compiling kernels of its own, as the first run after an update does."""
+    """The same for compiling its kernels, as the first run after an update does."""
+    kernels_of: str = ""
+    """Name of a model with the same kernels: the first of them compiles for all."""
     version: int = 1  # raise it when figures change: cached results become stale
     note: str = ""  # one sentence that belongs beside the figures
     extra: bool = False  # not part of the group `all`
     file: ModelFile | None = None
     """Where it was loaded from, for a model that is no part of this package."""
+
+    @property
+    def compiled_as(self) -> str:
+        """What models whose kernels are compiled together have in common."""
+        return self.kernels_of or self.name
 
     @property
     def trained(self) -> bool:

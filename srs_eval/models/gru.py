@@ -74,6 +74,7 @@ MODELS = (
         hyperparameters=(*GRU.hyperparameters, START),
         seconds_per_10k=0.03,
         seconds_to_compile=6.0,
+        kernels_of="GRU",
         note="Retired upstream in 2026, where GRU is another network since then.",
     ),
     Model(

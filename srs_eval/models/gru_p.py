@@ -55,7 +55,8 @@ MODELS = (
         flags=ANY_FLAG,
         hyperparameters=(*NETWORK.hyperparameters, START),
         seconds_per_10k=0.1,
-        seconds_to_compile=0.1,
+        seconds_to_compile=6.0,
+        kernels_of="GRU",
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
         "need not mean a lower one. Retired upstream in 2026.",
     ),

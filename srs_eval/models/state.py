@@ -214,7 +214,8 @@ MODELS = (
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.12,
-        seconds_to_compile=0.2,
+        seconds_to_compile=3.0,
+        kernels_of="FSRS-7",
         note=NOTE,
     ),
 )

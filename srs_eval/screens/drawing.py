@@ -69,7 +69,9 @@ class Piecewise(Screen[Any]):
             self._bands.clear()
         elif self.app._batch_count:  # nothing is shown while it lasts, and what is would be lost
             self.call_later(self._draw)
-        elif (self._bands or self._drawn(end)) and self._put_together(end):
+        elif not self._bands and not self._drawn(end):
+            self.call_later(self._draw)
+        elif self._is_time(end) and self._put_together(end):
             self._turns = 0
             shown = "".join(self._bands)
             self._bands.clear()
@@ -78,11 +80,14 @@ class Piecewise(Screen[Any]):
         else:
             self.call_later(self._draw)
 
+    def _is_time(self, end: float) -> bool:
+        return time.thread_time() < end or self._turns >= _TURNS
+
     def _drawn(self, end: float) -> bool:
         """Draw what is not drawn yet while there is time; whether nothing is left."""
         if self._turns < _TURNS:
             for widget, lines in self._undrawn():
-                if time.thread_time() > end:
+                if not self._is_time(end):
                     return False
                 widget.render_lines(lines)
         return True
@@ -97,7 +102,7 @@ class Piecewise(Screen[Any]):
             self._bands.append(self._text(band, _within(band, changed)))
             rest = Region(0, band.bottom, window.width, window.height)
             compositor._dirty_regions = _within(rest, changed)
-            if time.thread_time() > end and self._turns < _TURNS:
+            if not self._is_time(end):
                 return False
         compositor._dirty_regions.clear()
         return True

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 EVERY_S = 0.1  # a look whether there is enough
 AWAY_S = 10.0  # without a key, until everything is looked through
-_YOUNG = 4_000  # new objects: some milliseconds
-_SOME = 8  # times _YOUNG
+_YOUNG = 3_000  # new objects: some milliseconds
+_SOME = 4  # times _YOUNG
 _USUAL = gc.get_threshold()
 _SELDOM = 50_000, 1_000_000, 1_000_000  # new objects, until Python does it by itself
 

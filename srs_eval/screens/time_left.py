@@ -119,8 +119,8 @@ def _expected(evaluation: Evaluation) -> dict[str, _Expected]:
             if wanted and first[what]:
                 first[what] -= 1
                 starting += seconds
-        if computes and model.compiles and of.name not in compiled:
-            compiled.add(of.name)
+        if computes and model.compiles and of.compiled_as not in compiled:
+            compiled.add(of.compiled_as)
             compiling = of.seconds_to_compile
         found[model.name] = _Expected(
             works[model.name] if computes else LEAST_S * slowness,
