@@ -32,7 +32,7 @@ COMPILED_S: Mapping[str, float] = {
     **{"Anki": 1.4, "SM2-trainable": 1.5, "LogisticRegression": 7.5, "GRU": 6.1, "GRU-503": 8.2},
     **{"NN-17": 2.5, "Transformer": 10.8, "STATE-FSRS-6": 6.9, "FSRS-6": 6.3},
 }
-"""Processor seconds of compiling, each model after those before it, as recorded; else 0.05."""
+"""Processor seconds of compiling, by what is `compiled_as`, as recorded; else 0.05."""
 WORK_S: Mapping[str, float] = {
     **{"LSTM": 7.0, "LSTM-fixed": 7.0, "Transformer": 0.75, "GRU-503": 0.4, "FSRS-rs": 0.17},
     **{"GRU-P": 0.17, "FSRS-7": 0.12, "SBD": 0.13, "STATE-FSRS-6": 0.14, "STATE-FSRS-6+7": 0.15},
@@ -57,7 +57,7 @@ def recorded(
     yield 0.0, Prepared(REVIEWS, REVIEWS, tuple(chosen), missing)
     waiting, now = deque(chosen), 0.0
     events: list[tuple[float, int, Event, bool]] = []  # the last: a worker is free then
-    compiled, imported, loaded = set[str](), 0, 0
+    compiled, imported, loaded = dict[str, float](), 0, 0  # the first: when
     for number in range(workers):
         events.append((0.0, number, Started(waiting[0]), True))
     while events:
@@ -68,16 +68,16 @@ def recorded(
         if not free or not waiting:
             continue
         each = waiting.popleft()
-        name = each.model.name
+        name, kernels = each.model.name, each.model.compiled_as
         before = WORKER_S if now == 0 else 0.0
         if each.compiles:
             before, loaded = before + LOADING_S * (loaded < workers), loaded + 1
         if each.model.needs:
             before, imported = before + IMPORTING_S * (imported < workers), imported + 1
-        compiles = each.name in missing and name not in compiled
-        if compiles:
-            compiled.add(name)
-            before += COMPILED_S.get(name, 0.05)
+        compiles = each.name in missing and now < compiled.get(kernels, now + 1)
+        if compiles:  # also where another is at the same
+            before += COMPILED_S.get(kernels, 0.05)
+            compiled.setdefault(kernels, now + slowness * before)
         yield now, Started(each, compiles)
         begins = now + slowness * before
         work = slowness * (WORK_S.get(name, 0.06) + telling)
@@ -145,6 +145,24 @@ def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
     assert len(told) > 20
     for now, left, true in told:
         assert true / 1.5 < left < true * 1.5, (now, left, true)
+
+
+def test_compiling_what_another_compiles_says_nothing_of_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    gru, gru_p, lstm = chosen = resolve("GRU,GRU-P,LSTM")
+    evaluation = Evaluation()
+    evaluation.apply(Prepared(REVIEWS, REVIEWS, tuple(chosen), frozenset({"GRU", "GRU-P"})), 0.0)
+    for each in (gru, gru_p):
+        evaluation.apply(Started(each, compiles=True), 0.1)
+    for each in (gru, gru_p):
+        result = replace(make_result("DASH"), configuration=each.name)
+        evaluation.apply(Finished(each, result), 7.0)
+    evaluation.apply(Started(lstm), 7.0)
+    left = seconds_left(evaluation, 7.1)
+    assert left is not None
+    assert left < 1.5 * (expected_seconds(evaluation)[lstm.name] + IMPORTING_S)
 
 
 def test_kernels_that_were_kept_make_the_rest_no_faster() -> None:

@@ -67,10 +67,8 @@ class Piecewise(Screen[Any]):
         if self is not self.app.screen:  # when it is again, it shows everything
             self._turns = 0
             self._bands.clear()
-        elif self.app._batch_count:  # nothing is shown while it lasts, and what is would be lost
-            self.call_later(self._draw)
-        elif not self._bands and not self._drawn(end):
-            self.call_later(self._draw)
+        elif self.app._batch_count or not (self._bands or self._drawn(end)):
+            self.call_later(self._draw)  # in a batch nothing is shown, and what is would be lost
         elif self._is_time(end) and self._put_together(end):
             self._turns = 0
             shown = "".join(self._bands)

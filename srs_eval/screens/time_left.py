@@ -177,8 +177,8 @@ def _slowness_now(
     worked: list[tuple[float, float]] = []
     for model in begun:
         each, gone, known = expected[model.name], model.seconds_at(now), model.worked()
-        if gone is None or each.compiling:
-            continue
+        if gone is None or each.compiling or model.compiles:
+            continue  # the latter where another is at the same kernels
         if known is not None:
             worked.append((known[0], known[1] * each.work))
         elif model.took is not None or gone > each.whole:  # or at least so many
