@@ -133,6 +133,15 @@ def test_no_two_models_are_spelled_alike() -> None:
             )
 
 
+def test_models_with_the_same_kernels_expect_the_same_of_compiling() -> None:
+    models = all_models()
+    sharing = [model for model in models.values() if model.kernels_of]
+    assert sharing
+    for model in sharing:
+        assert model.kernels_of != model.name
+        assert models[model.kernels_of].seconds_to_compile == model.seconds_to_compile
+
+
 def test_words_and_titles_of_every_configuration() -> None:
     listed = [
         each

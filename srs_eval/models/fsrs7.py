@@ -494,7 +494,7 @@ MODELS = (
         parameters_with={"two_buttons": 28},
         hyperparameters=recurrent(secs=False).hyperparameters,
         seconds_per_10k=0.045,
-        seconds_to_compile=2.8,
+        seconds_to_compile=3.0,
         note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
     ),
 )
