@@ -570,8 +570,11 @@ def _in_workers(
 
     def start_next() -> Started:
         # What another worker is compiling will soon be there for both.
-        compiling = {each.configuration.model.name for each in working.values() if each.compiles}
-        chosen = next((each for each in waiting if each.model.name not in compiling), waiting[0])
+        compiling = {
+            each.configuration.model.compiled_as for each in working.values() if each.compiles
+        }
+        able = (each for each in waiting if each.model.compiled_as not in compiling)
+        chosen = next(able, waiting[0])
         waiting.remove(chosen)
         started = Started(chosen, must_compile(chosen))
         working[happenings.submit(pool, _evaluate_shared, chosen)] = started
@@ -589,7 +592,11 @@ def _in_workers(
                 continue
             future, message = happening
             if message is DONE:
-                yield _outcome(working.pop(future).configuration, future)
+                done = working.pop(future).configuration
+                # The worker need not wait until the caller has dealt with this.
+                begun = [start_next()] if waiting else []
+                yield _outcome(done, future)
+                yield from begun
             else:
                 yield Progress(working[future].configuration, *message)
     finally:
