@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -173,6 +174,44 @@ async def test_what_changes_below_an_opaque_screen_does_not_draw_that_anew() -> 
             await pilot.pause()
         await asyncio.sleep(0.1)
         assert above.shown == shown
+
+
+async def test_sizes_of_before_do_not_go_round_between_screens() -> None:
+    app, below, above = Pieces(), OfWidget(Lines()), OfWidget(Lines())
+    async with app.run_test(size=(60, LINES)) as pilot:
+        await app.push_screen(below)
+        await app.push_screen(above)
+        await pilot.pause()
+
+        async def chatter() -> None:
+            """Messages between those of sizes, which else would be taken for one."""
+            while True:
+                for screen in (below, above):
+                    screen.call_later(lambda: None)
+                await asyncio.sleep(0)
+
+        chattering = asyncio.create_task(chatter())
+        for size in (Size(50, 30), Size(40, 20)):  # which the window had, and has no more
+            for screen in (below, above):
+                screen.post_message(events.Resize(size, size))
+            await asyncio.sleep(0)
+        await pilot.resize_terminal(70, LINES)
+        await asyncio.sleep(0.1)
+        chattering.cancel()
+        await asyncio.sleep(0.2)
+        for screen in (below, above):
+            await until(lambda screen=screen: screen.size == (70, LINES))
+        laid_out = 0
+
+        def again(screen: Screen[Any]) -> None:
+            nonlocal laid_out
+            laid_out += 1
+
+        for screen in (below, above):
+            screen.screen_layout_refresh_signal.subscribe(app, again)
+        await asyncio.sleep(0.3)
+        assert laid_out == 0
+        assert below.size == above.size == (70, LINES)
 
 
 def test_a_line_shown_whole_is_freed_at_once() -> None:

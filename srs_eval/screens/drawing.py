@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.style import Style
+from textual import events
 from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.message import Message
@@ -51,6 +52,16 @@ class Piecewise(Screen[Any]):
         """As Textual does it; between two messages of a screen others get their turn."""
         await super()._dispatch_message(message)
         await asyncio.sleep(0)
+
+    async def _on_resize(self, event: events.Resize) -> None:
+        """Passed over where the window has another size by now, the event of which comes.
+
+        A screen lays out those below it, too, and each that takes on another size is told so by
+        an event of its own: two sizes under way would go from one screen to the other for ever.
+        """
+        if event.size != self.app.size:
+            event.stop()
+            event.prevent_default()
 
     def _compositor_refresh(self) -> None:
         self._dirty_widgets.clear()  # the compositor knows of them
