@@ -748,7 +748,9 @@ class SrsEvalApp(App[int]):
     def copy_of(self, line: Line | None) -> None:
         """Copy a line's parameters, or say that it has none."""
         if line is None or line.parameters is None:
-            self.notify("This answer has no parameters to copy.", timeout=3)
+            elsewhere = [each.title for each in self.overview.lines if each.parameters]
+            there = f" “{elsewhere[0]}” has." if elsewhere else ""
+            self.notify(f"This answer has no parameters to copy.{there}", timeout=3)
         else:
             self.copy_parameters(next(each for each in line.answers if each.parameters))
 

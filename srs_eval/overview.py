@@ -105,7 +105,7 @@ TITLES = {
 }
 ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
 OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-MEANWHILE = "can't tell yet, so share one line"  # of splitting
+MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 SHARED = "paste one line for all"  # the conclusion
 MOST_NAMED = 3  # presets that do not get the one line yet
 WAYS = {
@@ -353,7 +353,8 @@ def _split(answer: Answer) -> str:
     figures = [f" {_bounds(each)}" for each in intervals] + ["", ""]
     match answer.conclusion:
         case "keep shared":
-            return f"keep them, one line fits all: separate ones gain nothing{figures[0]}"
+            fits = "one line of parameters fits all, separate ones gain nothing"
+            return f"keep them: {fits}{figures[0]}"
         case "pooled":
             return f"keep them apart, with parameters drawn to each other: better{figures[1]}"
         case "split":
@@ -365,14 +366,14 @@ def _split(answer: Answer) -> str:
 def _costs(answer: Answer) -> str:
     """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
-    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges; w: more)";
+    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
     where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
     """
     rows = answer.tables[0].rows
     today = [row for row in rows if row[1] == AS_NOW]
     others = [row for row in rows if row[1] != AS_NOW]
     is_first = answer.conclusion == FIRST
-    known = "a first estimate; w: better" if is_first else "90 % ranges; w: more"
+    known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
     mark = "~" * is_first
 
     def shown(which: Sequence[tuple[Cell, ...]]) -> list[str]:

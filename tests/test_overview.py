@@ -401,7 +401,7 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     )
     assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
     (split,) = (line.text for line in found.lines if line.question == "split")
-    assert split == "can't tell yet, so share one line"
+    assert split == "can't tell yet: leave them as they are"
 
 
 @pytest.mark.parametrize("reason", ["timing", "expecting"])
@@ -484,7 +484,7 @@ def test_what_cannot_be_told_says_why_beside_its_interval(
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
     shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
     split = Answer("split", "all presets", "can't tell", ("",), (shared,))
-    assert in_one_line([split]) == f"can't tell yet, so share one line {says}"
+    assert in_one_line([split]) == f"can't tell yet: leave them as they are {says}"
     leaves_out = high < 0
     shown = evidence(health).draw(100).plain
     assert ("can't tell yet*" in shown) == leaves_out
@@ -685,17 +685,17 @@ def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -
         (
             "a first estimate",
             (("92 %", "", "87", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate; w: better)",
+            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate, w tells more)",
         ),
         (
             "ranges",
             (("92 %", "", "77 (57-101)", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges; w: more)",
+            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges, w tells more)",
         ),
         (
             "a first estimate",
             (("92 %", "now", "87", "24"),),
-            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate; w: better)",
+            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate, w tells more)",
         ),
     ],
 )

@@ -85,7 +85,8 @@ def recorded(
             for part in range(1, 100):
                 told = Progress(each, part / 100, part // 20, 5)
                 events.append((begins + work * part / 100, number, told, False))
-        result = replace(make_result("DASH"), configuration=each.name)
+        took = slowness * WORK_S.get(name, 0.06)
+        result = replace(make_result("DASH"), configuration=each.name, seconds=took)
         events.append((begins + work, number, Finished(each, result), True))
 
 

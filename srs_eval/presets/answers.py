@@ -200,9 +200,11 @@ def would_tell(difference: Interval) -> str:
 
 def where_to_paste(answer: Answer) -> str:
     """Where in Anki the answer's parameters go."""
-    preset = f", preset {answer.subject}" if answer.question == "parameters" else ""
+    into, preset = "", f", preset {answer.subject}"
+    if answer.question != "parameters":
+        into, preset = " into the presets whose own lines say so", ""
     return (
-        f"Paste it in Anki: deck options{preset}, FSRS parameters "
+        f"Paste it in Anki{into}: deck options{preset}, FSRS parameters "
         "(newer Anki: click that field 3 times first)."
     )
 

@@ -124,6 +124,8 @@ class Evaluation:
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
             model.took, model.told = now - model.started, now
+            if not event.result.cached:  # its beginning may have been told late
+                model.took = max(model.took, event.result.seconds)
             self._groups = groups
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, event.reason

@@ -17,6 +17,8 @@ OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
+_WORDS = 24  # columns from which a cell is more than a figure or a name
+_FEWEST = 3  # columns of a table
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
@@ -78,16 +80,16 @@ def drawn_table(table: Table) -> WidthDependent:
                 for number, cell in enumerate(row):
                     if isinstance(cell, Interval) and number != place:
                         texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
+        kept = len(table.columns) if place is not None else _unbroken(table, cells, width)
+        cells = [row[:kept] for row in cells]
         words_only = [
-            place
-            for place in range(len(table.columns))
-            if all(isinstance(row[place], str) for row in table.rows)
+            place for place in range(kept) if all(isinstance(row[place], str) for row in table.rows)
         ]
         widest = max(
             words_only or [0], key=lambda place: max((len(row[place]) for row in cells), default=0)
         )
-        numbers = set(range(len(table.columns))) - set(words_only)
-        texts = [[Text(name, "bold dim") for name in table.columns]]
+        numbers = set(range(kept)) - set(words_only)
+        texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
         texts += [[Text(cell) for cell in row] for row in cells]
         if place is None:
             return in_columns(texts, width, numbers, widest)
@@ -154,6 +156,19 @@ def _width(table: Table, cells: list[list[str]]) -> int:
         max([len(name), *(len(row[number]) for row in cells)]) + 2
         for number, name in enumerate(table.columns)
     )
+
+
+def _unbroken(table: Table, cells: list[list[str]], width: int) -> int:
+    """How many columns are shown: rather fewer than broken figures. Words may be broken."""
+    longest = [
+        max([len(name), *(len(row[number]) for row in cells)])
+        for number, name in enumerate(table.columns)
+    ]
+    kept = len(longest)
+    if max(longest) < _WORDS:
+        while kept > _FEWEST and sum(longest[:kept]) + 2 * (kept - 1) > width:
+            kept -= 1
+    return kept
 
 
 def _to_draw(table: Table) -> int | None:

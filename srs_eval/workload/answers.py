@@ -268,13 +268,13 @@ def _ranked(found: Workload) -> list[str]:
     if len(found.judged) == 2:
         return [
             f"On {reviews} of this preset, {rival.model} has a log loss of "
-            f"{rival.log_loss.estimate:.4f}, against {REFERENCE}'s {difference}: {rival.verdict}."
+            f"{rival.log_loss.estimate:.4f}, {difference} than {REFERENCE}: {rival.verdict}."
         ]
     of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
     predicts = f"{of_all} predicts this preset's reviews best"
     loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
     if best is rival:
-        return [f"{predicts}: {loss}, against {REFERENCE}'s {difference}: {rival.verdict}."]
+        return [f"{predicts}: {loss}, {difference} than {REFERENCE}: {rival.verdict}."]
     return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
 
 
