@@ -24,7 +24,7 @@ from srs_eval.widgets.evidence import evidence, parameters_to_paste
 
 ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
 FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
-COPIED = "; y copies it"  # a question's line of parameters
+COPIED = "; y\N{NO-BREAK SPACE}copies\N{NO-BREAK SPACE}it"  # a question's line of parameters
 COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
 BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
 """From 150 columns on a line's evidence stands beside it, in its own words and unbroken names."""
