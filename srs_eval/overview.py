@@ -381,6 +381,7 @@ def _costs(answer: Answer) -> str:
 
     if not today:
         told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
+        told += f"; {answer.why}" if answer.why else ""
     elif any(row[0] == today[0][0] for row in others):
         # Today's retention first, then the one that is asked about beside it.
         ordered = sorted(others, key=lambda row: row[0] != today[0][0])

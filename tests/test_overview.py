@@ -677,6 +677,7 @@ def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -
     assert line.startswith(f"{answer.subject}: ~")
     assert f"~{rows['85 %'][2]} at 85 %" in line
     assert ("were FSRS on" in line) == (not enabled)
+    assert ("a day of late" in line) == (not enabled)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import srs_eval
 import srs_eval.extras
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.presets.answers import signed
-from srs_eval.reviews import LEARNING, Entries, Preset, ReviewLog
+from srs_eval.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
 from srs_eval.workload import Question, Workload, workload
 from srs_eval.workload.answers import answers, document
 from srs_eval.workload.estimate import (
@@ -200,6 +200,8 @@ def test_the_pace_of_new_cards_is_of_the_days_that_there_are(log: ReviewLog) -> 
     mine = log.preset_of(log.deck_of(columns["card_id"])) == group
     begun = np.unique(columns["card_id"][mine & (columns["kind"] == LEARNING)])
     assert found.new_a_day == round(len(begun) / 30) > round(len(begun) / 90)
+    done = int((mine & (columns["kind"] == REVIEW)).sum())
+    assert found.done_a_day == round(done / 30) > 0
     said = f"{found.new_a_day} new cards a day: the pace of the last 30 days, rounded."
     assert said in answers(found)[0].sentences
 

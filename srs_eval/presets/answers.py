@@ -80,7 +80,7 @@ class Answer:
     difference: Interval | None = None  # in log loss, that the conclusion rests on
     why: str = ""
     """In a few words, why it can't be told where no difference shows it; of what is remembered,
-    why it is not as much as desired."""
+    why it is not as much as desired; of costs, what is done so far where FSRS is off."""
 
     def frame(self) -> pandas.DataFrame:
         """The first table's figures."""

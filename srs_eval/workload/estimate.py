@@ -30,7 +30,7 @@ from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
-from srs_eval.reviews import LEARNING, FloatArray, Preset, ReviewLog
+from srs_eval.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLog
 from srs_eval.selection import only_preset
 from srs_eval.workers import cores
 from srs_eval.workload.draws import draws, fitted
@@ -136,7 +136,8 @@ class Workload:
     unseen: int  # new cards that the preset has
     overdue: int
     new_a_day: int
-    pace_days: int  # the days that one's own pace of new cards was seen over
+    pace_days: int  # the days that one's own pace was seen over
+    done_a_day: int  # reviews in these
     presets: int  # that this one was chosen from, as that with the most reviews; 1 if named
     limit: int  # reviews a day, by the preset
     line: str  # what "in force" is here, in words
@@ -264,7 +265,7 @@ def workload(
             "on in Anki's deck options, or give --params to ask what it would cost."
         )
     today = todays_cards(learner.log, group, question.after)
-    pace, pace_days = _own_pace(learner.log, group)
+    pace, done, pace_days = _own_pace(learner.log, group)
     stored = settings_of.parameters_in_force if parameters is None else parameters
     in_force = Memory("FSRS-6", tuple(as_anki_runs(stored)))
     index = np.flatnonzero(learner.trials.partition == group)
@@ -284,6 +285,7 @@ def workload(
             desired=settings_of.desired_retention or 0.9,
             months=_months(learner, index),
             pace_days=pace_days,
+            done_a_day=done,
             presets=len(learner.groups) if preset is None else 1,
         )
     )
@@ -303,6 +305,7 @@ class _Asked:
     desired: float
     months: tuple[tuple[str, int, float], ...]
     pace_days: int
+    done_a_day: int
     presets: int
     retentions: FloatArray = field(init=False)
 
@@ -379,6 +382,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             overdue=asked.today.overdue,
             new_a_day=asked.settings.new_a_day,
             pace_days=asked.pace_days,
+            done_a_day=asked.done_a_day,
             presets=asked.presets,
             reviews=len(asked.index),
             limit=asked.settings.reviews_a_day,
@@ -576,24 +580,27 @@ def _settings(preset: Preset, question: Question, new: int) -> Settings:
     )
 
 
-def _own_pace(log: ReviewLog, group: int) -> tuple[int, int]:
-    """New cards a day of late, rounded, and the days that this is seen over.
+def _own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
+    """New cards and reviews a day of late, rounded, and the days that this is seen over.
 
-    New is a card on the day of its first learning. The days are the last `PACE_DAYS`, or all
-    since the first answer to the preset's cards where these are fewer.
+    New is a card on the day of its first learning; steps of learning are no reviews. The days are
+    the last `PACE_DAYS`, or all since the first answer to the preset's cards where these are fewer.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
     mine = np.isin(entries.card_id, _cards_of(log, group))
     if not mine.any():
-        return 0, PACE_DAYS
+        return 0, 0, PACE_DAYS
     end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
     days = min(PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
     learned = mine & (entries.kind == LEARNING)
     _, first = np.unique(entries.card_id[learned], return_index=True)
     since_ms = end_ms - days * day_ms
-    return round(int((entries.time_ms[learned][first] >= since_ms).sum()) / days), days
+    new = int((entries.time_ms[learned][first] >= since_ms).sum())
+    of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
+    done = int((of_preset & (entries.kind == REVIEW) & (entries.time_ms >= since_ms)).sum())
+    return round(new / days), round(done / days), days
 
 
 def _months(learner: Learner, index: np.ndarray) -> tuple[tuple[str, int, float], ...]:

@@ -70,6 +70,13 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
         f"{counted(found.new_a_day, 'new card')} a day as of late."
     )
     sentences = [says[0].upper() + says[1:]]
+    done = ""
+    if is_off:
+        of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
+        done = f"you did ~{found.done_a_day:,} a day of late"
+        sentences.append(
+            f"In the last {of_late} you did about {found.done_a_day:,} a day, learning not counted."
+        )
     if found.drawn:
         sentences += of_few_reviews(found)
         sentences.append(
@@ -83,4 +90,4 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
     columns = ("desired retention", "", "reviews a day", "minutes a day")
     table = Table(f"{found.preset}: what a desired retention costs", columns, tuple(rows))
     conclusion = "ranges" if found.drawn else FIRST
-    return Answer(QUESTION, found.preset, conclusion, tuple(sentences), (table,))
+    return Answer(QUESTION, found.preset, conclusion, tuple(sentences), (table,), why=done)
