@@ -63,7 +63,7 @@ def test_presets_never_optimized_are_judged_on_all_held_out_reviews(log: ReviewL
     assert all(each is not None for each in since)
     assert set(np.concatenate([each for each in since if each is not None])) == set(index)
     answer = compare(never, questions=["parameters"])[0]
-    assert "held out" in answer.sentences[0]
+    assert "that no fit had seen" in answer.sentences[0]
     rows = {row["candidate"]: row for row in answer.tables[0].records()}
     assert rows["now"]["log loss"] == rows["defaults"]["log loss"]
     often_answer = compare(never, questions=["often"])[0]
