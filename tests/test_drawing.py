@@ -216,7 +216,7 @@ async def test_sizes_of_before_do_not_go_round_between_screens() -> None:
 
 def test_a_line_shown_whole_is_freed_at_once() -> None:
     def lines() -> int:
-        return sum(isinstance(each, Strip) for each in gc.get_objects())
+        return sum(type(each) is Strip for each in gc.get_objects())
 
     gc.collect()
     gc.disable()
