@@ -11,7 +11,7 @@ from srs_eval.start_order import LEAST_S, usual_seconds
 
 _WORKER_S = 0.8  # until a worker is there
 _LOADING_S = 0.8  # what runs compiled kernels, once in each worker
-_IMPORTING_S = 3.0  # what some networks need, once in each worker
+_IMPORTING_S = 4.0  # what some networks need, once in each worker
 _PRIOR_S = 0.5  # as much as this counts what was expected before anything was measured
 _PRIOR_SHARE = 0.05  # the same of one model, as a share of its own work
 _COMPILING_PRIOR_S = 3.0  # the same of compiling, which is expected to be as slow as the rest
@@ -25,10 +25,11 @@ def seconds_left(evaluation: Evaluation, now: float) -> float | None:
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
     expected = _expected(evaluation)
-    least, work, compiling = _slowness_now(evaluation, expected, now)
+    starting, least, work, compiling = _slowness_now(evaluation, expected, now)
     whole = {
         name: min(each.work, LEAST_S) * least
-        + (max(each.work - LEAST_S, 0.0) + each.starting) * work
+        + max(each.work - LEAST_S, 0.0) * work
+        + each.starting * starting
         + each.compiling * compiling
         for name, each in expected.items()
     }
@@ -168,8 +169,11 @@ def _slowness_before(evaluation: Evaluation) -> float:
 
 def _slowness_now(
     evaluation: Evaluation, expected: Mapping[str, _Expected], now: float
-) -> tuple[float, float, float]:
-    """How many times as long as expected any model, its work and its compiling take in this run."""
+) -> tuple[float, float, float, float]:
+    """How many times as long as expected it takes in this run.
+
+    To start workers and import packages, any model at least, its work, its compiling.
+    """
     begun = _begun(evaluation)
     started: list[tuple[float, float]] = []
     short: list[tuple[float, float]] = []
@@ -184,18 +188,23 @@ def _slowness_now(
         elif model.took is not None or gone > each.whole:  # or at least so many
             kind = started if each.starting else short if each.work < _SHORT_S else over
             kind.append((gone, each.whole))
-    # How slowly workers start says less about the rest. What is over at once also waits until it
-    # is told, as long work does not: the rest may be faster than that, hardly slower.
-    before = _slowness(started)
-    least = _slowness(short, before)
+    # How slowly workers start says less about the rest, and the rest nothing about it. What is
+    # over at once also waits until it is told, as long work does not: the rest may be faster
+    # than that, hardly slower.
+    starting = _slowness(started)
+    least = _slowness(short, starting)
     worked += [(max(gone - LEAST_S * least, 0.0), whole - LEAST_S) for gone, whole in over]
-    work = _slowness(worked, min(before, least))
-    told = _compiled(begun, expected, work, now)
-    return least, work, _slowness(told, work, _COMPILING_PRIOR_S)
+    work = _slowness(worked, min(starting, least))
+    told = _compiled(begun, expected, starting, work, now)
+    return starting, least, work, _slowness(told, work, _COMPILING_PRIOR_S)
 
 
 def _compiled(
-    begun: Iterable[ModelRun], expected: Mapping[str, _Expected], work: float, now: float
+    begun: Iterable[ModelRun],
+    expected: Mapping[str, _Expected],
+    starting: float,
+    work: float,
+    now: float,
 ) -> Iterator[tuple[float, float]]:
     """Seconds that compiling took, and those expected."""
     for model in begun:
@@ -203,7 +212,7 @@ def _compiled(
         gone = model.seconds_at(now)
         if gone is None or not each.compiling:
             continue
-        gone = max(gone - (each.work + each.starting) * work, 0.0)
+        gone = max(gone - each.work * work - each.starting * starting, 0.0)
         if model.took is not None or gone > each.compiling:
             yield gone, each.compiling
 
