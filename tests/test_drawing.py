@@ -6,6 +6,7 @@ import asyncio
 import gc
 import re
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from srs_eval.screens.drawing import Piecewise
+from srs_eval.screens.garbage import AWAY_S, Garbage
 from srs_eval.widgets.facts import in_columns
 
 LINES = 40
@@ -212,6 +214,32 @@ async def test_sizes_of_before_do_not_go_round_between_screens() -> None:
         await asyncio.sleep(0.3)
         assert laid_out == 0
         assert below.size == above.size == (70, LINES)
+
+
+def test_what_was_needed_once_is_freed_when_the_person_is_away() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    now = 0.0
+    garbage = Garbage(lambda: now)
+    garbage.begin()
+    try:
+        circle = Circle()
+        freed = weakref.ref(circle)
+        more: list[list[int]] = []
+        for _ in range(10):
+            more += ([] for _ in range(4_000))
+            garbage.collect()
+        del circle, more
+        garbage.touched()
+        garbage.collect()
+        assert freed() is not None, "everything is looked through while keys are pressed"
+        now = AWAY_S + 1
+        garbage.collect()
+        assert freed() is None
+    finally:
+        garbage.end()
 
 
 def test_a_line_shown_whole_is_freed_at_once() -> None:
