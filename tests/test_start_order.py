@@ -44,8 +44,7 @@ def test_lines_come_soon_and_the_end_no_later(workers: int, compiles: bool) -> N
     finished = ends(order, workers, compiles)
     alone = {each.name: max(ends([each], 1, compiles).values()) for each in chosen}
     cannot_be_less = max(*alone.values(), max(ends(chosen, 1, compiles).values()) / workers)
-    coarse = 1.21 if compiles else 1.12  # compiling is some large pieces, which end unevenly
-    assert max(finished.values()) < coarse * cannot_be_less
+    assert max(finished.values()) < 1.12 * cannot_be_less
     shortest_first = ends(sorted(chosen, key=lambda each: alone[each.name]), workers, compiles)
     assert max(finished.values()) <= max(shortest_first.values()) + 1e-9
     if workers <= 2:  # as many as there are LSTMs, which would hold them all
