@@ -33,7 +33,7 @@ from srs_eval.batch import (
     shard_of,
 )
 from srs_eval.cluster import Place, is_engine
-from srs_eval.configurations import resolve
+from srs_eval.configurations import Configuration, resolve
 from srs_eval.console import BatchProgress
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
@@ -617,15 +617,19 @@ def test_events(dataset: Path, tmp_path: Path) -> None:
     assert (end.done, end.failed, end.skipped) == (4, 0, 0)
 
 
+def planned(dataset: Path, chosen: list[Configuration], out: Path, jobs: int) -> Planned:
+    run = run_batch(open_dataset(dataset), chosen, out, users=[1], jobs=jobs)
+    with contextlib.closing(run) as events:
+        plan = next(events)
+    assert isinstance(plan, Planned)
+    return plan
+
+
 def test_the_plan_counts_what_a_model_needs_however_few_reviews(
     dataset: Path, tmp_path: Path
 ) -> None:
     chosen = resolve("LSTM,LSTM-fixed")
-    with contextlib.closing(
-        run_batch(open_dataset(dataset), chosen, tmp_path, users=[1], jobs=1)
-    ) as events:
-        plan = next(events)
-    assert isinstance(plan, Planned)
+    plan = planned(dataset, chosen, tmp_path, 1)
     assert plan.expected_seconds > sum(each.model.seconds_besides for each in chosen) + 1
 
 
@@ -639,11 +643,7 @@ def test_the_plan_tells_of_compiling(
 ) -> None:
     monkeypatch.setattr(engine, "kernels_there", lambda name, file: there)
     chosen = resolve("AVG,HLR,HLR-short,DASH[MCM]")
-    with contextlib.closing(
-        run_batch(open_dataset(dataset), chosen, tmp_path, users=[1], jobs=3)
-    ) as events:
-        plan = next(events)
-    assert isinstance(plan, Planned)
+    plan = planned(dataset, chosen, tmp_path, 3)
     BatchProgress().show(plan)
     said = capsys.readouterr().err
     seconds = 0 if there else sum(all_models()[name].seconds_to_compile for name in COMPILED)
