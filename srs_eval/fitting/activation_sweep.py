@@ -17,16 +17,17 @@ from srs_eval.fitting.simd import (
     load,
     load_state,
     log,
+    rows_from,
     rows_of,
     scatter_add,
     single,
-    store,
     store_state,
     total,
     where,
 )
 
 PARAMETERS = 0
+TAPE = 0  # numbers that a term leaves for its gradient
 left: Any = None
 left_adjoint: Any = None
 recall: Any = None
@@ -40,7 +41,7 @@ def loss_and_gradient(learns: bool, weights: Any, part: Any) -> float:
     places in `earlier` and `ln_age` as it is deep.
     """
     w = as_tuple(weights, PARAMETERS)
-    first, earlier, ln_age, kept = part.first, part.earlier, part.ln_age, part.left
+    first, earlier, ln_age, tape = part.first, part.earlier, part.ln_age, part.tape
     activation, bar = part.activation, part.bar
     sums = rows_of(part.w_bar)
     groups = len(first) - 1
@@ -48,9 +49,7 @@ def loss_and_gradient(learns: bool, weights: Any, part: Any) -> float:
         sum_left = broadcast(0.0)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            now = left(before, load(ln_age, i), w)
-            store(kept, i, now)
-            sum_left += now
+            sum_left += left(before, load(ln_age, i), w, rows_from(tape, i * TAPE))
         store_state(activation, LANES * group, (sum_left,))
 
     loss = broadcast(0.0)
@@ -78,6 +77,7 @@ def loss_and_gradient(learns: bool, weights: Any, part: Any) -> float:
         now_bar += recall_adjoint(now, w, p_bar, sums)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            before_bar = left_adjoint(before, load(ln_age, i), w, load(kept, i), now_bar, sums)
+            kept = rows_from(tape, i * TAPE)
+            before_bar = left_adjoint(before, load(ln_age, i), w, now_bar, sums, kept)
             scatter_add(bar, earlier, i, (before_bar,))
     return total(loss)

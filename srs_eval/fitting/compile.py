@@ -1,8 +1,9 @@
 """Compilation on first use, with a cache on disk that is never stale.
 
 Functions stay plain Python in their files; `compiled` turns one into a numba
-dispatcher, `compiled_step` a step into instructions on vectors (`tracing`), `specialised`
-a template that calls a model's steps. numba is imported at the first call of any of them.
+dispatcher, `compiled_step` a step or its `Gradient` into instructions on vectors (`tracing`),
+`specialised` a template that calls a model's steps. numba is imported at the first call of any
+of them.
 
 Kernels lie in a folder for numba's and Python's version under the user's cache folder,
 each under the digest of all that it is compiled from (`kernel_source`), which is also part of
@@ -15,11 +16,11 @@ import dis
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from srs_eval.fitting import records
 from srs_eval.fitting.kernel_source import kernel_digest
@@ -131,41 +132,57 @@ def _inner_names(function: FunctionType) -> dict[str, Any]:
     return names
 
 
+class Gradient(NamedTuple):
+    """The gradient of a step as a step of its own, see `reverse_mode.adjoint`."""
+
+    of: Callable[..., Any]
+    by: tuple[str, ...]  # names of arguments
+    w: str | None = None
+    parameters: int | None = None
+
+
 @cache
-def compiled_step(function: FunctionType) -> Any:
-    """A step or adjoint (see `recurrent`) for use in a kernel, where it is inlined."""
+def compiled_step(step: Callable[..., Any] | Gradient) -> Any:
+    """A step (see `recurrent`) or its gradient for use in a kernel, where it is inlined."""
     from srs_eval.fitting.tracing import traced
 
-    return traced(function)
+    return traced(as_function(step))
+
+
+def as_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
+    """On the values of `tracing`."""
+    if not isinstance(step, Gradient):
+        return step
+    from srs_eval.fitting.reverse_mode import adjoint
+
+    return adjoint(*step)
 
 
 def specialised(
     template: Callable[..., Any],
     name: str,
-    steps: Mapping[str, Callable[..., Any]],
+    steps: Mapping[str, Callable[..., Any] | Gradient],
     constants: Mapping[str, int],
-    taped: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] | None = None,
+    taped: Sequence[str] = (),
     kernels: Mapping[str, Any] | None = None,
 ) -> Any:
     """The template compiled with its global names `steps` and `constants` replaced.
 
-    `taped` are steps with their adjoints, which share a tape (`tracing.taped`); the adjoint of
-    `success` is called `success_adjoint`. `kernels` are what this function returned for other
+    Each step named in `taped` shares a tape (`tracing.taped`) with its gradient, which is called
+    `success_adjoint` for `success`. `kernels` are what this function returned for other
     templates, which this one calls.
     """
     from srs_eval.fitting import tracing
 
     assert isinstance(template, FunctionType)
-    taped, kernels = taped or {}, kernels or {}
+    kernels = kernels or {}
     names: dict[str, Any] = {**_inner_names(template), **constants, **kernels}
-    for key, step in steps.items():
-        assert isinstance(step, FunctionType)
-        names[key] = compiled_step(step)
-    for key, pair in taped.items():
+    names |= {key: compiled_step(step) for key, step in steps.items()}
+    for key in taped:
+        pair = as_function(steps[key]), as_function(steps[f"{key}_adjoint"])
         names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
-    adjoints = {f"{key}_adjoint": pair for key, pair in taped.items()}
     called = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}
-    digest = kernel_digest(template, {**constants, **steps, **taped, **adjoints, **called})
+    digest = kernel_digest(template, {**constants, **steps, **called, "taped": tuple(taped)})
     if any(each.endswith(_NOT_KEPT) for each in called.values()):  # else a name holds its digest
         digest = None
     return _dispatcher(template, f"{template.__name__}_{name}", names, digest)

@@ -34,19 +34,16 @@ def power(x: Value, y: Value) -> Value:
     return exp(y * log(x))
 
 
-def clamp(x: Value, low: float, high: float) -> Value:
-    return where(x < low, low, where(x > high, high, x))
-
-
-def clamp_bar(x: Value, low: float, high: float, bar: Value) -> Value:
-    """Gradient through `clamp`: all of it inside and at the bounds, as torch has it."""
-    return where(x < low, 0.0, where(x > high, 0.0, bar))
+def clamp(x: Value, low: Value, high: Value) -> Value:
+    """x between low and high; at either, its gradient passes whole, as torch has it."""
+    return np.clip(x, low, high)
 
 
 def minimum(a: Value, b: Value) -> Value:
-    return where(b < a, b, a)
+    """The smaller one; where they are equal, each gets half of the gradient, as torch has it."""
+    return np.minimum(a, b)
 
 
-def share_of_first(a: Value, b: Value) -> Value:
-    """Share of a in the gradient of `minimum(a, b)`: a half where they are equal."""
-    return where(a < b, 1.0, where(b < a, 0.0, 0.5))
+def maximum(a: Value, b: Value) -> Value:
+    """The larger one; where they are equal, each gets half of the gradient, as torch has it."""
+    return np.maximum(a, b)

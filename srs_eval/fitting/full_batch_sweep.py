@@ -26,7 +26,12 @@ from srs_eval.fitting.simd import (
 from srs_eval.fitting.trie import FIRST as FIRST_REVIEW
 from srs_eval.fitting.trie import SUCCESS as RECALLED
 
-VALUES = 0
+PARAMETERS = 0
+VALUES = 0  # that the steps take
+values: Any = None
+values_adjoint: Any = None
+shape: Any = None
+shape_adjoint: Any = None
 first: Any = None
 first_adjoint: Any = None
 success: Any = None
@@ -34,80 +39,85 @@ success_adjoint: Any = None
 failure: Any = None
 failure_adjoint: Any = None
 recall: Any = None
-loss_and_adjoint: Any = None
+loss: Any = None
+loss_adjoint: Any = None
 
 
-def loss_and_gradient(learns: bool, weights: Any, shapes: Any, slopes: Any, all_rows: Any) -> float:
+def loss_and_gradient(learns: bool, weights: Any, all_rows: Any) -> float:
     """Goes through all rows; what it finds stays in `all_rows`, see there.
 
     learns: loss and gradient, of which the loss is returned; otherwise probabilities of recall.
-    `shapes` (1, s) are the values of the s shapes, `slopes` (3, s) the derivatives of their
-    logarithms in three parameters, whose gradients follow those of the `weights`.
     """
-    w = as_tuple(weights, VALUES)
+    w = as_tuple(weights, PARAMETERS)
+    v = values(w)
     kinds, starts, ends = all_rows.kind, all_rows.start, all_rows.end
     parent, ln_t, rating = all_rows.parent, all_rows.ln_t, all_rows.rating
-    grade, shape = all_rows.grade_before, all_rows.shape_before
+    grade, repeated = all_rows.grade_before, all_rows.shape_before
     node, target_ln_t = all_rows.target_node, all_rows.target_ln_t
     target_grade, target_shape = all_rows.target_grade, all_rows.target_shape
     all_passes, all_failures, recalls = all_rows.passes, all_rows.failures, all_rows.recall
     state, bar = all_rows.state, all_rows.bar
-    sums = rows_of(all_rows.w_bar)
+    beta, beta_bar = all_rows.beta, all_rows.beta_bar
+    for n in range(0, beta.shape[1], LANES):
+        store_state(beta, n, (shape(load(all_rows.repetitions, n), w),))
     for segment in range(len(kinds)):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         if kind == FIRST_REVIEW:
             for i in range(begin, end, LANES):
-                store_state(state, i, (first(load(rating, i), w),))
-        elif kind == RECALLED:
-            for i in range(begin, end, LANES):
-                (old,) = gather_state(state, parent, i, 1)
-                (form,) = gather_state(shapes, shape, i, 1)
-                store_state(state, i, (success(old, load(ln_t, i), load(grade, i), form, w),))
-        else:
-            for i in range(begin, end, LANES):
-                (old,) = gather_state(state, parent, i, 1)
-                (form,) = gather_state(shapes, shape, i, 1)
-                store_state(state, i, (failure(old, load(ln_t, i), load(grade, i), form, w),))
+                store_state(state, i, (first(load(rating, i), v),))
+            continue
+        for i in range(begin, end, LANES):
+            (old,) = gather_state(state, parent, i, 1)
+            (b,) = gather_state(beta, repeated, i, 1)
+            t, g = load(ln_t, i), load(grade, i)
+            if kind == RECALLED:
+                store_state(state, i, (success(old, t, g, b, v),))
+            else:
+                store_state(state, i, (failure(old, t, g, b, v),))
 
     if not learns:
         for i in range(0, len(node), LANES):
             (now,) = gather_state(state, node, i, 1)
-            (form,) = gather_state(shapes, target_shape, i, 1)
-            store(recalls, i, recall(now, load(target_ln_t, i), load(target_grade, i), form, w))
+            (b,) = gather_state(beta, target_shape, i, 1)
+            store(recalls, i, recall(now, load(target_ln_t, i), load(target_grade, i), b, v))
         return 0.0
 
     bar[:] = 0.0
+    beta_bar[:] = 0.0
+    all_rows.v_bar[:] = 0.0
     all_rows.w_bar[:] = 0.0
-    loss = broadcast(0.0)
+    v_sums, sums = rows_of(all_rows.v_bar), rows_of(all_rows.w_bar)
+    lost, one = broadcast(0.0), broadcast(1.0)
     for i in range(0, len(node), LANES):
         (now,) = gather_state(state, node, i, 1)
-        (form,) = gather_state(shapes, target_shape, i, 1)
+        (b,) = gather_state(beta, target_shape, i, 1)
         t, g = load(target_ln_t, i), load(target_grade, i)
         passes, failures = load(all_passes, i), load(all_failures, i)
-        here, now_bar, form_bar = loss_and_adjoint(now, t, g, form, w, passes, failures, sums)
-        loss += here
+        lost += loss(now, t, g, b, passes, failures, v)
+        now_bar, b_bar = loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
         scatter_add(bar, node, i, (now_bar,))
-        slope = gather_state(slopes, target_shape, i, 3)
-        for k in range(3):
-            sums[VALUES + k] = sums[VALUES + k] + form_bar * slope[k]
+        scatter_add(beta_bar, target_shape, i, (b_bar,))
     for segment in range(len(kinds) - 1, -1, -1):
         kind, begin, end = kinds[segment], starts[segment], ends[segment]
         if kind == FIRST_REVIEW:
             for i in range(begin, end, LANES):
                 (new_bar,) = load_state(bar, i, 1)
-                first_adjoint(load(rating, i), w, new_bar, sums)
+                first_adjoint(load(rating, i), v, new_bar, v_sums)
             continue
         for i in range(begin, end, LANES):
             (old,) = gather_state(state, parent, i, 1)
-            (form,) = gather_state(shapes, shape, i, 1)
+            (b,) = gather_state(beta, repeated, i, 1)
             (new_bar,) = load_state(bar, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == RECALLED:
-                old_bar, form_bar = success_adjoint(old, t, g, form, w, new_bar, sums)
+                old_bar, b_bar = success_adjoint(old, t, g, b, v, new_bar, v_sums)
             else:
-                old_bar, form_bar = failure_adjoint(old, t, g, form, w, new_bar, sums)
+                old_bar, b_bar = failure_adjoint(old, t, g, b, v, new_bar, v_sums)
             scatter_add(bar, parent, i, (old_bar,))
-            slope = gather_state(slopes, shape, i, 3)
-            for k in range(3):
-                sums[VALUES + k] = sums[VALUES + k] + form_bar * slope[k]
-    return total(loss)
+            scatter_add(beta_bar, repeated, i, (b_bar,))
+
+    for n in range(0, beta.shape[1], LANES):
+        (b_bar,) = load_state(beta_bar, n, 1)
+        shape_adjoint(load(all_rows.repetitions, n), w, b_bar, sums)
+    values_adjoint(w, load_state(all_rows.v_bar, 0, VALUES), sums)
+    return total(lost)

@@ -29,7 +29,7 @@ from srs_eval import installed
 
 MAKERS = (
     *("compile", "elementwise", "kernel_cache", "kernel_source", "records"),
-    *("simd", "step_graph", "tracing"),
+    *("reverse_mode", "simd", "step_graph", "tracing"),
 )
 """The modules that turn functions into machine code."""
 

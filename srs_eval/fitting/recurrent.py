@@ -35,6 +35,7 @@ import numpy as np
 from srs_eval import hyperparameters
 from srs_eval.context import Context
 from srs_eval.errors import NotEnoughData
+from srs_eval.fitting.compile import Gradient, as_function
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.records import Int32Array, packed
@@ -47,11 +48,7 @@ SEED = 2023  # of the order of batches
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
 
 
-class Step(NamedTuple):
-    """A function of the model and how the gradient goes back through it."""
-
-    forward: Callable[..., Any]
-    adjoint: Callable[..., Any]
+Step = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -395,14 +392,15 @@ def _scratch(
     nodes = max(_nodes(batches) for batches in (*learned, *judged))
     targets = max(len(batches.target_node) for batches in (*learned, *judged))
     taped = max((_nodes(batches) for batches in learned), default=LANES)
-    values = len(model.default) + len(model.constants)
+    p, constants = len(model.default), len(model.constants)
+    tape = _tape_length(_steps(model), model.states, p, constants)
     return Scratch(
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
         room=nodes,
-        w_bar=np.empty((values, LANES)),
+        w_bar=np.empty((p + constants, LANES)),
         recall=np.empty(targets),
-        tape=np.empty(taped * _tape_length(_steps(model), model.states, values)),
+        tape=np.empty(taped * tape),
     )
 
 
@@ -433,28 +431,44 @@ def _kernel(
     from srs_eval.fitting.compile import specialised
     from srs_eval.fitting.recurrent_kernel import recurrent_pass
 
-    once = [(key, step) for key, step in steps if key not in TAPED]
-    functions = {key: step.forward for key, step in once}
-    functions |= {f"{key}_adjoint": step.adjoint for key, step in once}
     return specialised(
         recurrent_pass,
         re.sub(r"\W", "_", name),
-        functions,
+        {**dict(steps), **_gradients(steps, parameters)},
         {
             "STATES": states,
             "PARAMETERS": parameters,
             "VALUES": parameters + constants,
             "HAS_SAME_DAY": int("same_day" in dict(steps)),
-            "TAPE": _tape_length(steps, states, parameters + constants),
+            "TAPE": _tape_length(steps, states, parameters, constants),
         },
-        taped={key: step for key, step in steps if key in TAPED},
+        taped=[key for key, _ in steps if key in TAPED],
     )
 
 
-@cache
-def _tape_length(steps: tuple[tuple[str, Step], ...], states: int, values: int) -> int:
-    """Numbers on the tape for each node."""
-    from srs_eval.fitting.tracing import tape_length
+def _gradients(steps: tuple[tuple[str, Step], ...], parameters: int) -> dict[str, Gradient]:
+    """Of the steps, by the state and by the parameters."""
+    import inspect
 
-    taped = [step for key, step in steps if key in TAPED]
-    return max(tape_length(step.forward, step.adjoint, states, values) for step in taped)
+    found = {}
+    for key, step in steps:
+        names = list(inspect.signature(step).parameters)
+        of_state = {"first": (), "recall": (names[1],)}.get(key, (names[0],))
+        found[f"{key}_adjoint"] = Gradient(step, of_state, names[-1], parameters)
+    return found
+
+
+@cache
+def _tape_length(
+    steps: tuple[tuple[str, Step], ...], states: int, parameters: int, constants: int
+) -> int:
+    """Numbers on the tape for each node."""
+    from srs_eval.fitting.tracing import VECTOR, numbers, tape_length, vectors
+
+    gradients = _gradients(steps, parameters)
+    kinds = vectors(states), VECTOR, VECTOR, numbers(parameters + constants)
+    return max(
+        tape_length(step, as_function(gradients[f"{key}_adjoint"]), kinds)
+        for key, step in steps
+        if key in TAPED
+    )

@@ -16,13 +16,13 @@ it for FSRS-7 only; for FSRS-6 it is nothing there (fsrs-rs src/training_v6.rs).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting.compile import Gradient
 from srs_eval.fitting.recurrent import Step
 from srs_eval.reviews import FloatArray
 
@@ -34,12 +34,8 @@ class ScheduledSteps:
     name: str  # an identifier, unique among models
     first: Step
     success: Step
-    success_interval_bar: Callable[..., Any]
-    """(state, t, rating, w, bar) -> the gradient by t that the adjoint of success leaves out."""
-    recall_slopes: Callable[..., Any]
-    """(t, state, w) -> R(t), dR/dt and a third value."""
-    interval_bar: Callable[..., Any]
-    """(t, state, w, r_bar, w_bar) -> bar of the state, of the R(t) of `recall_slopes`."""
+    recall: Step
+    """What the desired retention is held against, not between bounds."""
     values: int  # parameters and constants
 
     def penalty(self, w: FloatArray, gradient: FloatArray) -> float:
@@ -61,13 +57,13 @@ def _kernel(steps: ScheduledSteps) -> Any:
         penalty_pass,
         steps.name,
         {
-            "first": steps.first.forward,
-            "first_adjoint": steps.first.adjoint,
-            "success": steps.success.forward,
-            "success_adjoint": steps.success.adjoint,
-            "success_interval_bar": steps.success_interval_bar,
-            "recall_slopes": steps.recall_slopes,
-            "interval_bar": steps.interval_bar,
+            "first": steps.first,
+            "first_adjoint": Gradient(steps.first, (), "w"),
+            "success": steps.success,
+            "success_adjoint": Gradient(steps.success, ("state", "t"), "w"),
+            "recall": steps.recall,
+            "recall_slope": Gradient(steps.recall, ("t",)),
+            "recall_adjoint": Gradient(steps.recall, ("state",), "w"),
         },
         {"VALUES": steps.values},
     )

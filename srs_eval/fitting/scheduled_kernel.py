@@ -12,9 +12,9 @@ first: Any = None
 first_adjoint: Any = None
 success: Any = None
 success_adjoint: Any = None
-success_interval_bar: Any = None
-recall_slopes: Any = None
-interval_bar: Any = None
+recall: Any = None
+recall_slope: Any = None
+recall_adjoint: Any = None
 
 NEWTON_STEPS = 7
 LEAST, MOST = math.log(1 / 86_400), math.log(36_500)  # of ln days
@@ -37,13 +37,12 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
             for _ in range(NEWTON_STEPS):
                 u = min(max(u, LEAST), MOST)
                 t = math.exp(u)
-                r, slope, _ = recall_slopes(t, state, w)
-                u -= (r - target) / min(slope * t, -1e-12)
+                steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-12)
+                u -= (recall(t, state, w) - target) / steepness
             u = min(max(u, LEAST), MOST)
             t = math.exp(u)
-            r, slope, _ = recall_slopes(t, state, w)
-            steepness = min(slope * t, -1e-9)
-            v = u - (r - target) / steepness
+            steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-9)
+            v = u - (recall(t, state, w) - target) / steepness
             interval = math.exp(min(max(v, LEAST), MOST))
             kept[i, 0], kept[i, 1], kept[i, 2] = state
             kept[i, 3], kept[i, 4] = t, interval
@@ -80,13 +79,13 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
             i = reviews - 1 - back
             state = (kept[i, 0], kept[i, 1], kept[i, 2])
             interval = kept[i, 4]
-            of_interval = kept[i, 6] + success_interval_bar(state, interval, GOOD, w, bar)
-            by_success = success_adjoint(state, interval, GOOD, w, bar, w_bar)
-            by_interval = interval_bar(kept[i, 3], state, w, kept[i, 5] * of_interval, w_bar)
+            by_success, of_interval = success_adjoint(state, interval, GOOD, w, bar, w_bar)
+            of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
+            by_recall = recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
             bar = (
-                by_success[0] + by_interval[0],
-                by_success[1] + by_interval[1],
-                by_success[2] + by_interval[2],
+                by_success[0] + by_recall[0],
+                by_success[1] + by_recall[1],
+                by_success[2] + by_recall[2],
             )
         first_adjoint(GOOD, w, bar, w_bar)
     return penalty

@@ -30,7 +30,16 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from srs_eval.fitting import simd
-from srs_eval.fitting.step_graph import DOUBLE, SLOW, Graph, Store, Value, emit, unknown
+from srs_eval.fitting.step_graph import (
+    DOUBLE,
+    SLOW,
+    Graph,
+    Store,
+    Value,
+    as_vector,
+    emit,
+    unknown,
+)
 
 _FUSED = ("contract",)  # of vectors, as in simd
 
@@ -53,7 +62,6 @@ _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 _OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
 _OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
 _COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
-_WORTH_KEEPING = (*SLOW, _OF_VECTORS["fdiv"])
 
 
 def _negative(builder: Any, x: Any) -> Any:
@@ -64,8 +72,36 @@ def _select(builder: Any, condition: Any, a: Any, b: Any) -> Any:
     return builder.select(condition, a, b)
 
 
+def _minimum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", b, a), b, a)
+
+
+def _maximum(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", a, b), b, a)
+
+
+def _clamp(builder: Any, x: Any, low: Any, high: Any) -> Any:
+    held = builder.select(builder.fcmp_ordered(">", x, high), high, x)
+    return builder.select(builder.fcmp_ordered("<", x, low), low, held)
+
+
 def _first_lane(builder: Any, x: Any) -> Any:
     return builder.extract_element(x, ir.IntType(32)(0))
+
+
+OPERATIONS = {
+    **{make: name for makes in (_OF_NUMBERS, _OF_VECTORS) for name, make in makes.items()},
+    simd.emit_exp: "exp",
+    simd.emit_log: "log",
+    as_vector: "as_vector",
+    _first_lane: "first_lane",
+    _negative: "negative",
+    _select: "select",
+    _minimum: "minimum",
+    _maximum: "maximum",
+    _clamp: "clamp",
+}
+"""What makes a value that changes smoothly with its operands, and its name (`reverse_mode`)."""
 
 
 def _value(graph: Graph, x: Any) -> Value:
@@ -146,8 +182,14 @@ class Traced:
         raise TypeError("a step has no branches; where(condition, a, b) chooses")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            return NotImplemented
+        if ufunc in (np.minimum, np.maximum):
+            x, y, _ = self._operands(*inputs)
+            choice = _minimum if ufunc is np.minimum else _maximum
+            return Traced(self.graph, self.graph.once(x.type, choice, x, y))
         emit = {np.exp: simd.emit_exp, np.log: simd.emit_log}.get(ufunc)
-        if emit is None or method != "__call__" or options:
+        if emit is None:
             return NotImplemented
         result = self.graph.once(simd.VECTOR, emit, self.graph.vector(self.value))
         if self.value.type != simd.VECTOR:
@@ -156,13 +198,14 @@ class Traced:
         return Traced(self.graph, result)
 
     def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
-        if function is not np.where or options:
+        if options or function not in (np.where, np.clip):
             return NotImplemented
-        condition, a, b = inputs
-        x, y = _value(self.graph, a), _value(self.graph, b)
-        if condition.value.type == simd.BITS or simd.VECTOR in (x.type, y.type):
-            x, y = self.graph.vector(x), self.graph.vector(y)
-        return Traced(self.graph, self.graph.once(x.type, _select, condition.value, x, y))
+        values = [_value(self.graph, x) for x in inputs]
+        if any(value.type in (simd.BITS, simd.VECTOR) for value in values):
+            first = 1 if function is np.where else 0  # a condition stays what it is
+            values[first:] = [self.graph.vector(value) for value in values[first:]]
+        make = _select if function is np.where else _clamp
+        return Traced(self.graph, self.graph.once(values[-1].type, make, *values))
 
 
 class _Elements:
@@ -199,6 +242,10 @@ class _Elements:
         value = _value(self.graph, new)
         self._now[k] = self.graph.vector(value) if self.vectors else value
 
+    def read(self) -> dict[int, Traced]:
+        """What was read, by place."""
+        return {k: Traced(self.graph, value) for k, value in self._read.items()}
+
     def stores(self) -> list[Store]:
         """What has changed."""
         return [
@@ -221,16 +268,14 @@ def traced(function: Callable[..., Any]) -> Any:
     return _intrinsic(function, (), emitted)
 
 
-def taped(forward: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
-    """A step and its adjoint as `traced` makes them, with one more argument, rows of vectors:
-    a tape, on which the step leaves what took long and the adjoint needs again.
-
-    The adjoint takes the arguments of the step, the gradients of its results and those of w.
+def taped(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
+    """A step and its gradient (`reverse_mode.adjoint`) as `traced` makes them, with one more
+    argument, rows of vectors: a tape, on which the step leaves what took long and the other needs.
     """
 
-    def emit_forward(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+    def emit_step(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
         *inputs, tape = given
-        found, _, _, shared = _both(graph, forward, adjoint, inputs)
+        found, _, _, shared = _both(graph, step, adjoint, inputs)
         for k, value in enumerate(shared):
             tape[k] = Traced(graph, value)
         emit(builder, found, tape.stores())
@@ -238,52 +283,75 @@ def taped(forward: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any
 
     def emit_adjoint(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
         *inputs, bar, w_bar, tape = given
-        _, found, stores, shared = _both(graph, forward, adjoint, inputs, (bar, w_bar))
+        _, found, stores, shared = _both(graph, step, adjoint, inputs, (bar, w_bar))
         for k, value in enumerate(shared):
             value.make, value.operands = functools.partial(tape.load, k=k), ()
         emit(builder, found, stores)
         return found
 
-    return (
-        _intrinsic(forward, ("tape",), emit_forward),
-        _intrinsic(adjoint, ("tape",), emit_adjoint),
-    )
+    return _intrinsic(step, ("tape",), emit_step), _intrinsic(adjoint, ("tape",), emit_adjoint)
 
 
-def tape_length(
-    forward: Callable[..., Any], adjoint: Callable[..., Any], states: int, values: int
-) -> int:
-    """Vectors on the tape of a step of a recurrent model with so many states and w."""
+def tape_length(step: Callable[..., Any], adjoint: Callable[..., Any], kinds: Sequence[Any]) -> int:
+    """Vectors on the tape of a step with arguments of these kinds (VECTOR, `vectors`, `numbers`)."""
     graph = Graph()
-    state, w = types.UniTuple(simd.vector, states), types.UniTuple(types.float64, values)
-    inputs = [_stand_in(graph, kind) for kind in (state, simd.vector, simd.vector, w)]
-    return len(_both(graph, forward, adjoint, inputs)[3])
+    return len(_both(graph, step, adjoint, [_stand_in(graph, kind) for kind in kinds])[3])
+
+
+VECTOR = simd.vector
+
+
+def vectors(count: int) -> Any:
+    """A tuple of vectors."""
+    return types.UniTuple(simd.vector, count)
+
+
+def numbers(count: int) -> Any:
+    """A tuple of floats."""
+    return types.UniTuple(types.float64, count)
 
 
 def _both(
     graph: Graph,
-    forward: Callable[..., Any],
+    step: Callable[..., Any],
     adjoint: Callable[..., Any],
     inputs: Sequence[Any],
     gradients: tuple[Any, _Elements] | None = None,
 ) -> tuple[list[Value], list[Value], list[Store], list[Value]]:
-    """What the step returns, what its adjoint returns and stores, and what goes on the tape."""
-    result = forward(*inputs)
-    found = _vectors(graph, result)
+    """What the step returns, what its gradient returns and stores, and what goes on the tape."""
+    result = step(*inputs)
     if gradients is None:
-        bar = tuple(Traced(graph, graph.new(simd.VECTOR, varies=True)) for _ in found)
-        gradients = bar, _Elements(graph, None, vectors=True)
+        kind = _type_of(result, vectors=True)
+        gradients = _stand_in(graph, kind), _Elements(graph, None, vectors=True)
+    found = _vectors(graph, result)
     back = _vectors(graph, adjoint(*inputs, *gradients))
     stores = _stores(gradients)
-    slow = {
-        value.number for value in unknown(found) if value.varies and value.make in _WORTH_KEEPING
-    }
+    slow = _worth_keeping(unknown(found))
     needed = unknown([*back, *(value for value, _, _ in stores)], slow)
     return found, back, stores, [value for value in needed if value.number in slow]
 
 
-def _vectors(graph: Graph, result: tuple[Any, ...]) -> list[Value]:
-    return [graph.vector(_value(graph, part)) for part in result]
+def _worth_keeping(values: Sequence[Value]) -> set[int]:
+    """Numbers of those of a step's values, in order, that its gradient should not compute again:
+    exp, log, and quotients that wait for these. Others are as soon divided as fetched.
+    """
+    slow: set[int] = set()
+    late: set[int] = set()  # what waits for exp or log
+    for value in values:
+        waits = any(operand.number in late for operand in value.operands)
+        is_slow = value.varies and value.make in SLOW
+        if is_slow or (waits and value.make is _OF_VECTORS["fdiv"]):
+            slow.add(value.number)
+        if is_slow or waits:
+            late.add(value.number)
+    return slow
+
+
+def _vectors(graph: Graph, result: Any) -> list[Value]:
+    """All parts of a result."""
+    if isinstance(result, tuple):
+        return [value for part in result for value in _vectors(graph, part)]
+    return [] if result is None else [graph.vector(_value(graph, result))]
 
 
 def _stores(given: Sequence[Any]) -> list[Store]:

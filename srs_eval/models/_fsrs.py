@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
+from srs_eval.fitting.elementwise import clamp, exp, power, where
 from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.fitting.recurrent import RecurrentModel
 from srs_eval.models import Context
@@ -32,13 +32,6 @@ def init_s(rating: Value, w: Any) -> Value:
     return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
 
 
-def init_s_adjoint(rating: Value, bar: Value, w_bar: Any) -> None:
-    w_bar[0] += where(rating == 1.0, bar, 0.0)
-    w_bar[1] += where(rating == 2.0, bar, 0.0)
-    w_bar[2] += where(rating == 3.0, bar, 0.0)
-    w_bar[3] += where(rating == 4.0, bar, 0.0)
-
-
 def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Any) -> Value:
     """The same from v4 on."""
     hard_penalty = where(rating == 2.0, w[15], 1.0)
@@ -54,50 +47,9 @@ def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Any)
     )
 
 
-def stability_after_success_adjoint(
-    s: Value, d: Value, r: Value, rating: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value, Value]:
-    """Gradients with respect to s, d and r, apart from each other."""
-    gain = exp((1.0 - r) * w[10])
-    plain = exp(w[8]) * power(s, -w[9])
-    modifier = where(rating == 2.0, w[15], where(rating == 4.0, w[16], 1.0))
-    slope = plain * (11.0 - d) * modifier
-    growth = slope * (gain - 1.0)  # new_s = s (1 + growth)
-    growth_bar = bar * s
-    unmodified_bar = plain * (11.0 - d) * (gain - 1.0) * growth_bar
-    w_bar[8] += growth * growth_bar
-    w_bar[9] += -log(s) * growth * growth_bar
-    w_bar[10] += slope * gain * (1.0 - r) * growth_bar
-    w_bar[15] += where(rating == 2.0, unmodified_bar, 0.0)
-    w_bar[16] += where(rating == 4.0, unmodified_bar, 0.0)
-    return (
-        bar * (1.0 + growth - w[9] * growth),
-        -plain * modifier * (gain - 1.0) * growth_bar,
-        -w[10] * slope * gain * growth_bar,
-    )
-
-
 def stability_after_failure(s: Value, d: Value, r: Value, w: Any) -> Value:
     """The same from v4 on, but later versions set it a limit."""
     return w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
-
-
-def stability_after_failure_adjoint(
-    s: Value, d: Value, r: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value, Value]:
-    """Gradients with respect to s, d and r, apart from each other."""
-    grown = power(s + 1.0, w[13])
-    factor = power(d, -w[12]) * exp((1.0 - r) * w[14])
-    new_s = w[11] * factor * (grown - 1.0)
-    w_bar[11] += factor * (grown - 1.0) * bar
-    w_bar[12] += -log(d) * new_s * bar
-    w_bar[13] += w[11] * factor * grown * log(s + 1.0) * bar
-    w_bar[14] += (1.0 - r) * new_s * bar
-    return (
-        w[11] * factor * w[13] * grown / (s + 1.0) * bar,
-        -w[12] * new_s / d * bar,
-        -w[14] * new_s * bar,
-    )
 
 
 # Difficulty and the limit after a failure, in FSRS-5 and FSRS-6
@@ -105,11 +57,6 @@ def stability_after_failure_adjoint(
 
 def init_d(rating: Value, w: Any) -> Value:
     return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
-
-
-def init_d_adjoint(rating: Value, w: Any, bar: Value, w_bar: Any) -> None:
-    w_bar[4] += bar
-    w_bar[5] += -exp(w[5] * (rating - 1.0)) * (rating - 1.0) * bar
 
 
 def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
@@ -122,30 +69,9 @@ def next_d(d: Value, rating: Value, w: Any) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to d."""
-    bar = clamp_bar(raw_next_d(d, rating, w), 1.0, 10.0, bar)
-    easiest = exp(3.0 * w[5])
-    damping = (rating - 3.0) * (10.0 - d) / 9.0
-    w_bar[4] += w[7] * bar
-    w_bar[5] += -3.0 * w[7] * easiest * bar
-    w_bar[7] += (w[4] - easiest + 1.0 - (d - w[6] * damping)) * bar
-    damped_bar = (1.0 - w[7]) * bar
-    w_bar[6] += -damping * damped_bar
-    return damped_bar * (1.0 + w[6] * (rating - 3.0) / 9.0)
-
-
 def longest_after_failure(s: Value, w: Any) -> Value:
     """What w[17] and w[18] make of S; a failure leaves no more than that."""
     return s / exp(w[17] * w[18])
-
-
-def longest_after_failure_adjoint(s: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to s."""
-    drop = exp(w[17] * w[18])
-    w_bar[17] += -w[18] * (s / drop) * bar
-    w_bar[18] += -w[17] * (s / drop) * bar
-    return bar / drop
 
 
 # Initial stabilities

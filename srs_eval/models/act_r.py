@@ -15,7 +15,6 @@ time at one second (the max above) and limits a, c, s and h to 0.001 ... 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.compile import compiled, specialised
+from srs_eval.fitting.compile import Gradient, as_function, compiled, specialised
 from srs_eval.fitting.elementwise import LANES, exp, log, minimum, where
 from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.fitting.tie_order import quicksort_order
@@ -50,19 +49,6 @@ def left(before: Value, ln_age: Value, w: Value) -> Value:
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def left_adjoint(
-    before: Value, ln_age: Value, w: Value, left: Value, bar: Value, w_bar: Value
-) -> Value:
-    """Gradient in `before`; `left` is what the step gave."""
-    ln = log(SECONDS * w[4]) + ln_age
-    exponent_bar = where(ln < 0.0, 0.0, bar * left)
-    decay_bar = -ln * exponent_bar
-    w_bar[0] += decay_bar
-    w_bar[1] += decay_bar * before
-    w_bar[4] += -(1.0 / w[4]) * (w[1] * before + w[0]) * exponent_bar
-    return w[1] * decay_bar
-
-
 def odds(activation: Value, w: Value) -> Value:
     """(tau - m) / s, from e^m."""
     return (w[3] - log(where(activation < TINY, TINY, activation))) / w[2]
@@ -71,16 +57,6 @@ def odds(activation: Value, w: Value) -> Value:
 def recall(activation: Value, w: Value) -> Value:
     """p, from e^m."""
     return 1.0 / (1.0 + exp(minimum(odds(activation, w), 700.0)))
-
-
-def recall_adjoint(activation: Value, w: Value, p_bar: Value, w_bar: Value) -> Value:
-    """Gradient in e^m."""
-    u = odds(activation, w)
-    p = 1.0 / (1.0 + exp(minimum(u, 700.0)))
-    u_bar = -p_bar * p * (1.0 - p)
-    w_bar[2] += -u_bar * u / w[2]
-    w_bar[3] += u_bar / w[2]
-    return where(activation > TINY, -u_bar / (w[2] * activation), 0.0)
 
 
 # The tree
@@ -148,7 +124,7 @@ class Part(NamedTuple):
     ln_age: FloatArray  # (terms,) ln of the days since the practice
     passes: FloatArray  # (nodes,) weight of the trials that were recalled
     failures: FloatArray
-    left: FloatArray  # (terms,)
+    tape: FloatArray  # what terms leave for their gradients
     activation: FloatArray  # (1, nodes) result, e^m
     bar: FloatArray  # (1, nodes) its gradient
     w_bar: FloatArray  # (5, LANES) result, gradient in w
@@ -233,7 +209,7 @@ def _part(
         ln_age=ln_age,
         passes=np.bincount(at, weights * y, width).astype(np.float64),
         failures=np.bincount(at, weights * (1 - y), width).astype(np.float64),
-        left=np.empty(first[-1]),
+        tape=np.empty(first[-1] * _tape_length()),
         activation=np.empty((1, width)),
         bar=np.empty((1, width)),
         w_bar=np.empty((len(START), LANES)),
@@ -241,17 +217,30 @@ def _part(
     return part, at
 
 
+_LEFT_ADJOINT = Gradient(left, ("before",), "w")
+
+
+@cache
+def _tape_length() -> int:
+    """Numbers that a term's gradient has from the term."""
+    from srs_eval.fitting.tracing import VECTOR, numbers, tape_length
+
+    kinds = VECTOR, VECTOR, numbers(len(START))
+    return tape_length(left, as_function(_LEFT_ADJOINT), kinds)
+
+
 @cache
 def _kernel() -> Any:
     from srs_eval.fitting.activation_sweep import loss_and_gradient
 
-    steps: dict[str, Callable[..., Any]] = {
+    steps: dict[str, Any] = {
         "left": left,
-        "left_adjoint": left_adjoint,
+        "left_adjoint": _LEFT_ADJOINT,
         "recall": recall,
-        "recall_adjoint": recall_adjoint,
+        "recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
-    return specialised(loss_and_gradient, "ACT_R", steps, {"PARAMETERS": len(START)})
+    constants = {"PARAMETERS": len(START), "TAPE": _tape_length()}
+    return specialised(loss_and_gradient, "ACT_R", steps, constants, taped=["left"])
 
 
 def _loss(part: Part, w: FloatArray) -> float:

@@ -17,6 +17,7 @@ Good and Easy are swapped, so that Good gets the easy bonus and Easy does not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from srs_eval.fitting.card_steps import before, card_steps
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first, where
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.elementwise import clamp, exp, maximum, where
+from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
 from srs_eval.protocol import Trials
@@ -42,22 +43,9 @@ def recall(t: Value, state: State, w: Any) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    interval = state[0]
-    r = exp(w[7] * t / interval)
-    return -w[7] * t / (interval * interval) * r * r_bar, 0.0
-
-
 def softened(interval: Value) -> Value:
     """Intervals below a day shrink to a hundredth of their way below; none is too long."""
-    soft = where(interval < 1.0, 1.0 + 0.01 * (interval - 1.0), interval)
-    return minimum(soft, MAXIMUM_INTERVAL)
-
-
-def softened_adjoint(interval: Value, bar: Value) -> Value:
-    """At exactly one day it is what torch gives for max(leaky_relu(x - 1) + 1, x)."""
-    slope = where(interval > 1.0, 1.0, where(interval < 1.0, 0.01, 0.5 * 0.01 + 0.5))
-    return where(interval > MAXIMUM_INTERVAL, 0.0, slope * bar)
+    return clamp(maximum(1.0 + 0.01 * (interval - 1.0), interval), -math.inf, MAXIMUM_INTERVAL)
 
 
 def ease_change(rating: Value) -> Value:
@@ -68,20 +56,9 @@ def next_ease(ease: Value, rating: Value) -> Value:
     return clamp(ease + ease_change(rating), 1.3, 5.5)
 
 
-def next_ease_adjoint(ease: Value, rating: Value, bar: Value) -> Value:
-    return clamp_bar(ease + ease_change(rating), 1.3, 5.5, bar)
-
-
 def first(rating: Value, w: Any) -> State:
     interval = where(rating < 4.0, w[0], w[1])
     return softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
-
-
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    interval_bar = softened_adjoint(where(rating < 4.0, w[0], w[1]), bar[0])
-    w_bar[0] += where(rating < 4.0, interval_bar, 0.0)
-    w_bar[1] += where(rating < 4.0, 0.0, interval_bar)
-    w_bar[2] += clamp_bar(w[2], 1.3, 5.5, bar[1])
 
 
 def early(state: State, t: Value, rating: Value, w: Any) -> Value:
@@ -92,9 +69,9 @@ def early(state: State, t: Value, rating: Value, w: Any) -> Value:
     Easy    max(t * ease, interval)
     """
     interval, ease = state
-    hard = -minimum(-t * w[4], -interval * w[4] / 2.0)
-    grown = -minimum(-t * ease, -interval)
-    good = grown * (w[3] - (w[3] - 1.0) / 2.0)
+    hard = maximum(t * w[4], 0.5 * (interval * w[4]))
+    grown = maximum(t * ease, interval)
+    good = grown * (w[3] - 0.5 * (w[3] - 1.0))
     return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
@@ -106,7 +83,7 @@ def on_time(state: State, t: Value, rating: Value, w: Any) -> Value:
     Easy    (interval + (t - interval) / 2) * ease
     """
     interval, ease = state
-    easy = (interval + (t - interval) / 2.0) * ease
+    easy = (interval + 0.5 * (t - interval)) * ease
     return where(rating == 2.0, interval * w[4], where(rating == 4.0, easy, t * ease * w[3]))
 
 
@@ -116,46 +93,9 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return softened(grown * w[6]), next_ease(ease, rating)
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    interval, ease = state
-    grown = where(t < interval, early(state, t, rating, w), on_time(state, t, rating, w))
-    product_bar = softened_adjoint(grown * w[6], bar[0])
-    w_bar[6] += grown * product_bar
-    grown_bar = w[6] * product_bar
-
-    early_bar = where(t < interval, grown_bar, 0.0)
-    hard_bar = where(rating == 2.0, early_bar, 0.0)
-    share = share_of_first(-t * w[4], -interval * w[4] / 2.0)
-    w_bar[4] += (share * t + (1.0 - share) * interval / 2.0) * hard_bar
-    interval_bar = (1.0 - share) * w[4] / 2.0 * hard_bar
-    good_bar = where(rating == 2.0, 0.0, where(rating == 4.0, 0.0, early_bar))
-    w_bar[3] += -minimum(-t * ease, -interval) / 2.0 * good_bar
-    longer_bar = (w[3] + 1.0) / 2.0 * good_bar + where(rating == 4.0, early_bar, 0.0)
-    share = share_of_first(-t * ease, -interval)
-    ease_bar = share * t * longer_bar
-    interval_bar += (1.0 - share) * longer_bar
-
-    late_bar = where(t < interval, 0.0, grown_bar)
-    hard_bar = where(rating == 2.0, late_bar, 0.0)
-    easy_bar = where(rating == 4.0, late_bar, 0.0)
-    good_bar = late_bar - hard_bar - easy_bar
-    w_bar[4] += interval * hard_bar
-    w_bar[3] += t * ease * good_bar
-    ease_bar += t * w[3] * good_bar + (interval + t) / 2.0 * easy_bar
-    interval_bar += w[4] * hard_bar + ease / 2.0 * easy_bar
-    return interval_bar, ease_bar + next_ease_adjoint(ease, rating, bar[1])
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     interval, ease = state
     return softened(interval * w[5]), next_ease(ease, rating)
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    interval, ease = state
-    product_bar = softened_adjoint(interval * w[5], bar[0])
-    w_bar[5] += interval * product_bar
-    return w[5] * product_bar, next_ease_adjoint(ease, rating, bar[1])
 
 
 RECURRENT = RecurrentModel(
@@ -164,10 +104,10 @@ RECURRENT = RecurrentModel(
     default=DEFAULTS,
     lower=(1, 1, 1.31, 1, 0.5, 0, 0.5),
     upper=(9999, 9999, 5, 5, 1.3, 1, 2),
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
     constants=(log_target(0.9),),
     tie_order="quicksort",
 )

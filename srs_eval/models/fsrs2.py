@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.elementwise import clamp, exp, power
+from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import S_MAX, with_least_stability
-from srs_eval.models.fsrs1 import forgetting_curve, forgetting_curve_adjoint
+from srs_eval.models.fsrs1 import forgetting_curve
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d
@@ -21,10 +21,6 @@ State = tuple[Value, Value]  # s, d
 
 def recall(t: Value, state: State, w: Any) -> Value:
     return forgetting_curve(t, state[0])
-
-
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0
 
 
 def init_s(rating: Value, w: Any) -> Value:
@@ -39,15 +35,6 @@ def first(rating: Value, w: Any) -> State:
     return clamp(init_s(rating, w), w[14], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    s_bar = clamp_bar(init_s(rating, w), w[14], S_MAX, bar[0])
-    w_bar[0] += (w[1] * (rating - 1.0) + 1.0) * s_bar
-    w_bar[1] += w[0] * (rating - 1.0) * s_bar
-    d_bar = clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1])
-    w_bar[2] += (w[3] * (rating - 4.0) + 1.0) * d_bar
-    w_bar[3] += w[2] * (rating - 4.0) * d_bar
-
-
 def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
     """Reversion to the difficulty of a first Good."""
     return w[5] * (w[2] * (1.0 - w[3])) + (1.0 - w[5]) * (d + w[4] * (rating - 3.0))
@@ -55,17 +42,6 @@ def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
 
 def next_d(d: Value, rating: Value, w: Any) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
-
-
-def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to d."""
-    bar = clamp_bar(raw_next_d(d, rating, w), 1.0, 10.0, bar)
-    w_bar[2] += w[5] * (1.0 - w[3]) * bar
-    w_bar[3] += -w[5] * w[2] * bar
-    w_bar[5] += (w[2] * (1.0 - w[3]) - (d + w[4] * (rating - 3.0))) * bar
-    d_bar = (1.0 - w[5]) * bar
-    w_bar[4] += (rating - 3.0) * d_bar
-    return d_bar
 
 
 def stability_after_success(s: Value, new_d: Value, r: Value, w: Any) -> Value:
@@ -81,25 +57,6 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(new_s, w[14], S_MAX), new_d
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_d = next_d(d, rating, w)
-    s_bar = clamp_bar(stability_after_success(s, new_d, r, w), w[14], S_MAX, bar[0])
-    gain = exp((1.0 - r) * w[9])
-    slope = exp(w[6]) * power(new_d, w[7]) * power(s, w[8])
-    growth = slope * (gain - 1.0)  # new_s = s (1 + growth)
-    growth_bar = s_bar * s
-    w_bar[6] += growth * growth_bar
-    w_bar[7] += log(new_d) * growth * growth_bar
-    w_bar[8] += log(s) * growth * growth_bar
-    w_bar[9] += slope * gain * (1.0 - r) * growth_bar
-    d_bar = bar[1] + w[7] * growth / new_d * growth_bar
-    r_bar = -w[9] * slope * gain * growth_bar
-    s_bar = s_bar * (1.0 + growth + w[8] * growth) + forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, next_d_adjoint(d, rating, w, d_bar, w_bar)
-
-
 def stability_after_failure(s: Value, new_d: Value, r: Value, w: Any) -> Value:
     return w[10] * power(new_d, w[11]) * power(s, w[12]) * (exp((1.0 - r) * w[13]) - 1.0)
 
@@ -111,24 +68,6 @@ def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(new_s, w[14], S_MAX), new_d
 
 
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_d = next_d(d, rating, w)
-    new_s = stability_after_failure(s, new_d, r, w)
-    new_s_bar = clamp_bar(new_s, w[14], S_MAX, bar[0])
-    gain = exp((1.0 - r) * w[13])
-    slope = power(new_d, w[11]) * power(s, w[12])
-    w_bar[10] += slope * (gain - 1.0) * new_s_bar
-    w_bar[11] += log(new_d) * new_s * new_s_bar
-    w_bar[12] += log(s) * new_s * new_s_bar
-    w_bar[13] += w[10] * slope * gain * (1.0 - r) * new_s_bar
-    d_bar = bar[1] + w[11] * new_s / new_d * new_s_bar
-    r_bar = -w[13] * w[10] * slope * gain * new_s_bar
-    s_bar = w[12] * new_s / s * new_s_bar + forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, next_d_adjoint(d, rating, w, d_bar, w_bar)
-
-
 DEFAULT = (1.0, 1.0, 1.0, -1.0, -1.0, 0.2, 3.0, -0.8, -0.2, 1.3, 2.6, -0.2, 0.6, 1.5)
 RECURRENT = RecurrentModel(
     name="FSRSv2",
@@ -136,10 +75,10 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=(0.1, 0.01, 1, -10, -10, 0, 0, -2, -2, 0.01, 0, -2, 0.01, 0.01),
     upper=(10, 10, 10, -0.01, -0.01, 1, 5, -0.01, -0.01, 2, 5, -0.01, 1, 2),
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
     constants=(0.01,),
     tie_order="quicksort",
 )

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar
-from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
+from srs_eval.fitting.elementwise import clamp
+from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
     init_s,
-    init_s_adjoint,
     s0_fit,
     stability_after_failure,
-    stability_after_failure_adjoint,
     stability_after_success,
-    stability_after_success_adjoint,
     with_least_stability,
 )
 from srs_eval.protocol import Trials
@@ -37,18 +34,8 @@ def forgetting_curve(t: Value, s: Value) -> Value:
     return 1.0 / (1.0 + t / (9.0 * s))
 
 
-def forgetting_curve_adjoint(t: Value, s: Value, r_bar: Value) -> Value:
-    """Gradient with respect to s."""
-    r = forgetting_curve(t, s)
-    return r * r * t / (9.0 * s * s) * r_bar
-
-
 def recall(t: Value, state: State, w: Any) -> Value:
     return forgetting_curve(t, state[0])
-
-
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0
 
 
 def init_d(rating: Value, w: Any) -> Value:
@@ -57,13 +44,6 @@ def init_d(rating: Value, w: Any) -> Value:
 
 def first(rating: Value, w: Any) -> State:
     return clamp(init_s(rating, w), w[17], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
-
-
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    init_s_adjoint(rating, clamp_bar(init_s(rating, w), w[17], S_MAX, bar[0]), w_bar)
-    d_bar = clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1])
-    w_bar[4] += d_bar
-    w_bar[5] += -(rating - 3.0) * d_bar
 
 
 def raw_next_d(d: Value, rating: Value, w: Any) -> Value:
@@ -75,44 +55,16 @@ def next_d(d: Value, rating: Value, w: Any) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def next_d_adjoint(d: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to d."""
-    bar = clamp_bar(raw_next_d(d, rating, w), 1.0, 10.0, bar)
-    w_bar[4] += w[7] * bar
-    w_bar[7] += (w[4] - (d - w[6] * (rating - 3.0))) * bar
-    d_bar = (1.0 - w[7]) * bar
-    w_bar[6] += -(rating - 3.0) * d_bar
-    return d_bar
-
-
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[17], S_MAX, bar[0])
-    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s_bar = clamp_bar(stability_after_failure(s, d, r, w), w[17], S_MAX, bar[0])
-    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 def after_second_review(trials: Trials, rows: IntArray) -> IntArray:
@@ -138,10 +90,10 @@ RECURRENT = RecurrentModel(
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, minimum, power, share_of_first
-from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
+from srs_eval.fitting.elementwise import clamp, minimum, power
+from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
     s0_fit,
     stability_after_failure,
-    stability_after_failure_adjoint,
     stability_after_success,
-    stability_after_success_adjoint,
     with_least_stability,
 )
 from srs_eval.models.fsrs4 import (
     NO_BOUND,
     after_second_review,
     first,
-    first_adjoint,
     next_d,
-    next_d_adjoint,
 )
 
 Value = Any  # float, array or vector
@@ -41,18 +37,8 @@ def forgetting_curve(t: Value, s: Value) -> Value:
     return power(1.0 + FACTOR * t / s, -0.5)
 
 
-def forgetting_curve_adjoint(t: Value, s: Value, r_bar: Value) -> Value:
-    """Gradient with respect to s."""
-    r = forgetting_curve(t, s)
-    return 0.5 * FACTOR * r * r * r * t / (s * s) * r_bar
-
-
 def recall(t: Value, state: State, w: Any) -> Value:
     return forgetting_curve(t, state[0])
-
-
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], r_bar), 0.0
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -61,30 +47,10 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[17], S_MAX, bar[0])
-    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s = stability_after_failure(s, d, r, w)
-    new_s_bar = clamp_bar(minimum(new_s, s), w[17], S_MAX, bar[0])
-    share = share_of_first(new_s, s)
-    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
-    s_bar += (1.0 - share) * new_s_bar + forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 # fmt: off
@@ -108,10 +74,10 @@ RECURRENT = RecurrentModel(
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     decimals=6,

@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, minimum, share_of_first
+from srs_eval.fitting.elementwise import clamp, exp, minimum
 from srs_eval.fitting.recurrent import (
     START,
     RecurrentModel,
-    Step,
     fit_recurrent,
     predict_recurrent,
 )
@@ -37,25 +36,17 @@ from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     S_MAX,
     init_d,
-    init_d_adjoint,
     init_s,
-    init_s_adjoint,
     least_stability,
     longest_after_failure,
-    longest_after_failure_adjoint,
     next_d,
-    next_d_adjoint,
     s0_fit,
     stability_after_failure,
-    stability_after_failure_adjoint,
     stability_after_success,
-    stability_after_success_adjoint,
 )
 from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
-    forgetting_curve_adjoint,
     recall,
-    recall_adjoint,
 )
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
@@ -68,24 +59,10 @@ def first(rating: Value, w: Any) -> State:
     return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    init_s_adjoint(rating, clamp_bar(init_s(rating, w), w[19], S_MAX, bar[0]), w_bar)
-    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1]), w_bar)
-
-
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
-
-
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[19], S_MAX, bar[0])
-    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -93,19 +70,6 @@ def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     new_s = minimum(new_s, longest_after_failure(s, w))
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s)
-    new_s = stability_after_failure(s, d, r, w)
-    longest = longest_after_failure(s, w)
-    new_s_bar = clamp_bar(minimum(new_s, longest), w[19], S_MAX, bar[0])
-    share = share_of_first(new_s, longest)
-    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
-    s_bar += longest_after_failure_adjoint(s, w, (1.0 - share) * new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, r_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 def stability_short_term(s: Value, rating: Value, w: Any) -> Value:
@@ -116,17 +80,6 @@ def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
     """A review less than a day after the one before."""
     s, d = state
     return clamp(stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
-
-
-def same_day_adjoint(
-    state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any
-) -> State:
-    s, d = state
-    new_s = stability_short_term(s, rating, w)
-    new_s_bar = clamp_bar(new_s, w[19], S_MAX, bar[0])
-    w_bar[17] += (rating - 3.0 + w[18]) * new_s * new_s_bar
-    w_bar[18] += w[17] * new_s * new_s_bar
-    return new_s / s * new_s_bar, next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 # fmt: off
@@ -161,11 +114,11 @@ RECURRENT = RecurrentModel(
     default=DEFAULT,
     lower=lower_bounds(0.01),
     upper=UPPER,
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    same_day=Step(same_day, same_day_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    same_day=same_day,
+    recall=recall,
     constants=(0.01,),
     deviation=DEVIATION,
     tie_order="quicksort",

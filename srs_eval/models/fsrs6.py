@@ -11,32 +11,23 @@ from typing import Any
 
 from srs_eval.fitting.elementwise import (
     clamp,
-    clamp_bar,
     exp,
-    log,
     minimum,
     power,
-    share_of_first,
     where,
 )
-from srs_eval.fitting.recurrent import START, RecurrentModel, Step, Trainable
+from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
     init_d,
-    init_d_adjoint,
     init_s,
-    init_s_adjoint,
     longest_after_failure,
-    longest_after_failure_adjoint,
     next_d,
-    next_d_adjoint,
     s0_fit,
     stability_after_failure,
-    stability_after_failure_adjoint,
     stability_after_success,
-    stability_after_success_adjoint,
 )
 from srs_eval.protocol import Trials
 
@@ -50,34 +41,13 @@ def forgetting_curve(t: Value, s: Value, w: Any) -> Value:
     return power(1.0 + factor * t / s, -w[20])
 
 
-def forgetting_curve_adjoint(t: Value, s: Value, w: Any, r_bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to s."""
-    base = exp(-LOG_09 / w[20])
-    factor = base - 1.0
-    u = 1.0 + factor * t / s
-    r = power(u, -w[20])
-    u_bar = -w[20] * r / u * r_bar
-    factor_bar = base * LOG_09 / (w[20] * w[20])  # d factor / d w[20]
-    w_bar[20] += u_bar * (t / s) * factor_bar - r * log(u) * r_bar
-    return -u_bar * factor * t / (s * s)
-
-
 def recall(t: Value, state: State, w: Any) -> Value:
     return forgetting_curve(t, state[0], w)
-
-
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return forgetting_curve_adjoint(t, state[0], w, r_bar, w_bar), 0.0
 
 
 def first(rating: Value, w: Any) -> State:
     """S0 and D0."""
     return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
-
-
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    init_s_adjoint(rating, bar[0], w_bar)  # w[0] ... w[3] never leave the clamp
-    init_d_adjoint(rating, w, clamp_bar(init_d(rating, w), 1.0, 10.0, bar[1]), w_bar)
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -87,33 +57,11 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s, w)
-    new_s_bar = clamp_bar(stability_after_success(s, d, r, rating, w), w[21], S_MAX, bar[0])
-    s_bar, d_bar, r_bar = stability_after_success_adjoint(s, d, r, rating, w, new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     s, d = state
     forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
     new_s = minimum(forgotten, longest_after_failure(s, w))
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, d = state
-    r = forgetting_curve(t, s, w)
-    forgotten = stability_after_failure(s, d, r, w)
-    longest = longest_after_failure(s, w)
-    new_s_bar = clamp_bar(minimum(forgotten, longest), w[21], S_MAX, bar[0])
-    share = share_of_first(forgotten, longest)
-    s_bar, d_bar, r_bar = stability_after_failure_adjoint(s, d, r, w, share * new_s_bar, w_bar)
-    s_bar += longest_after_failure_adjoint(s, w, (1.0 - share) * new_s_bar, w_bar)
-    s_bar += forgetting_curve_adjoint(t, s, w, r_bar, w_bar)
-    return s_bar, d_bar + next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 def short_term_increase(s: Value, rating: Value, w: Any) -> Value:
@@ -126,22 +74,6 @@ def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
     increase = short_term_increase(s, rating, w)
     held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
     return clamp(s * held, w[21], S_MAX), next_d(d, rating, w)
-
-
-def same_day_adjoint(
-    state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any
-) -> State:
-    s, d = state
-    increase = short_term_increase(s, rating, w)
-    held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
-    bar_s = clamp_bar(s * held, w[21], S_MAX, bar[0])
-    passed = where(rating >= 3.0, where(increase < 1.0, 0.0, 1.0), 1.0)
-    exponent_bar = increase * passed * s * bar_s
-    w_bar[17] += (rating - 3.0 + w[18]) * exponent_bar
-    w_bar[18] += w[17] * exponent_bar
-    w_bar[19] += -log(s) * exponent_bar
-    s_bar = held * bar_s - w[19] / s * exponent_bar
-    return s_bar, next_d_adjoint(d, rating, w, bar[1], w_bar)
 
 
 # fmt: off
@@ -186,11 +118,11 @@ def recurrent(least: float) -> RecurrentModel:
         default=DEFAULT,
         lower=lower_bounds(least),
         upper=UPPER,
-        first=Step(first, first_adjoint),
-        success=Step(success, success_adjoint),
-        failure=Step(failure, failure_adjoint),
-        same_day=Step(same_day, same_day_adjoint),
-        recall=Step(recall, recall_adjoint),
+        first=first,
+        success=success,
+        failure=failure,
+        same_day=same_day,
+        recall=recall,
         constants=(least,),
         deviation=DEVIATION,
     )

@@ -9,7 +9,8 @@ Formulas and training: srs-benchmark models/fsrs_v6_one_step.py (commit 1d517ddc
 model_processors.py `fsrs_one_step` (commit 8a8a329c902f). Its quirks are part of it: S
 has no upper bound and no limit after a failure, D changes before S, gradients pass
 through clamps, a same-day last review gets the gradient of one on a later day, and the
-parameters of same-day reviews (w[17] to w[19]) are never trained.
+parameters of same-day reviews (w[17] to w[19]) are never trained. A failure's gradient is
+written out here: with the stability of a same-day review in it, it is no formula's derivative.
 """
 
 from __future__ import annotations
@@ -20,22 +21,21 @@ from typing import Any
 import numpy as np
 
 from srs_eval import hyperparameters
-from srs_eval.fitting.compile import specialised
+from srs_eval.fitting.compile import Gradient, specialised
 from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     init_d,
     next_d,
+    raw_next_d,
     stability_after_failure,
     stability_after_success,
-    stability_after_success_adjoint,
 )
 from srs_eval.models.fsrs6 import (
     DEFAULT,
     UPPER,
     fit_s0,
     forgetting_curve,
-    forgetting_curve_adjoint,
     lower_bounds,
     predict,
     short_term_increase,
@@ -47,6 +47,11 @@ LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 S0_FACTOR = 100.0
 S_MIN = 0.001
 R_MIN = 1e-9  # of the probability that the loss is divided by
+
+
+curve_adjoint: Any = None  # in the kernel, the gradients that `_kernel` says
+success_adjoint: Any = None
+difficulty_adjoint: Any = None
 
 
 def bounded_d(d: float) -> float:
@@ -95,12 +100,13 @@ def _descend(
 
         gradient = np.zeros(21)
         r = min(max(forgetting_curve(t, s, w), R_MIN), 1.0 - R_MIN)
-        s_bar = forgetting_curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
+        s_bar = curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
         if history_end[row] - history_start[row] == 1:
             gradient[history_rating[history_start[row]] - 1] = S0_FACTOR * s_bar
         else:
             last_r = forgetting_curve(last_t, last_s, w)
             if rating == 1.0:
+                # By the formula of a later day, but with the s that was found: no derivative.
                 grown = (last_s + 1.0) ** w[13]
                 factor = w[11] * d ** -w[12] * np.exp((1.0 - last_r) * w[14])
                 gradient[11] += s / w[11] * s_bar
@@ -109,33 +115,27 @@ def _descend(
                 gradient[14] += (1.0 - last_r) * s * s_bar
                 d_bar = -w[12] * s / d * s_bar
             else:
-                _, d_bar, _ = stability_after_success_adjoint(
-                    last_s, d, last_r, rating, w, s_bar, gradient
-                )
-            easiest = np.exp(3.0 * w[5])
-            damping = (rating - 3.0) * (10.0 - last_d) / 9.0
-            gradient[4] += w[7] * d_bar
-            gradient[5] += -3.0 * w[7] * easiest * d_bar
-            gradient[6] += -(1.0 - w[7]) * damping * d_bar
-            gradient[7] += (w[4] - easiest + 1.0 - (last_d - w[6] * damping)) * d_bar
+                d_bar = success_adjoint(last_s, d, last_r, rating, w, s_bar, gradient)
+            difficulty_adjoint(last_d, rating, w, d_bar, gradient)
         for k in range(21):
             w[k] = min(max(w[k] - rate * gradient[k], lower[k]), upper[k])
 
 
 @cache
 def _kernel() -> Any:
-    steps = (
-        bounded_d,
-        forgetting_curve,
-        forgetting_curve_adjoint,
-        init_d,
-        next_d,
-        short_term_increase,
-        stability_after_failure,
-        stability_after_success,
-        stability_after_success_adjoint,
-    )
-    return specialised(_descend, "FSRS_6", {step.__name__: step for step in steps}, {})
+    steps: dict[str, Any] = {
+        "bounded_d": bounded_d,
+        "forgetting_curve": forgetting_curve,
+        "init_d": init_d,
+        "next_d": next_d,
+        "short_term_increase": short_term_increase,
+        "stability_after_failure": stability_after_failure,
+        "stability_after_success": stability_after_success,
+        "curve_adjoint": Gradient(forgetting_curve, ("s",), "w"),
+        "success_adjoint": Gradient(stability_after_success, ("d",), "w"),
+        "difficulty_adjoint": Gradient(raw_next_d, (), "w"),
+    }
+    return specialised(_descend, "FSRS_6", steps, {})
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:

@@ -28,15 +28,14 @@ import numpy as np
 
 from srs_eval.fitting.elementwise import (
     clamp,
-    clamp_bar,
     exp,
     log,
+    maximum,
     minimum,
     power,
-    share_of_first,
     where,
 )
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.fitting.scheduled import ScheduledSteps
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
@@ -60,26 +59,6 @@ def short_recall(t: Value, q: Value, w: Any) -> Value:
     return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
 
-def short_recall_adjoint(t: Value, q: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to q."""
-    raw = raw_decay1(q, w)
-    decay = clamp(raw, 0.01, 0.95)
-    exponent = -log(w[25]) * (1.0 / decay)
-    base = exp(minimum(exponent, 60.0))
-    elapsed = t * (1.0 / q)
-    u = 1.0 + (base - 1.0) * elapsed
-    r = power(u, -decay)
-    u_bar = -decay * r / u * bar
-    exponent_bar = where(exponent > 60.0, 0.0, base * elapsed * u_bar)
-    shrink_bar = exponent_bar * (1.0 / decay)
-    w_bar[25] += -(1.0 / w[25]) * shrink_bar
-    decay_bar = clamp_bar(raw, 0.01, 0.95, -r * log(u) * bar - exponent * shrink_bar)
-    log_bar = raw * decay_bar  # of the logarithm of `raw`
-    w_bar[23] += (1.0 / w[23]) * log_bar
-    w_bar[33] += log(q) * log_bar
-    return (1.0 / q) * ((w[33] - 0.3) * log_bar - (u - 1.0) * u_bar)
-
-
 def weight_of_short(state: State, w: Any) -> Value:
     """w27 q^-w29, as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
     s, q, d = state
@@ -87,8 +66,8 @@ def weight_of_short(state: State, w: Any) -> Value:
     return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
 
 
-def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
-    """R(t), the mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
+def unsqueezed(t: Value, state: State, w: Any) -> tuple[Value, Value]:
+    """The mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
 
     R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d: R2(s) = w26 at d = 5.
     """
@@ -96,39 +75,13 @@ def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
     r1 = short_recall(t, q, w)
     factor = exp(-log(w[26]) / w[24]) - 1.0
     r2 = power(1.0 + factor * (t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))), -w[24])
-    return SQUEEZE * (r2 + weight_of_short(state, w) * (r1 - r2)) + 1e-5, r1
+    return r2 + weight_of_short(state, w) * (r1 - r2), r1
 
 
-def recalls_adjoint(t: Value, state: State, w: Any, bar: Value, r1_bar: Value, w_bar: Any) -> State:
-    s, q, d = state
-    r1 = short_recall(t, q, w)
-    base = exp(-log(w[26]) / w[24])
-    scaled = t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))
-    u = 1.0 + (base - 1.0) * scaled
-    r2 = power(u, -w[24])
-    weight = weight_of_short(state, w)
-    bar = SQUEEZE * bar
-
-    q_bar = short_recall_adjoint(t, q, w, weight * bar + r1_bar, w_bar)
-    r2_bar = (1.0 - weight) * bar
-    u_bar = -w[24] * r2 / u * r2_bar
-    exponent_bar = base * scaled * u_bar  # of -log(w26) / w24
-    w_bar[26] += -(1.0 / (w[24] * w[26])) * exponent_bar
-    w_bar[24] += log(w[26]) / (w[24] * w[24]) * exponent_bar - r2 * log(u) * r2_bar
-    stretch_bar = (u - 1.0) * u_bar  # of the logarithm of `scaled`
-    w_bar[32] += (d - 5.0) * stretch_bar
-
-    ratio_bar = weight * (r2 - r1) * r2_bar  # of the logarithm of R2's weight over R1's
-    w_bar[27] += -(1.0 / w[27]) * ratio_bar
-    w_bar[28] += (1.0 / w[28]) * ratio_bar
-    w_bar[29] += log(q) * ratio_bar
-    w_bar[30] += log(s) * ratio_bar
-    w_bar[31] += (d - 5.0) * ratio_bar
-    return (
-        (1.0 / s) * (w[30] * ratio_bar - stretch_bar),
-        q_bar + (1.0 / q) * (w[29] * ratio_bar),
-        (w[32] - 0.3) * stretch_bar + (w[31] - 0.5) * ratio_bar,
-    )
+def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
+    """R(t), and R1(t), which has no bounds."""
+    r, r1 = unsqueezed(t, state, w)
+    return SQUEEZE * r + 1e-5, r1
 
 
 def recall(t: Value, state: State, w: Any) -> Value:
@@ -136,22 +89,10 @@ def recall(t: Value, state: State, w: Any) -> Value:
     return r
 
 
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    return recalls_adjoint(t, state, w, r_bar, 0.0, w_bar)
-
-
-def recall_slopes(t: Value, state: State, w: Any) -> tuple[Value, Value, Value]:
-    """R(t) before it is squeezed, its derivative by t, and that of R1(t)."""
-    s, q, d = state
-    r1 = short_recall(t, q, w)
-    decay = clamp(raw_decay1(q, w), 0.01, 0.95)
-    factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
-    slope1 = -decay * r1 * factor / (q + factor * t)
-    stretched = (exp(-log(w[26]) / w[24]) - 1.0) * exp((d - 5.0) * (w[32] - 0.3)) * (1.0 / s)
-    r2 = power(1.0 + stretched * t, -w[24])
-    slope2 = -w[24] * r2 * stretched / (1.0 + stretched * t)
-    weight = weight_of_short(state, w)
-    return r2 + weight * (r1 - r2), slope2 + weight * (slope1 - slope2), slope1
+def unsqueezed_recall(t: Value, state: State, w: Any) -> Value:
+    """What schedules are made by."""
+    r, _ = unsqueezed(t, state, w)
+    return r
 
 
 def init_d(rating: Value, w: Any) -> Value:
@@ -172,18 +113,6 @@ def first(rating: Value, w: Any) -> State:
     )
 
 
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    s = init_s(rating, w)
-    s_bar = clamp_bar(s, w[34], S_MAX, bar[0]) + 0.8 * clamp_bar(0.8 * s, w[34], S_MAX, bar[1])
-    w_bar[0] += where(rating == 1.0, s_bar, 0.0)
-    w_bar[1] += where(rating == 2.0, s_bar, 0.0)
-    w_bar[2] += where(rating == 3.0, s_bar, 0.0)
-    w_bar[3] += where(rating == 4.0, s_bar, 0.0)
-    d_bar = clamp_bar(init_d(rating, w), 1.0, 10.0, bar[2])
-    w_bar[4] += d_bar
-    w_bar[5] += -exp(w[5] * (rating - 1.0)) * (rating - 1.0) * d_bar
-
-
 def raw_next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
     """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
     damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
@@ -195,40 +124,12 @@ def next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
     return clamp(raw_next_d(d, rating, surprise, w), 1.0, 10.0)
 
 
-def next_d_adjoint(
-    d: Value, rating: Value, surprise: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value]:
-    """Gradients with respect to d and surprise."""
-    bar = clamp_bar(raw_next_d(d, rating, surprise, w), 1.0, 10.0, bar)
-    w_bar[4] += 0.01 * bar
-    w_bar[5] += -0.03 * exp(3.0 * w[5]) * bar
-    bar = 0.99 * bar
-    slope = (rating - 3.0) * surprise
-    w_bar[6] += -(1.0 / 9.0) * slope * (10.0 - d) * bar
-    d_bar = (1.0 + w[6] / 9.0 * slope) * bar
-    return d_bar, -w[6] / 9.0 * (rating - 3.0) * (10.0 - d) * bar
-
-
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
 
 
 def forgotten(s: Value, r: Value, b: Any) -> Value:
     """Stability after a failure, before the limit that is s."""
     return b[3] * (power(s + 1.0, b[4]) - 1.0) * exp((1.0 - r) * b[5])
-
-
-def forgotten_adjoint(s: Value, r: Value, b: Any, bar: Value) -> Any:
-    """Gradients with respect to s, r, b[3], b[4], b[5]."""
-    grown = power(s + 1.0, b[4])
-    gain = exp((1.0 - r) * b[5])
-    whole = b[3] * (grown - 1.0) * gain
-    return (
-        b[3] * gain * b[4] * grown / (s + 1.0) * bar,
-        -b[5] * whole * bar,
-        (grown - 1.0) * gain * bar,
-        b[3] * gain * grown * log(s + 1.0) * bar,
-        (1.0 - r) * whole * bar,
-    )
 
 
 def increase(s: Value, d: Value, r: Value, rating: Value, b: Any) -> Value:
@@ -243,41 +144,7 @@ def after_failure(s: Value, r: Value, b: Any) -> Value:
 
 def after_success(s: Value, d: Value, r: Value, rating: Value, b: Any) -> Value:
     """Never less than after a failure."""
-    return -minimum(-after_failure(s, r, b), -increase(s, d, r, rating, b))
-
-
-def after_failure_adjoint(s: Value, r: Value, b: Any, bar: Value) -> Any:
-    """Gradients with respect to s, r, b[3], b[4], b[5]."""
-    share = share_of_first(s, forgotten(s, r, b))
-    s_bar, r_bar, b3, b4, b5 = forgotten_adjoint(s, r, b, (1.0 - share) * bar)
-    return s_bar + share * bar, r_bar, b3, b4, b5
-
-
-def after_success_adjoint(s: Value, d: Value, r: Value, rating: Value, b: Any, bar: Value) -> Any:
-    """Gradients with respect to s, d, r, b[0] ... b[7]."""
-    share = share_of_first(-after_failure(s, r, b), -increase(s, d, r, rating, b))
-    s_bar, r_bar, b3, b4, b5 = after_failure_adjoint(s, r, b, share * bar)
-    bar = (1.0 - share) * bar
-    modifier = where(rating == 2.0, b[6], where(rating == 4.0, b[7], 1.0))
-    plain = exp(b[0] - 1.5) * power(s, -b[1])
-    gain = exp((1.0 - r) * b[2])
-    slope = plain * (11.0 - d) * modifier
-    growth = slope * (gain - 1.0)  # new s = s (1 + growth)
-    growth_bar = s * bar
-    modifier_bar = plain * (11.0 - d) * (gain - 1.0) * growth_bar
-    return (
-        s_bar + (1.0 + growth - b[1] * growth) * bar,
-        -plain * modifier * (gain - 1.0) * growth_bar,
-        r_bar - b[2] * slope * gain * growth_bar,
-        growth * growth_bar,
-        -log(s) * growth * growth_bar,
-        slope * gain * (1.0 - r) * growth_bar,
-        b3,
-        b4,
-        b5,
-        where(rating == 2.0, modifier_bar, 0.0),
-        where(rating == 4.0, modifier_bar, 0.0),
-    )
+    return maximum(after_failure(s, r, b), increase(s, d, r, rating, b))
 
 
 def long_term(w: Any) -> Any:
@@ -299,59 +166,6 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     )
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, q, d = state
-    r, r1 = recalls(t, state, w)
-    new_s = after_success(s, d, r, rating, long_term(w))
-    new_s_bar = clamp_bar(new_s, w[34], S_MAX, bar[0])
-    s_bar, d_bar, r_bar, b0, b1, b2, b3, b4, b5, b6, b7 = after_success_adjoint(
-        s, d, r, rating, long_term(w), new_s_bar
-    )
-    w_bar[7] += b0
-    w_bar[8] += b1
-    w_bar[9] += b2
-    w_bar[10] += b3
-    w_bar[11] += b4
-    w_bar[12] += b5
-    w_bar[13] += b6
-    w_bar[14] += b7
-    new_q = after_success(q, d, r1, rating, short_term(w))
-    new_q_bar = clamp_bar(new_q, w[34], S_MAX, bar[1])
-    q_bar, d_of_q, r1_bar, b0, b1, b2, b3, b4, b5, b6, b7 = after_success_adjoint(
-        q, d, r1, rating, short_term(w), new_q_bar
-    )
-    w_bar[15] += b0
-    w_bar[16] += b1
-    w_bar[17] += b2
-    w_bar[18] += b3
-    w_bar[19] += b4
-    w_bar[20] += b5
-    w_bar[21] += b6
-    w_bar[22] += b7
-    d_of_d, _ = next_d_adjoint(d, rating, 1.0, w, bar[2], w_bar)
-    s_of_r, q_of_r, d_of_r = recalls_adjoint(t, state, w, r_bar, r1_bar, w_bar)
-    return s_bar + s_of_r, q_bar + q_of_r, d_bar + d_of_q + d_of_d + d_of_r
-
-
-def success_interval_bar(state: State, t: Value, rating: Value, w: Any, bar: State) -> Value:
-    """Gradient with respect to t, which `success_adjoint` leaves out."""
-    s, q, d = state
-    r, r1 = recalls(t, state, w)
-    new_s = after_success(s, d, r, rating, long_term(w))
-    new_s_bar = clamp_bar(new_s, w[34], S_MAX, bar[0])
-    of_s = after_success_adjoint(s, d, r, rating, long_term(w), new_s_bar)
-    new_q = after_success(q, d, r1, rating, short_term(w))
-    new_q_bar = clamp_bar(new_q, w[34], S_MAX, bar[1])
-    of_q = after_success_adjoint(q, d, r1, rating, short_term(w), new_q_bar)
-    _, slope, slope1 = recall_slopes(t, state, w)
-    return of_s[2] * SQUEEZE * slope + of_q[2] * slope1
-
-
-def interval_bar(t: Value, state: State, w: Any, bar: Value, w_bar: Any) -> State:
-    """Gradient with respect to the state, `bar` being that of R(t) before it is squeezed."""
-    return recalls_adjoint(t, state, w, bar / SQUEEZE, 0.0, w_bar)
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
@@ -363,28 +177,6 @@ def failure(state: State, t: Value, rating: Value, w: Any) -> State:
         clamp(new_q, w[34], S_MAX),
         next_d(d, rating, r + 0.1, w),
     )
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    s, q, d = state
-    r, r1 = recalls(t, state, w)
-    new_s = after_failure(s, r, long_term(w))
-    new_q = after_failure(q, r1, short_term(w))
-    limit_bar = clamp_bar(minimum(new_q, 0.8 * new_s), w[34], S_MAX, bar[1])
-    share = share_of_first(new_q, 0.8 * new_s)
-    new_s_bar = clamp_bar(new_s, w[34], S_MAX, bar[0]) + 0.8 * (1.0 - share) * limit_bar
-    s_bar, r_bar, b3, b4, b5 = after_failure_adjoint(s, r, long_term(w), new_s_bar)
-    w_bar[10] += b3
-    w_bar[11] += b4
-    w_bar[12] += b5
-    q_bar, r1_bar, b3, b4, b5 = after_failure_adjoint(q, r1, short_term(w), share * limit_bar)
-    w_bar[18] += b3
-    w_bar[19] += b4
-    w_bar[20] += b5
-    d_bar, surprise_bar = next_d_adjoint(d, rating, r + 0.1, w, bar[2], w_bar)
-    r_bar += surprise_bar
-    s_of_r, q_of_r, d_of_r = recalls_adjoint(t, state, w, r_bar, r1_bar, w_bar)
-    return s_bar + s_of_r, q_bar + q_of_r, d_bar + d_of_r
 
 
 # fmt: off
@@ -420,11 +212,9 @@ PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 SCHEDULED = ScheduledSteps(
     name="FSRS_7",
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    success_interval_bar=success_interval_bar,
-    recall_slopes=recall_slopes,
-    interval_bar=interval_bar,
+    first=first,
+    success=success,
+    recall=unsqueezed_recall,
     values=len(DEFAULT) + 1,
 )
 
@@ -437,10 +227,10 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         lower=LOWER,
         upper=UPPER,
         not_below=((1, 0), (2, 1), (3, 2), (26, 25)),
-        first=Step(first, first_adjoint),
-        success=Step(success, success_adjoint),
-        failure=Step(failure, failure_adjoint),
-        recall=Step(recall, recall_adjoint),
+        first=first,
+        success=success,
+        failure=failure,
+        recall=recall,
         constants=(0.0001 if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(PENALTY) for deviation in DEVIATION),
         learning_rate=0.0118,

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, log, power, where
+from srs_eval.fitting.elementwise import clamp, exp, log, power, where
 from srs_eval.fitting.networks import (
     flat,
     load_weights,
@@ -39,7 +39,6 @@ from srs_eval.fitting.networks import (
 )
 from srs_eval.fitting.recurrent import (
     RecurrentModel,
-    Step,
     fit_recurrent,
     predict_recurrent,
 )
@@ -97,12 +96,6 @@ def mish(x: Value) -> Value:
     return x * n / (n + 2.0)
 
 
-def mish_slope(x: Value) -> Value:
-    e = exp(where(x > 20.0, 20.0, x))
-    n = e * (e + 2.0)
-    return n / (n + 2.0) + 4.0 * x * e * (e + 1.0) / ((n + 2.0) * (n + 2.0))
-
-
 def theory(t: Value, s: Value) -> Value:
     return exp(LOG_09 * t / s)
 
@@ -123,63 +116,14 @@ def real_recall(d: Value, s: Value, r: Value, w: Any) -> Value:
     )
 
 
-def real_recall_adjoint(d: Value, s: Value, r: Value, w: Any, bar: Value, w_bar: Any) -> State:
-    """Gradients with respect to d, s and r."""
-    u = rw_hidden(d, s, r, w)
-    m = mish(u)
-    v = w[15] * m + w[16]
-    value = exp(-softplus(v))
-    v_bar = -value * sigmoid(v) * clamp_bar(value, 0.0001, 0.9999, bar)
-    w_bar[15] += v_bar * m
-    w_bar[16] += v_bar
-    u_bar = v_bar * w[15] * mish_slope(u)
-    w_bar[11] += u_bar * d
-    w_bar[12] += u_bar * s
-    w_bar[13] += u_bar * r
-    w_bar[14] += u_bar
-    return u_bar * w[11], u_bar * w[12], u_bar * w[13]
-
-
 def next_d(d: Value, rw: Value, rating: Value, w: Any) -> Value:
     u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
     return sigmoid(w[21] * mish(u) + w[22])
 
 
-def next_d_adjoint(
-    d: Value, rw: Value, rating: Value, w: Any, bar: Value, w_bar: Any
-) -> tuple[Value, Value]:
-    """Gradients with respect to d and rw."""
-    u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
-    m = mish(u)
-    value = sigmoid(w[21] * m + w[22])
-    v_bar = bar * value * (1.0 - value)
-    w_bar[21] += v_bar * m
-    w_bar[22] += v_bar
-    u_bar = v_bar * w[21] * mish_slope(u)
-    w_bar[17] += u_bar * d
-    w_bar[18] += u_bar * rw
-    w_bar[19] += u_bar * rating
-    w_bar[20] += u_bar
-    return u_bar * w[17], u_bar * w[18]
-
-
 def post_lapse(rw: Value, lapses: Value, w: Any) -> Value:
     u = w[23] * rw + w[24] * lapses + w[25]
     return softplus(w[26] * mish(u) + w[27])
-
-
-def post_lapse_adjoint(rw: Value, lapses: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to rw."""
-    u = w[23] * rw + w[24] * lapses + w[25]
-    m = mish(u)
-    v_bar = bar * sigmoid(w[26] * m + w[27])
-    w_bar[26] += v_bar * m
-    w_bar[27] += v_bar
-    u_bar = v_bar * w[26] * mish_slope(u)
-    w_bar[23] += u_bar * rw
-    w_bar[24] += u_bar * lapses
-    w_bar[25] += u_bar
-    return u_bar * w[23]
 
 
 def increase(d: Value, sr: Value, rw: Value, w: Any) -> Value:
@@ -191,42 +135,6 @@ def increase(d: Value, sr: Value, rw: Value, w: Any) -> Value:
     return 1.0 + softplus(w[37] * mish(u) + w[38])
 
 
-def increase_adjoint(d: Value, sr: Value, rw: Value, w: Any, bar: Value, w_bar: Any) -> State:
-    """Gradients with respect to d, sr and rw."""
-    slope = exp(w[8]) * power(sr, -w[9]) * exp(-rw * w[10])
-    gain = slope * (6.0 - 5.0 * d)
-    u_net = w[28] * d + w[29] * sr + w[30] * rw + w[31]
-    m_net = mish(u_net)
-    v_net = w[32] * m_net + w[33]
-    by_net = 1.0 + softplus(v_net)
-    u = w[34] * (1.0 + gain) + w[35] * by_net + w[36]
-    m = mish(u)
-    v_bar = bar * sigmoid(w[37] * m + w[38])
-    w_bar[37] += v_bar * m
-    w_bar[38] += v_bar
-    u_bar = v_bar * w[37] * mish_slope(u)
-    w_bar[34] += u_bar * (1.0 + gain)
-    w_bar[35] += u_bar * by_net
-    w_bar[36] += u_bar
-    gain_bar = u_bar * w[34]
-    w_bar[8] += gain_bar * gain
-    w_bar[9] += -gain_bar * gain * log(sr)
-    w_bar[10] += -gain_bar * gain * rw
-    v_bar = u_bar * w[35] * sigmoid(v_net)
-    w_bar[32] += v_bar * m_net
-    w_bar[33] += v_bar
-    u_bar = v_bar * w[32] * mish_slope(u_net)
-    w_bar[28] += u_bar * d
-    w_bar[29] += u_bar * sr
-    w_bar[30] += u_bar * rw
-    w_bar[31] += u_bar
-    return (
-        u_bar * w[28] - 5.0 * slope * gain_bar,
-        u_bar * w[29] - w[9] * gain / sr * gain_bar,
-        u_bar * w[30] - w[10] * gain * gain_bar,
-    )
-
-
 # Steps
 
 
@@ -236,34 +144,10 @@ def first(rating: Value, w: Any) -> State:
     return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
-    s_bar, d_bar = clamp_bar(s, w[39], S_MAX, bar[0]), bar[1]
-    w_bar[0] += where(rating == 1.0, s_bar, 0.0)
-    w_bar[1] += where(rating == 2.0, s_bar, 0.0)
-    w_bar[2] += where(rating == 3.0, s_bar, 0.0)
-    w_bar[3] += where(rating == 4.0, s_bar, 0.0)
-    w_bar[4] += where(rating == 1.0, d_bar, 0.0)
-    w_bar[5] += where(rating == 2.0, d_bar, 0.0)
-    w_bar[6] += where(rating == 3.0, d_bar, 0.0)
-    w_bar[7] += where(rating == 4.0, d_bar, 0.0)
-
-
 def at_review(state: State, t: Value, w: Any) -> Value:
     """rw when the review comes."""
     s, d, _ = state
     return real_recall(d, s, clamp(theory(t, s), 0.0001, 0.9999), w)
-
-
-def at_review_adjoint(
-    state: State, t: Value, w: Any, rw_bar: Value, w_bar: Any
-) -> tuple[Value, Value]:
-    """Gradients with respect to s and d."""
-    s, d, _ = state
-    r = theory(t, s)
-    d_bar, s_bar, r_bar = real_recall_adjoint(d, s, clamp(r, 0.0001, 0.9999), w, rw_bar, w_bar)
-    r_bar = clamp_bar(r, 0.0001, 0.9999, r_bar)
-    return s_bar - r_bar * r * LOG_09 * t / (s * s), d_bar
 
 
 def success(state: State, t: Value, rating: Value, w: Any) -> State:
@@ -273,46 +157,14 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(sr * increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    rw = at_review(state, t, w)
-    log_rw = log(rw)
-    fitting = LOG_09 / log_rw * t
-    sr = clamp(fitting, w[39], S_MAX)
-    d = next_d(state[1], rw, rating, w)
-    factor = increase(d, sr, rw, w)
-    s_bar = clamp_bar(sr * factor, w[39], S_MAX, bar[0])
-    d_bar, sr_bar, rw_bar = increase_adjoint(d, sr, rw, w, s_bar * sr, w_bar)
-    d_bar, rw_more = next_d_adjoint(state[1], rw, rating, w, d_bar + bar[1], w_bar)
-    sr_bar = clamp_bar(fitting, w[39], S_MAX, sr_bar + s_bar * factor)
-    rw_bar = rw_bar + rw_more - sr_bar * fitting / (log_rw * rw)
-    old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar, w_bar)
-    return old_s_bar, d_bar + d_more, 0.0
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     rw = at_review(state, t, w)
     s = clamp(post_lapse(rw, state[2], w), w[39], S_MAX)
     return s, next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    rw = at_review(state, t, w)
-    s_bar = clamp_bar(post_lapse(rw, state[2], w), w[39], S_MAX, bar[0])
-    rw_bar = post_lapse_adjoint(rw, state[2], w, s_bar, w_bar)
-    d_bar, rw_more = next_d_adjoint(state[1], rw, rating, w, bar[1], w_bar)
-    old_s_bar, d_more = at_review_adjoint(state, t, w, rw_bar + rw_more, w_bar)
-    return old_s_bar, d_bar + d_more, 0.0
-
-
 def recall(t: Value, state: State, w: Any) -> Value:
     return real_recall(state[1], state[0], theory(t, state[0]), w)
-
-
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    s = state[0]
-    r = theory(t, s)
-    d_bar, s_bar, theory_bar = real_recall_adjoint(state[1], s, r, w, r_bar, w_bar)
-    return s_bar - theory_bar * r * LOG_09 * t / (s * s), d_bar, 0.0
 
 
 _FREE = (-math.inf,) * 28, (math.inf,) * 28
@@ -323,10 +175,10 @@ IN_DAYS = RecurrentModel(
     default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
-    first=Step(first, first_adjoint),
-    success=Step(success, success_adjoint),
-    failure=Step(failure, failure_adjoint),
-    recall=Step(recall, recall_adjoint),
+    first=first,
+    success=success,
+    failure=failure,
+    recall=recall,
     constants=(0.01,),
     later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
     learning_rate=4e-2,

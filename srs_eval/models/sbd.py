@@ -21,7 +21,6 @@ the formula of FSRS-7.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -30,8 +29,8 @@ from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
 from srs_eval.errors import NotEnoughData
-from srs_eval.fitting.compile import compiled, specialised
-from srs_eval.fitting.elementwise import LANES, clamp, clamp_bar, exp, log, minimum, where
+from srs_eval.fitting.compile import Gradient, compiled, specialised
+from srs_eval.fitting.elementwise import LANES, clamp, exp, log, minimum, where
 from srs_eval.fitting.lbfgs import minimise
 from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.hyperparameters import Hyperparameter
@@ -49,172 +48,62 @@ R_MIN, R_MAX = 1e-6, 1 - 1e-6
 LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
 MOST_REPEATED = 100  # 2 n
 ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
-STEP_VALUES = 5
+VALUES = 5  # that the steps take
+SHAPES = 104  # 2 n + 1, in whole vectors
 
 Value = Any  # float, array or vector
 
 
-def bounded(w: FloatArray) -> FloatArray:
-    """w with its limits applied."""
-    return np.array(
-        [
-            min(max(w[0], LN_S_MIN), LN_S_MAX),
-            min(max(w[0], w[1], LN_S_MIN), LN_S_MAX),
-            min(max(w[2], 0.5), 20.0),
-            w[3],
-            max(w[4], 0.0),
-            w[5],
-            min(max(w[6], -30.0), 30.0),
-        ]
-    )
+# The steps work on s = ln S, with g that of the review before and beta its beta(n). Their v are
+# the five values that `values` makes of the parameters.
 
 
-def bounded_adjoint(w: FloatArray, bar: FloatArray) -> FloatArray:
-    """Gradient in w from that in `bounded(w)`: none beyond a limit."""
-    high = max(w[0], w[1])
-    out = np.where(bounded(w) == w, bar, 0.0)
-    out[0] = bar[0] if LN_S_MIN <= w[0] <= LN_S_MAX else 0.0
-    out[1] = 0.0
-    if LN_S_MIN <= high <= LN_S_MAX:
-        out[1 if w[1] >= w[0] else 0] += bar[1]
-    return out
+def values(w: Value) -> tuple[Value, Value, Value, Value, Value]:
+    """[L, ln rho, v / k, 1 / k, c], within their limits."""
+    low = clamp(w[0], LN_S_MIN, LN_S_MAX)
+    high = clamp(where(w[1] < w[0], w[0], w[1]), LN_S_MIN, LN_S_MAX)
+    k = clamp(w[2], 0.5, 20.0)
+    return low, (high - low) / 3.0, w[5] / k, 1.0 / k, clamp(w[4], 0.0, math.inf)
 
 
-# The steps work on s = ln S, with g that of the review before and beta its beta(n). Their w are
-# the five values of `step_values`.
+def shape(n: Value, w: Value) -> Value:
+    """beta(n)."""
+    ln_delta, c = clamp(w[6], -30.0, 30.0), clamp(w[4], 0.0, math.inf)
+    return exp(clamp(w[3] + c * log(exp(ln_delta) + n), -30.0, 30.0))
 
 
-def step_values(w: FloatArray) -> FloatArray:
-    """[L, ln rho, v / k, 1 / k, c] of bounded parameters."""
-    return np.array([w[0], (w[1] - w[0]) / 3, w[5] / w[2], 1 / w[2], w[4]])
+def first(rating: Value, v: Value) -> Value:
+    return v[0] + v[1] * (rating - 1.0)
 
 
-def step_values_adjoint(w: FloatArray, bar: FloatArray) -> FloatArray:
-    """Gradient in w (7,) from that in `step_values` and in alpha, c and ln delta (8,)."""
-    root_bar = -(bar[2] * w[5] + bar[3]) / w[2] ** 2
-    return np.array(
-        [
-            bar[0] - bar[1] / 3,
-            bar[1] / 3,
-            root_bar,
-            bar[5],
-            bar[4] + bar[6],
-            bar[2] / w[2],
-            bar[7],
-        ]
-    )
+def whole(s: Value, ln_t: Value, g: Value, v: Value) -> Value:
+    """1 + a / S."""
+    return 1.0 + exp(v[3] * ln_t - s) + exp(v[2] - 0.5 * (g * v[1] + s))
 
 
-def shapes(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """beta(n) for n = 0, 0.5, 1 ... 50 (1, 101), and the derivatives of its logarithm in
-    alpha, c and ln delta (3, 101).
-    """
-    delta = math.exp(w[6])
-    moved = delta + np.arange(MOST_REPEATED + 1) / 2
-    ln_beta = w[3] + w[4] * np.log(moved)
-    slopes = np.stack([np.ones_like(moved), np.log(moved), w[4] * delta / moved])
-    return np.exp(np.clip(ln_beta, -30, 30))[None], slopes * (np.abs(ln_beta) <= 30)
+def recall(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+    return clamp(exp(-beta * log(whole(s, ln_t, g, v))), R_MIN, R_MAX)
 
 
-def first(rating: Value, w: Value) -> Value:
-    return w[0] + w[1] * (rating - 1.0)
-
-
-def first_adjoint(rating: Value, w: Value, bar: Value, w_bar: Value) -> None:
-    w_bar[0] += bar
-    w_bar[1] += bar * (rating - 1.0)
-
-
-def parts(s: Value, ln_t: Value, g: Value, w: Value) -> tuple[Value, Value]:
-    """The two terms of a, over S."""
-    return exp(w[3] * ln_t - s), exp(w[2] - 0.5 * (g * w[1] + s))
-
-
-def parts_adjoint(
-    ln_t: Value, g: Value, age: Value, rest: Value, bar: Value, w_bar: Value
+def loss(
+    s: Value, ln_t: Value, g: Value, beta: Value, passes: Value, failures: Value, v: Value
 ) -> Value:
-    """Gradient in s from that in the sum of the `parts`."""
-    rest_bar = bar * rest
-    w_bar[1] -= 0.5 * g * rest_bar
-    w_bar[2] += rest_bar
-    w_bar[3] += bar * age * ln_t
-    return -bar * age - 0.5 * rest_bar
+    """Log loss with these weights of passes and failures."""
+    q = beta * log(whole(s, ln_t, g, v))  # -ln R
+    r = clamp(exp(-q), R_MIN, R_MAX)
+    return passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - r)
 
 
-def recall(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
-    age, rest = parts(s, ln_t, g, w)
-    return clamp(exp(-beta * log(1.0 + age + rest)), R_MIN, R_MAX)
-
-
-def loss_and_adjoint(
-    s: Value,
-    ln_t: Value,
-    g: Value,
-    beta: Value,
-    w: Value,
-    passes: Value,
-    failures: Value,
-    w_bar: Value,
-) -> tuple[Value, Value, Value]:
-    """Log loss with these weights of passes and failures, gradients in s and ln beta."""
-    age, rest = parts(s, ln_t, g, w)
-    whole = 1.0 + age + rest
-    q = beta * log(whole)  # -ln R
-    r = exp(-q)
-    kept = clamp(r, R_MIN, R_MAX)
-    loss = passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - kept)
-    q_bar = clamp_bar(r, R_MIN, R_MAX, passes - failures * r / (1.0 - kept))
-    return loss, parts_adjoint(ln_t, g, age, rest, beta * q_bar / whole, w_bar), q * q_bar
-
-
-def success(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
+def success(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
     """S' = S R^(-1 / beta) is S (1 + a / S) where R is within its limits."""
-    age, rest = parts(s, ln_t, g, w)
-    least, most = gains(beta)
-    return clamp(s + clamp(log(1.0 + age + rest), least, most), LN_S_MIN, LN_S_MAX)
+    least, most = minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
+    gain = clamp(log(whole(s, ln_t, g, v)), least, most)
+    return clamp(s + gain, LN_S_MIN, LN_S_MAX)
 
 
-def gains(beta: Value) -> tuple[Value, Value]:
-    """Limits of ln(S' / S) after a success, from those of R."""
-    return minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
-
-
-def success_adjoint(
-    s: Value, ln_t: Value, g: Value, beta: Value, w: Value, bar: Value, w_bar: Value
-) -> tuple[Value, Value]:
-    """Gradients in s and ln beta."""
-    age, rest = parts(s, ln_t, g, w)
-    whole = 1.0 + age + rest
-    least, most = gains(beta)
-    free = log(whole)
-    gain = clamp(free, least, most)
-    bar = clamp_bar(s + gain, LN_S_MIN, LN_S_MAX, bar)
-    free_bar = clamp_bar(free, least, most, bar)
-    limit_bar = where(gain < 30.0, (free_bar - bar) * gain, 0.0)  # a limit falls as beta rises
-    return bar + parts_adjoint(ln_t, g, age, rest, free_bar / whole, w_bar), limit_bar
-
-
-def failure(s: Value, ln_t: Value, g: Value, beta: Value, w: Value) -> Value:
-    lost = w[4] * log(1.0 - recall(s, ln_t, g, beta, w))
+def failure(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+    lost = v[4] * log(1.0 - recall(s, ln_t, g, beta, v))
     return clamp(s + where(lost < -30.0, -30.0, lost), LN_S_MIN, LN_S_MAX)
-
-
-def failure_adjoint(
-    s: Value, ln_t: Value, g: Value, beta: Value, w: Value, bar: Value, w_bar: Value
-) -> tuple[Value, Value]:
-    """Gradients in s and ln beta."""
-    age, rest = parts(s, ln_t, g, w)
-    whole = 1.0 + age + rest
-    q = beta * log(whole)
-    r = exp(-q)
-    forgotten = 1.0 - clamp(r, R_MIN, R_MAX)
-    ln_f = log(forgotten)
-    lost = w[4] * ln_f
-    bar = clamp_bar(s + where(lost < -30.0, -30.0, lost), LN_S_MIN, LN_S_MAX, bar)
-    lost_bar = where(lost < -30.0, 0.0, bar)
-    w_bar[4] += lost_bar * ln_f
-    q_bar = clamp_bar(r, R_MIN, R_MAX, lost_bar * w[4] * r / forgotten)
-    return bar + parts_adjoint(ln_t, g, age, rest, beta * q_bar / whole, w_bar), q * q_bar
 
 
 # All rows at once
@@ -240,7 +129,11 @@ class AllRows(NamedTuple):
     recall: FloatArray  # result, per target
     state: FloatArray  # (1, nodes) ln S
     bar: FloatArray  # (1, nodes) its gradient
-    w_bar: FloatArray  # (8, LANES) result, gradient in `step_values`, alpha, c and ln delta
+    repetitions: FloatArray  # (SHAPES,) n = 0, 0.5, 1 ...
+    beta: FloatArray  # (1, SHAPES) beta(n)
+    beta_bar: FloatArray  # (1, SHAPES) its gradient
+    v_bar: FloatArray  # (VALUES, LANES) gradient in `values`
+    w_bar: FloatArray  # (7, LANES) result, gradient in the parameters
 
 
 def all_rows(
@@ -272,7 +165,11 @@ def all_rows(
         recall=np.empty(len(target)),
         state=np.empty((1, nodes)),
         bar=np.empty((1, nodes)),
-        w_bar=np.empty((STEP_VALUES + 3, LANES)),
+        repetitions=np.arange(SHAPES) / 2,
+        beta=np.empty((1, SHAPES)),
+        beta_bar=np.empty((1, SHAPES)),
+        v_bar=np.empty((VALUES, LANES)),
+        w_bar=np.empty((len(START), LANES)),
     )
     return made, batch.target
 
@@ -295,23 +192,29 @@ def _ln(t: FloatArray) -> FloatArray:
 def _kernel() -> Any:
     from srs_eval.fitting.full_batch_sweep import loss_and_gradient
 
-    steps: dict[str, Callable[..., Any]] = {
+    steps: dict[str, Any] = {
+        "values": values,
+        "values_adjoint": Gradient(values, (), "w"),
+        "shape": shape,
+        "shape_adjoint": Gradient(shape, (), "w"),
         "first": first,
-        "first_adjoint": first_adjoint,
+        "first_adjoint": Gradient(first, (), "v"),
         "success": success,
-        "success_adjoint": success_adjoint,
+        "success_adjoint": Gradient(success, ("s", "beta"), "v"),
         "failure": failure,
-        "failure_adjoint": failure_adjoint,
+        "failure_adjoint": Gradient(failure, ("s", "beta"), "v"),
         "recall": recall,
-        "loss_and_adjoint": loss_and_adjoint,
+        "loss": loss,
+        "loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
     }
-    return specialised(loss_and_gradient, "SBD", steps, {"VALUES": STEP_VALUES})
+    constants = {"PARAMETERS": len(START), "VALUES": VALUES}
+    return specialised(loss_and_gradient, "SBD", steps, constants)
 
 
 def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:
-    """Weighted sum of the rows' log losses at bounded parameters, and its gradient (7,)."""
-    loss = float(_kernel()(True, step_values(w), *shapes(w), rows))
-    return loss, step_values_adjoint(w, rows.w_bar.sum(axis=1))
+    """Weighted sum of the rows' log losses, and its gradient (7,)."""
+    loss = float(_kernel()(True, w, rows))
+    return loss, rows.w_bar.sum(axis=1)
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -337,10 +240,10 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
         done[0] += 1
         context.tick(min(done[0] / 100, 0.99))
-        loss, bar = loss_and_gradient(training, bounded(w))
+        loss, bar = loss_and_gradient(training, w)
         away = (w - start) / SIGMA
         value = loss / total + pull * float(away @ away)
-        slope = bounded_adjoint(w, bar) / total + 2 * pull * away / SIGMA
+        slope = bar / total + 2 * pull * away / SIGMA
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             return 1e6, np.zeros(7)
         return value, slope
@@ -363,8 +266,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     if not len(index):
         return np.empty(0)
     rows, target = all_rows(trials, index)
-    w = bounded(np.array(parameters, np.float64))
-    _kernel()(False, step_values(w), *shapes(w), rows)
+    _kernel()(False, np.array(parameters, np.float64), rows)
     return rows.recall[target]
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, clamp_bar, exp, where
-from srs_eval.fitting.recurrent import RecurrentModel, Step, Trainable
+from srs_eval.fitting.elementwise import clamp, exp, where
+from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
 from srs_eval.protocol import Trials
@@ -30,12 +30,6 @@ def recall(t: Value, state: State, w: Any) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def recall_adjoint(t: Value, state: State, w: Any, r_bar: Value, w_bar: Any) -> State:
-    interval = state[0]
-    r = exp(w[7] * t / interval)
-    return -w[7] * t / (interval * interval) * r * r_bar, 0.0, 0.0
-
-
 def raw_next_ef(ef: Value, rating: Value, w: Any) -> Value:
     """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
     q = rating + 1.0
@@ -46,23 +40,8 @@ def next_ef(ef: Value, rating: Value, w: Any) -> Value:
     return clamp(raw_next_ef(ef, rating, w), 1.3, 10.0)
 
 
-def next_ef_adjoint(ef: Value, rating: Value, w: Any, bar: Value, w_bar: Any) -> Value:
-    """Gradient with respect to ef."""
-    bar = clamp_bar(raw_next_ef(ef, rating, w), 1.3, 10.0, bar)
-    off = rating + 1.0 - w[4]
-    w_bar[3] += -off * off * bar
-    w_bar[4] += 2.0 * w[3] * off * bar
-    w_bar[5] += bar
-    return bar
-
-
 def first(rating: Value, w: Any) -> State:
     return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(w[2], rating, w), 1.0
-
-
-def first_adjoint(rating: Value, w: Any, bar: State, w_bar: Any) -> None:
-    w_bar[0] += clamp_bar(w[0], w[6], MAXIMUM_INTERVAL, bar[0])
-    w_bar[2] += next_ef_adjoint(w[2], rating, w, bar[1], w_bar)
 
 
 def interval_after_success(state: State, w: Any) -> Value:
@@ -75,22 +54,8 @@ def success(state: State, t: Value, rating: Value, w: Any) -> State:
     return interval, next_ef(state[1], rating, w), state[2] + 1.0
 
 
-def success_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    interval, ef, reps = state
-    new_bar = clamp_bar(interval_after_success(state, w), w[6], MAXIMUM_INTERVAL, bar[0])
-    w_bar[1] += where(reps == 1.0, new_bar, 0.0)
-    product_bar = where(reps == 1.0, 0.0, new_bar)
-    ef_bar = interval * product_bar + next_ef_adjoint(ef, rating, w, bar[1], w_bar)
-    return ef * product_bar, ef_bar, bar[2]
-
-
 def failure(state: State, t: Value, rating: Value, w: Any) -> State:
     return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(state[1], rating, w), 1.0
-
-
-def failure_adjoint(state: State, t: Value, rating: Value, w: Any, bar: State, w_bar: Any) -> State:
-    w_bar[0] += clamp_bar(w[0], w[6], MAXIMUM_INTERVAL, bar[0])
-    return 0.0, next_ef_adjoint(state[1], rating, w, bar[1], w_bar), 0.0
 
 
 DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
@@ -104,10 +69,10 @@ def recurrent(least: float, target: float = 0.9) -> RecurrentModel:
         default=DEFAULT,
         lower=(least, least, 1.3, 0, 5, -math.inf),
         upper=(MAXIMUM_INTERVAL, MAXIMUM_INTERVAL, 10, math.inf, math.inf, math.inf),
-        first=Step(first, first_adjoint),
-        success=Step(success, success_adjoint),
-        failure=Step(failure, failure_adjoint),
-        recall=Step(recall, recall_adjoint),
+        first=first,
+        success=success,
+        failure=failure,
+        recall=recall,
         constants=(least, log_target(target)),
         tie_order="quicksort",
     )

@@ -132,7 +132,7 @@ def loops_of(model: str) -> Mapping[str, Any]:
         for name in ("first", "success", "failure", "same_day", "recall"):
             step = getattr(recurrent, name)
             if step is not None:
-                steps["curve" if name == "recall" else name] = step.forward
+                steps["curve" if name == "recall" else name] = step
         constants = {
             "STATES": recurrent.states,
             "VALUES": len(recurrent.default) + len(recurrent.constants),

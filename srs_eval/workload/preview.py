@@ -135,7 +135,7 @@ def _interval(memory: Memory, s: float, retention: float) -> float:
 
 def _new_card(memory: Memory, preset: Preset, retention: float) -> tuple[float, ...]:
     w = memory.values
-    first = [memory.recurrent.first.forward(float(rating), w) for rating in range(1, 5)]
+    first = [memory.recurrent.first(float(rating), w) for rating in range(1, 5)]
     days = [_whole(_interval(memory, float(s), retention), preset) for s, _ in first]
     easy = max(days[3], min(days[2] + 1, _longest(preset)))
     steps = [60 * minutes for minutes in preset.learning_steps]
@@ -153,10 +153,8 @@ def _learned_card(
 ) -> tuple[float, ...]:
     """A card with a state that is answered on the day it is due."""
     w, model, t = memory.values, memory.recurrent, float(interval)
-    failed = model.failure.forward(state, t, 1.0, w)
-    after: list[FloatArray] = [
-        model.success.forward(state, t, float(rating), w) for rating in range(2, 5)
-    ]
+    failed = model.failure(state, t, 1.0, w)
+    after: list[FloatArray] = [model.success(state, t, float(rating), w) for rating in range(2, 5)]
     longest = _longest(preset)
     days: list[int] = []
     for s, _ in after:
