@@ -216,7 +216,7 @@ def studied(random: np.random.Generator) -> Studied:
     columns: list[tuple[IntArray, IntArray, FloatArray, IntArray]] = []
 
     def answer(cards: IntArray, rating: FloatArray, kind: str, day: int) -> None:
-        step, elapsed = getattr(model, kind).forward, (day - last[cards]).astype(float)
+        step, elapsed = getattr(model, kind), (day - last[cards]).astype(float)
         if kind == "first":
             s[cards], d[cards] = step(rating, w)
             believed_s[cards], believed_d[cards] = step(rating, [*planned, 0.001])
@@ -244,7 +244,7 @@ def studied(random: np.random.Generator) -> Studied:
 
     for day in range(days):
         cards = np.flatnonzero(due <= day)
-        r = model.recall.forward((day - last[cards]).astype(float), (s[cards], d[cards]), w)
+        r = model.recall((day - last[cards]).astype(float), (s[cards], d[cards]), w)
         recalled = random.random(len(cards)) < r
         rating = random.choice([2.0, 3.0, 4.0], recalled.sum(), p=costs.review_rating)
         answer(cards[recalled], rating, "success", day)

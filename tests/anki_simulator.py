@@ -149,7 +149,7 @@ def played(
             if passed >= needed or rating == 4:
                 break
             rating = 1 + chance.place(shares[rating - 1])
-            state = model.same_day.forward(state, f32(0), f32(rating), w)
+            state = model.same_day(state, f32(0), f32(rating), w)
             spent += cost[rating - 1]
             passed = passed + 1 if rating > 2 else 0 if rating == 1 else passed
         return state, spent
@@ -177,20 +177,20 @@ def played(
             continue
         if card.last is None:
             rating = 1 + chance.place(costs.first_rating)
-            state = model.first.forward(f32(rating), w)
+            state = model.first(f32(rating), w)
             needed = settings.learning_steps - (rating > 2)
             state, spent = steps(state, rating, costs.learning_steps, needed, costs.seconds[0])
             learned[day] += 1
             seconds[day] += costs.seconds[0][rating - 1] + spent
         else:
             t = f32(card.due - card.last)
-            recalled = float(f32(model.recall.forward(t, card.state, w)))
+            recalled = float(f32(model.recall(t, card.state, w)))
             if chance.happens(recalled):
                 rating = 2 + chance.place(costs.review_rating)
-                state, spent = model.success.forward(card.state, t, f32(rating), w), 0.0
+                state, spent = model.success(card.state, t, f32(rating), w), 0.0
             else:
                 rating = 1
-                state = model.failure.forward(card.state, t, f32(1), w)
+                state = model.failure(card.state, t, f32(1), w)
                 state, spent = steps(
                     state, 1, costs.relearning_steps, settings.relearning_steps, costs.seconds[2]
                 )
@@ -209,7 +209,7 @@ def played(
             due_count[int(card.due)] += 1
         heap.change(number, key(card))
     known = sum(
-        float(model.recall.forward(days - 1 - card.last, card.state, w))
+        float(model.recall(days - 1 - card.last, card.state, w))
         for card in cards
         if card.last is not None
     )

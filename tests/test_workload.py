@@ -169,7 +169,7 @@ def test_overdue_cards_come_today_as_long_ago_as_they_are() -> None:
     ]
     w = FSRS6.values
     for share, days in zip(shares, (420.0, 20.0), strict=True):
-        expected = float(SCHEDULERS["FSRS-6"].recall.forward(days, (20.0, 5.0), w))
+        expected = float(SCHEDULERS["FSRS-6"].recall(days, (20.0, 5.0), w))
         assert share == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 2000))
 
 

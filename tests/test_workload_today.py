@@ -172,11 +172,11 @@ def test_states_by_history_are_the_models_own() -> None:
     today = todays_cards(log, 1)
     deck = deck_of(today, FSRS6, "history")
     model, w = FSRS6.recurrent, FSRS6.values
-    state = model.first.forward(3.0, w)
+    state = model.first(3.0, w)
     assert model.same_day is not None
-    state = model.same_day.forward(state, 0.0, 3.0, w)
-    state = model.failure.forward(state, 3.0, 1.0, w)
-    state = model.success.forward(state, 4.0, 4.0, w)
+    state = model.same_day(state, 0.0, 3.0, w)
+    state = model.failure(state, 3.0, 1.0, w)
+    state = model.success(state, 4.0, 4.0, w)
     assert deck.state[:, 0] == pytest.approx([float(value) for value in state])
     assert deck.state[:, 1] == pytest.approx([8.0, 6.0])
     assert deck.state[0, 2] == pytest.approx(10.0)  # R is 0.9 after the interval
@@ -368,7 +368,7 @@ def test_what_is_known_without_chance_is_what_anki_says(name: str) -> None:
     deck = deck_of(today, memory, "stored")
 
     def known(day: int) -> FloatArray:
-        recall = memory.recurrent.recall.forward
+        recall = memory.recurrent.recall
         return np.asarray(recall(day - deck.last_day, deck.state, memory.values), np.float64)
 
     at_the_end = np.where(deck.due_day <= 0, 1.0, known(0)).sum() + deck.new

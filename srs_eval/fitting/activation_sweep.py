@@ -1,8 +1,9 @@
 """The template of a kernel for activations: sums of what is left of each earlier practice.
 
 For models where a review's activation depends on those of all reviews before it (ACT-R).
-`loss_and_gradient` is compiled once per model with the model's steps in place of the names
-below (`compile.specialised`). This module imports numba; import it inside functions only.
+`loss_and_gradient` is compiled once per model with the model's steps and their gradients in
+place of the names below (`compile.specialised`). This module imports numba; import it inside
+functions only.
 """
 
 from __future__ import annotations

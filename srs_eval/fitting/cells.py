@@ -8,6 +8,9 @@ Equations and order of gates are those of torch.nn.GRU, RNN and LSTM. Parameters
 as in their state_dict: weight_ih (gates, inputs), weight_hh (gates, hidden), bias_ih,
 bias_hh, then the output's weight (hidden,) and bias. Float64 throughout.
 
+Gradients are written by hand here: `reverse_mode` derives those of steps, in which every
+operation is written out, and a cell is loops over as many units as a network has.
+
 This module imports numba; import it inside functions only.
 """
 

@@ -1,9 +1,9 @@
 """The template of a kernel for full-batch training: loss and gradient over all rows at once.
 
 For models whose state is one number and whose curve has one of a few shapes, chosen by the
-history (SBD). `loss_and_gradient` is compiled once per model with the model's steps in place
-of the names below (`compile.specialised`). This module imports numba; import it inside
-functions only.
+history (SBD). `loss_and_gradient` is compiled once per model with the model's steps and
+their gradients in place of the names below (`compile.specialised`). This module imports numba;
+import it inside functions only.
 """
 
 from __future__ import annotations

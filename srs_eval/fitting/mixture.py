@@ -3,7 +3,8 @@
 For each review: a linear layer, SiLU and a layer norm, then a GRU of seven units; for each
 prediction, from the state before it: a layer norm, a linear layer, SiLU and a layer norm, then
 for each of two curves a weight, a stability and an exponent. As in `cells`, 8 histories go
-through at once, and what histories share is computed once. Float64 throughout.
+through at once, and what histories share is computed once. Float64 throughout. Gradients are
+written by hand, for the same reason as there: layers are loops.
 
 Parameters lie as in srs-benchmark's state_dict; layer norms have no bias, and their epsilon is
 torch's. This module imports numba; import it inside functions only.

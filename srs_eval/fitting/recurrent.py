@@ -1,24 +1,21 @@
 """Training of recurrent models, as srs-benchmark and fsrs-optimizer train them.
 
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
-file writes each step once, in the notation of its source, with the adjoint beside
-it, from the operations of `srs_eval.fitting.elementwise`, and describes the rest in
-a `RecurrentModel`; `Trainable` makes `fit` and `predict` of it.
+file writes each of these once, in the notation of its source, from the operations of
+`srs_eval.fitting.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
+makes `fit` and `predict` of it. Gradients are derived (`reverse_mode`).
 
-The signatures, with state and its gradients as tuples of `states` values, `w` the
-parameters followed by the constants, and `w_bar[k] += x` to add to a gradient:
+The signatures, with state as a tuple of `states` values and `w` the parameters followed by
+the constants:
 
     first(rating, w) -> state
-    first_adjoint(rating, w, bar, w_bar) -> None
     success(state, delta_t, rating, w) -> state           also failure, same_day
-    success_adjoint(state, delta_t, rating, w, bar, w_bar) -> bar of the old state
     recall(delta_t, state, w) -> probability
-    recall_adjoint(delta_t, state, w, r_bar, w_bar) -> bar of the state
 
-`bar` is the gradient of the loss with respect to the step's result. Steps are called
-for whole segments of one kind (first review; success, failure; delta_t < 1 day if
-`same_day` is given), so they need no branch between them. Every k in `w[k]` is a
-literal. Padding calls them with ordinary values and a bar of 0: keep them finite.
+Steps are called for whole segments of one kind (first review; success, failure;
+delta_t < 1 day if `same_day` is given), so they need no branch between them. Every k in
+`w[k]` is a literal. Padding calls them with ordinary values and a gradient of 0: keep them
+finite.
 
 Reference for the loop: fsrs-optimizer `Trainer`, srs-benchmark other.py `Trainer`.
 """
@@ -43,12 +40,10 @@ from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
-TAPED = ("success", "failure", "same_day")  # steps that leave something for their adjoints
+TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
 SEED = 2023  # of the order of batches
+Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
-
-
-Step = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -60,11 +55,12 @@ class RecurrentModel:
     default: tuple[float, ...]
     lower: tuple[float, ...]  # parameters are held within these after every step
     upper: tuple[float, ...]
-    first: Step
-    success: Step
-    failure: Step
-    recall: Step
-    same_day: Step | None = None  # None: success and failure serve delta_t < 1 too
+    first: Callable[..., Any]
+    success: Callable[..., Any]
+    failure: Callable[..., Any]
+    recall: Callable[..., Any]
+    same_day: Callable[..., Any] | None = None
+    """None: success and failure serve delta_t < 1 too."""
     constants: tuple[float, ...] = ()  # values that follow the parameters in w
     deviation: tuple[float, ...] | None = None
     """Standard deviations; the loss has gamma * sum(((w - start) / deviation)^2)."""
@@ -145,9 +141,9 @@ class Scratch(NamedTuple):
     state: FloatArray  # (states, room)
     bar: FloatArray  # (states, room)
     room: int  # for nodes
-    w_bar: FloatArray  # (p + constants, LANES)
+    w_bar: FloatArray  # (p, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
-    tape: FloatArray  # what the steps of a batch leave for their adjoints
+    tape: FloatArray  # what the steps of a batch leave for their gradients
 
 
 def new_descent(
@@ -398,7 +394,7 @@ def _scratch(
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
         room=nodes,
-        w_bar=np.empty((p + constants, LANES)),
+        w_bar=np.empty((p, LANES)),
         recall=np.empty(targets),
         tape=np.empty(taped * tape),
     )
@@ -416,15 +412,13 @@ def _kernel_of(model: RecurrentModel) -> Any:
     )
 
 
-def _steps(model: RecurrentModel) -> tuple[tuple[str, Step], ...]:
+def _steps(model: RecurrentModel) -> Steps:
     names = ("first", "success", "failure", "recall", "same_day")
     return tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
 
 
 @cache
-def _kernel(
-    name: str, steps: tuple[tuple[str, Step], ...], states: int, parameters: int, constants: int
-) -> Any:
+def _kernel(name: str, steps: Steps, states: int, parameters: int, constants: int) -> Any:
     """The same for all bounds, constants and training set-ups."""
     import re
 
@@ -446,22 +440,20 @@ def _kernel(
     )
 
 
-def _gradients(steps: tuple[tuple[str, Step], ...], parameters: int) -> dict[str, Gradient]:
+def _gradients(steps: Steps, parameters: int) -> dict[str, Gradient]:
     """Of the steps, by the state and by the parameters."""
     import inspect
 
     found = {}
     for key, step in steps:
-        names = list(inspect.signature(step).parameters)
-        of_state = {"first": (), "recall": (names[1],)}.get(key, (names[0],))
-        found[f"{key}_adjoint"] = Gradient(step, of_state, names[-1], parameters)
+        names = tuple(inspect.signature(step).parameters)
+        state = {"first": (), "recall": names[1:2]}.get(key, names[:1])
+        found[f"{key}_adjoint"] = Gradient(step, state, names[-1], parameters)
     return found
 
 
 @cache
-def _tape_length(
-    steps: tuple[tuple[str, Step], ...], states: int, parameters: int, constants: int
-) -> int:
+def _tape_length(steps: Steps, states: int, parameters: int, constants: int) -> int:
     """Numbers on the tape for each node."""
     from srs_eval.fitting.tracing import VECTOR, numbers, tape_length, vectors
 

@@ -1,7 +1,8 @@
 """The template of a recurrent model's kernel: forward, loss, gradient, Adam.
 
-`recurrent_pass` is compiled once per model with the model's steps in place of the names below
-(`compile.specialised`). This module imports numba; import it inside functions only.
+`recurrent_pass` is compiled once per model with the model's steps and their gradients in place
+of the names below (`compile.specialised`). This module imports numba; import it inside
+functions only.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STATES = 0
 PARAMETERS = 0
 VALUES = 0  # parameters and constants
 HAS_SAME_DAY = 0
-TAPE = 0  # numbers that a step leaves for its adjoint
+TAPE = 0  # numbers that a step leaves for its gradient
 first: Any = None
 first_adjoint: Any = None
 success: Any = None
@@ -102,7 +103,7 @@ def recurrent_pass(
 
         if done >= 0:
             set_zero(bar, batches.first_node[b + 1] - base, STATES)
-            for k in range(VALUES):
+            for k in range(PARAMETERS):
                 sums[k] = broadcast(0.0)
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
             now = gather_state(state, target_node, i, STATES)

@@ -16,6 +16,7 @@ it for FSRS-7 only; for FSRS-6 it is nothing there (fsrs-rs src/training_v6.rs).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from srs_eval.fitting.compile import Gradient
-from srs_eval.fitting.recurrent import Step
 from srs_eval.reviews import FloatArray
 
 
@@ -32,9 +32,9 @@ class ScheduledSteps:
     """What the penalties need of a model; steps as in `recurrent`, on numbers."""
 
     name: str  # an identifier, unique among models
-    first: Step
-    success: Step
-    recall: Step
+    first: Callable[..., Any]
+    success: Callable[..., Any]
+    recall: Callable[..., Any]
     """What the desired retention is held against, not between bounds."""
     values: int  # parameters and constants
 

@@ -6,8 +6,8 @@ graph (`step_graph`), which appends its instructions to the kernel in the making
 whole step as one intrinsic and infers no types inside, which used to be half of the time that
 compiling took. numpy hands its functions over to such values (`__array_ufunc__`,
 `__array_function__`), so the operations of `elementwise` are written once. What is computed
-twice in a step becomes one instruction, and what both a step and its adjoint need is computed
-by the step alone (`taped`).
+twice in a step becomes one instruction, and what both a step and its gradient (`reverse_mode`)
+need is computed by the step alone (`taped`).
 
 Traced are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows of
 vectors and arrays are read and written element by element, at literal places. A step that is
@@ -293,7 +293,7 @@ def taped(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, A
 
 
 def tape_length(step: Callable[..., Any], adjoint: Callable[..., Any], kinds: Sequence[Any]) -> int:
-    """Vectors on the tape of a step with arguments of these kinds (VECTOR, `vectors`, `numbers`)."""
+    """Vectors on the tape of a step; kinds of arguments: VECTOR, `vectors`, `numbers`."""
     graph = Graph()
     return len(_both(graph, step, adjoint, [_stand_in(graph, kind) for kind in kinds])[3])
 

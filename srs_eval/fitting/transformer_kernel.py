@@ -3,7 +3,8 @@
 One encoder and one decoder layer as torch.nn.Transformer has them (sums, then norms; ReLU; two
 heads); the decoder asks once, with a zero. Two numbers wide, each head sees one number of a
 review, and the norm of (a, b) is (n, -n) with n = d / sqrt(d^2 + 1e-5), d = (a - b) / 2. Calls of
-a tensor library cost many times what is computed in them.
+a tensor library cost many times what is computed in them. Gradients are written by hand, since
+attention is a loop over as many reviews as a history has (`reverse_mode` derives steps without).
 
 Parameters (127,) lie as in the network's state_dict: `w[at : at + 4]` is a map's matrix,
 `w[bias : bias + 2]` what is added; a norm's two factors come before its two terms. Float64.
@@ -94,7 +95,7 @@ def dropped(longest: int) -> int:
     return 2 * longest * longest + 6 * longest + 2 + 2 + 2 * longest + 2 + 2 + 2
 
 
-# Parts, and their adjoints, which add to `sums` and give the gradients of what went in
+# Parts, and the ways back through them, which add to `sums` and give the gradients of what went in
 
 
 def _map(w, at, bias, a, b):
