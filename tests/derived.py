@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from srs_eval.fitting import simd
 from srs_eval.fitting.reverse_mode import adjoint
 from srs_eval.fitting.step_graph import DOUBLE, Graph, Value
 from srs_eval.fitting.tracing import _COMPARISONS, OPERATIONS, Traced
@@ -43,8 +45,6 @@ def gradient_of(
 
     `numbers`: derived as for a kernel that calls the step with numbers, not vectors.
     """
-    from srs_eval.fitting import simd
-
     derived = adjoint(step, by, w)
 
     def run(*given: Any) -> Any:
@@ -62,15 +62,18 @@ def gradient_of(
                 return tuple(found(part) for part in x)
             return x if x is None or isinstance(x, float) else _computed(x.value, known)
 
-        inputs, rows = (given[:-1], given[-1]) if w else (given, None)
-        kinds = [DOUBLE if numbers or name == w else simd.VECTOR for name in _names(step)]
+        inputs = given[:-1] if w else given
+        kinds = [
+            DOUBLE if numbers or name == w else simd.VECTOR
+            for name in inspect.signature(step).parameters
+        ]
         arguments = [stand_in(x, kind) for x, kind in zip(inputs[:-1], kinds, strict=True)]
         bar = stand_in(inputs[-1], DOUBLE if numbers else simd.VECTOR)
         sums = _Rows()
         with np.errstate(all="ignore"):
             result = found(derived(*arguments, bar, *((sums,) if w else ())))
             for k, x in sums.items():
-                rows[k] += found(x)
+                given[-1][k] += found(x)
         return result
 
     return run
@@ -79,12 +82,6 @@ def gradient_of(
 class _Rows(dict[int, Any]):
     def __missing__(self, k: int) -> float:
         return 0.0
-
-
-def _names(step: Callable[..., Any]) -> list[str]:
-    import inspect
-
-    return list(inspect.signature(step).parameters)
 
 
 def _computed(value: Value, known: dict[Value, Any]) -> Any:
