@@ -42,7 +42,6 @@ from srs_eval.protocol import Protocol, Trials
 from srs_eval.reviews import ReviewLog
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
-from tests.derived import gradient_of
 
 SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
 GOLDEN = {
@@ -249,7 +248,7 @@ def torch_nn17_step(state: Any, t: Any, rating: Any, w: Any, least: float) -> An
 
 
 @pytest.mark.parametrize("step", ["success", "failure", "recall"])
-def test_nn17_and_its_gradient_are_torchs(step: str) -> None:
+def test_nn17_is_torchs(step: str) -> None:
     rng = np.random.default_rng(11)
     n = 300
     least = 0.01
@@ -258,34 +257,17 @@ def test_nn17_and_its_gradient_are_torchs(step: str) -> None:
     lapses = rng.integers(0, 9, n).astype(float)
     t = rng.integers(0, 400, n).astype(float)
     rating = np.ones(n) if step == "failure" else rng.integers(2, 5, n).astype(float)
-    inputs = [torch.tensor(x, requires_grad=True) for x in (s, d)]
-    weights = torch.tensor(w, requires_grad=True)
+    state, weights = tuple(torch.tensor(x) for x in (s, d, lapses)), torch.tensor(w)
     times, ratings = torch.tensor(t), torch.tensor(rating)
-    bars = rng.normal(0, 1, (2, n))
-    w_bar = np.zeros((40, n))
-    adjoint = gradient_of(getattr(nn17, step), ("state",), "w")
     if step == "recall":
-        r = torch_rw(inputs[1], inputs[0], 0.9 ** (times / inputs[0]), weights)
-        (r * torch.tensor(bars[0])).sum().backward()
-        np.testing.assert_allclose(nn17.recall(t, (s, d, lapses), w), r.detach(), rtol=1e-7)
-        found = adjoint(t, (s, d, lapses), w.tolist(), bars[0], w_bar)
-    else:
-        state = (*inputs, torch.tensor(lapses))
-        new_s, new_d = torch_nn17_step(state, times, ratings, weights, least)
-        (new_s * torch.tensor(bars[0]) + new_d * torch.tensor(bars[1])).sum().backward()
-        ours = getattr(nn17, step)((s, d, lapses), t, rating, w)
-        np.testing.assert_allclose(ours[0], new_s.detach(), rtol=1e-7)
-        np.testing.assert_allclose(ours[1], new_d.detach(), rtol=1e-7)
-        np.testing.assert_array_equal(ours[2], lapses + (step == "failure"))
-        bar = (*bars, np.zeros(n))
-        found = adjoint((s, d, lapses), t, rating, w.tolist(), bar, w_bar)
-    for bar, value in zip(found, inputs, strict=False):
-        assert value.grad is not None
-        np.testing.assert_allclose(bar, value.grad, rtol=1e-6, atol=1e-9)
-    assert weights.grad is not None
-    theirs = weights.grad.numpy()
-    np.testing.assert_allclose(w_bar.sum(axis=1)[:39], theirs[:39], rtol=1e-6, atol=1e-8)
-    assert np.abs(theirs[:39]).max() > 1e-3
+        r = torch_rw(state[1], state[0], 0.9 ** (times / state[0]), weights)
+        np.testing.assert_allclose(nn17.recall(t, (s, d, lapses), w), r, rtol=1e-7)
+        return
+    new_s, new_d = torch_nn17_step(state, times, ratings, weights, least)
+    ours = getattr(nn17, step)((s, d, lapses), t, rating, w)
+    np.testing.assert_allclose(ours[0], new_s, rtol=1e-7)
+    np.testing.assert_allclose(ours[1], new_d, rtol=1e-7)
+    np.testing.assert_array_equal(ours[2], lapses + (step == "failure"))
 
 
 def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.ndarray:
