@@ -173,19 +173,15 @@ def wilcoxon_effects(losses: FloatArray) -> Effects:
     Normal approximation with average ranks and without correction for continuity, pairs
     without a difference left out. Wilcoxon (1945), Biometrics Bulletin 1; r: Rosenthal (1991).
     """
-    from scipy.special import ndtr
-    from scipy.stats import rankdata
+    from scipy.stats import wilcoxon
 
     def effect(difference: FloatArray) -> tuple[float, float]:
         difference = difference[difference != 0]
         n = len(difference)
         if not n:
             return 0.0, 1.0
-        ranks = rankdata(np.abs(difference))
-        _, ties = np.unique(ranks, return_counts=True)
-        variance = n * (n + 1) * (2 * n + 1) / 24 - float((ties**3 - ties).sum()) / 48
-        z = (float(ranks[difference < 0].sum()) - n * (n + 1) / 4) / math.sqrt(variance)
-        return z / math.sqrt(n), 2 * float(ndtr(-abs(z)))
+        found = wilcoxon(-difference, method="approx")
+        return float(found.zstatistic) / math.sqrt(n), float(found.pvalue)
 
     return _effects(losses, effect)
 
@@ -195,7 +191,7 @@ def t_effects(losses: FloatArray) -> Effects:
 
     Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, d_z.
     """
-    from scipy.special import stdtr
+    from scipy.stats import ttest_1samp
 
     def effect(difference: FloatArray) -> tuple[float, float]:
         n = len(difference)
@@ -204,8 +200,7 @@ def t_effects(losses: FloatArray) -> Effects:
         spread = float(difference.std(ddof=1))
         if spread <= 1e-14:
             return (0.0, 1.0) if abs(difference[0]) <= 1e-14 else (math.nan, 0.0)
-        d = -float(difference.mean()) / spread
-        return d, 2 * float(stdtr(n - 1, -abs(d) * math.sqrt(n)))
+        return -float(difference.mean()) / spread, float(ttest_1samp(difference, 0.0).pvalue)
 
     return _effects(losses, effect)
 

@@ -54,11 +54,11 @@ from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_th
 from srs_eval.screens.typed_keys import TypedKeys
 
 if TYPE_CHECKING:
+    from srs_eval.calibration_graph import CalibrationGraph
     from srs_eval.configurations import Configuration
     from srs_eval.engine import Event
     from srs_eval.inspection import Inspection
     from srs_eval.kept_answers import Kept
-    from srs_eval.metrics import CalibrationGraph
     from srs_eval.overview import Line, Overview
     from srs_eval.presets.answers import Answer, Table
     from srs_eval.results import Result
@@ -1049,7 +1049,7 @@ class SrsEvalApp(App[int]):
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""
-        from srs_eval.metrics import calibration_graph
+        from srs_eval.calibration_graph import calibration_graph
 
         bins, log_bins = self.state.bins, self.state.log_bins
         key = (id(result), bins, log_bins)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.comparison import log_losses
 from srs_eval.errors import InputError
+from srs_eval.metrics import log_losses
 from srs_eval.reviews import FloatArray, IntArray
 
 MODES = ("global", "user", "deck", "card")

@@ -19,17 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.context import EQUIVALENT
-from srs_eval.metrics import EPSILON
-from srs_eval.results import Result
+from srs_eval.flags import EQUIVALENT
 from srs_eval.reviews import FloatArray, IntArray
 
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
 
 BLOCK_DAYS, FEWEST_BLOCKS = 7, 9
-RESAMPLES = 2_000
-_TABLE = 4_000_000  # cells of a table that is made at a time
 CONFIDENCE = 0.95
 
 Verdict = Literal["better", "worse", "as good", "can't tell yet"]
@@ -44,7 +40,7 @@ class Interval:
     reviews: int = 0  # that it rests on
     days: int = 0  # on which these were done
     errors: tuple[tuple[float, int], ...] = ()
-    """Standard errors with their degrees of freedom; the widest decides. () if resampled."""
+    """Standard errors with their degrees of freedom; the widest decides."""
 
     @property
     def low(self) -> float:
@@ -71,18 +67,6 @@ class Interval:
 
 
 # Intervals
-
-
-def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
-    """Log loss of each prediction in nats (k,), p clipped as in `metrics.log_loss`."""
-    likelihood = np.where(y == 1, p, 1 - p)
-    loss: FloatArray = -np.log(np.clip(likelihood, EPSILON, 1 - EPSILON))
-    return loss
-
-
-def losses(result: Result) -> FloatArray:
-    """Log loss of each judged review in nats (k,)."""
-    return log_losses(result.y, result.p)
 
 
 def mean_interval(values: FloatArray, day: IntArray) -> Interval:
@@ -115,61 +99,6 @@ def relative(values: FloatArray, whole: FloatArray, day: IntArray) -> Interval:
     return replace(mean_interval((values - share * whole) / mean, day), estimate=share)
 
 
-def log_loss_interval(result: Result) -> Interval:
-    """Log loss with its interval; how sure it is by itself, not compared to another."""
-    return mean_interval(losses(result), result.day)
-
-
-def log_loss_difference(result: Result, other: Result) -> Interval | None:
-    """Mean of `result`'s losses minus `other`'s on the same reviews; negative: it is better.
-
-    Paired, so it is much narrower than the two intervals suggest. None where the two
-    were not judged on the same reviews.
-    """
-    if not same_reviews(result, other):
-        return None
-    return mean_interval(losses(result) - losses(other), result.day)
-
-
-def same_reviews(result: Result, other: Result) -> bool:
-    return np.array_equal(result.review_th, other.review_th)
-
-
-def resampled_interval(
-    result: Result, metric: Literal["rmse_bins", "auc"], other: Result | None = None
-) -> Interval | None:
-    """RMSE(bins) or AUC, or its difference from `other`'s, with an interval.
-
-    2,000 multinomial resamples of days, the same ones for both results; the half-width is the
-    95 % quantile of their distance from their mean, about the estimate itself, for a resampled
-    RMSE(bins) is too large on average. None where AUC is undefined, and where the two were not
-    judged on the same reviews.
-    """
-    if other is not None and not same_reviews(result, other):
-        return None
-    known, place = np.unique(result.day, return_inverse=True)
-    days = len(known)
-    draws = np.random.default_rng(0).multinomial(
-        days, np.full(days, 1 / days), RESAMPLES if days > 1 else 0
-    )
-    weights = draws.astype(np.float64)
-    statistic = {"rmse_bins": _resampled_rmse_bins, "auc": _resampled_auc}[metric]
-    estimate, drawn = 0.0, np.zeros(len(weights))
-    for each, sign in ((result, 1.0), (other, -1.0)):
-        if each is None:
-            continue
-        figure = getattr(each.metrics, metric)
-        if figure is None:
-            return None
-        estimate += sign * figure
-        drawn += sign * statistic(each, place, weights)
-    drawn = drawn[np.isfinite(drawn)]  # a resample may hold no failure at all
-    if not len(drawn):
-        return Interval(estimate, math.nan, result.size, days)
-    half_width = float(np.quantile(np.abs(drawn - drawn.mean()), CONFIDENCE))
-    return Interval(estimate, half_width, result.size, days)
-
-
 def _clustered(sums: FloatArray, count: int) -> float:
     """Standard error of a mean over `count` values from the clusters' sums of deviations."""
     clusters = len(sums)
@@ -184,57 +113,6 @@ def _newey_west(daily: FloatArray, count: int) -> float:
     for lag in range(1, lags + 1):
         variance += 2 * (1 - lag / (lags + 1)) * float(daily[lag:] @ daily[:-lag])
     return math.sqrt(max(variance, 0.0) * days / (days - 1)) / count
-
-
-def _resampled_rmse_bins(result: Result, day: IntArray, weights: FloatArray) -> FloatArray:
-    """RMSE(bins) under (r, days) weights of the days; `day` (k,) are columns of these."""
-    _, bin_ = np.unique(result.bin, return_inverse=True)
-    shape = weights.shape[1], int(bin_.max()) + 1
-    cell = day * shape[1] + bin_
-    size = shape[0] * shape[1]
-    count = weights @ np.bincount(cell, minlength=size).reshape(shape)
-    gap = np.bincount(cell, result.y - result.p, size).reshape(shape)
-    squares = np.square(weights @ gap) / np.maximum(count, 1)
-    drawn: FloatArray = np.sqrt(squares.sum(axis=1) / count.sum(axis=1))
-    return drawn
-
-
-def _resampled_auc(result: Result, day: IntArray, weights: FloatArray) -> FloatArray:
-    """AUC under (r, days) weights of the days, nan where a resample has one class only.
-
-    Counted once, by pair of days: pairs of a failure and a recalled review whose p is not
-    higher (an equal one counts one half). A resample weights these counts.
-    """
-    days = weights.shape[1]
-    recalled = result.y == 1
-    failures = np.flatnonzero(~recalled)
-    failures = failures[np.argsort(result.p[failures], kind="stable")]
-    p_failed, day_failed = result.p[failures], day[failures]
-    p_recalled, day_recalled = result.p[recalled], day[recalled]
-    # A recalled review is below all failures from its place on, and half below its equals.
-    lost = np.zeros((days, days))
-    for place in (
-        np.searchsorted(p_failed, p_recalled, "left"),
-        np.searchsorted(p_failed, p_recalled, "right"),
-    ):
-        below = np.zeros(days)
-        step = max(1, _TABLE // days)
-        for start in range(0, len(failures), step):
-            stop = min(start + step, len(failures))
-            inside = (place >= start) & (place < stop)
-            cell = (place[inside] - start) * days + day_recalled[inside]
-            table = np.bincount(cell, minlength=(stop - start) * days)
-            upto = np.cumsum(table.reshape(-1, days), axis=0, dtype=np.float64) + below
-            below = upto[-1]
-            order = np.argsort(day_failed[start:stop], kind="stable")
-            known, first = np.unique(day_failed[start:stop][order], return_index=True)
-            lost[known] += 0.5 * np.add.reduceat(upto[order], first, axis=0)
-    pairs = (weights @ np.bincount(day_failed, minlength=days)) * (
-        weights @ np.bincount(day_recalled, minlength=days)
-    )
-    with np.errstate(invalid="ignore"):
-        drawn: FloatArray = 1 - ((weights @ lost) * weights).sum(axis=1) / pairs
-    return drawn
 
 
 # Student's t distribution

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from srs_eval.context import EQUIVALENT
 from srs_eval.errors import InputError
+from srs_eval.flags import EQUIVALENT
 from srs_eval.places import config_dir
 from srs_eval.screens.actions import SCREENS, conflict
 

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from srs_eval.places import content_digest
 
-EQUIVALENT = 0.002
-"""Differences in log loss within this are too small to matter, unless a person says otherwise."""
-
 
 class Cancelled(Exception):
     """Raised by `Context.tick` when the person has cancelled."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval import cache, metrics
+from srs_eval.bins import rmse_bin_ids
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
@@ -337,9 +338,7 @@ def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, I
 def _bins(trials: Trials) -> IntArray:
     """The bin for RMSE(bins) of each judged review, in the order of `trials.test_index`."""
     index = trials.test_index
-    return metrics.rmse_bin_ids(
-        trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
-    )
+    return rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
 
 
 def _result(

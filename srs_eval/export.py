@@ -17,6 +17,7 @@ from srs_eval.configurations import Configuration, Names, listed_names, resolve,
 from srs_eval.dataset_check import Description
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
+from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
@@ -24,17 +25,6 @@ from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 
 JSON_LAYOUT = 2
-METRICS = (
-    "LogLoss",
-    "RMSE(bins)",
-    "AUC",
-    "RMSE",
-    "MBE",
-    "ICI",
-    "smECE",
-    "precision@90",
-    "recall@90",
-)
 CSV_COLUMNS = (
     "group",
     "place",
@@ -45,7 +35,7 @@ CSV_COLUMNS = (
     "status",
     "reason",
     "size",
-    *METRICS,
+    *KEYS,
     "log_loss_half_width",
     "standing",
     "to_best",
@@ -299,7 +289,7 @@ def run_csv(
             difference = result[name] or {}
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
-        metrics = {key: result["metrics"].get(key) for key in METRICS}
+        metrics = {key: result["metrics"].get(key) for key in KEYS}
         writer.writerow({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:

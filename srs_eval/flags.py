@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+EQUIVALENT = 0.002
+"""Differences in log loss within this are too small to matter, unless a person says otherwise."""
+
 
 @dataclass(frozen=True)
 class Protocol:

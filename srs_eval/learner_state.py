@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.comparison import Interval, Verdict, log_losses, mean_interval, relative, verdict
+from srs_eval.comparison import Interval, Verdict, mean_interval, relative, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, mark_compiled
+from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
 from srs_eval.over_time import dates, month_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 """Log loss keeps probabilities this far from 0 and 1, as scikit-learn does."""
 
 
-def _pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def checked_pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Both as float64 vectors, checked once per public call."""
     outcome = np.asarray(y, np.float64)
     forecast = np.asarray(p, np.float64)
@@ -40,7 +40,7 @@ def _pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return outcome, forecast
 
 
-def _order(p: FloatArray) -> IntArray:
+def ascending(p: FloatArray) -> IntArray:
     """Sorting order, equal predictions in the order given."""
     # Faster than a stable sort: any sort, then equal ones by position, in one sort of integers.
     n = len(p)
@@ -55,60 +55,16 @@ def _order(p: FloatArray) -> IntArray:
     return key - group * n
 
 
-# Log loss, squared and absolute errors
+def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
+    """Negative log likelihood in nats of each review (n,); p is clipped at EPSILON."""
+    likelihood = np.where(y == 1, p, 1 - p)
+    loss: FloatArray = -np.log(np.clip(likelihood, EPSILON, 1 - EPSILON))
+    return loss
 
 
 def log_loss(y: ArrayLike, p: ArrayLike) -> float:
     """Mean negative log likelihood in nats; p is clipped at EPSILON (scikit-learn)."""
-    return _log_loss(*_pair(y, p))
-
-
-def _log_loss(y: FloatArray, p: FloatArray) -> float:
-    likelihood = np.where(y == 1, p, 1 - p)
-    return float(-np.log(np.clip(likelihood, EPSILON, 1 - EPSILON)).mean())
-
-
-def rmse(y: ArrayLike, p: ArrayLike) -> float:
-    """Root of the mean squared error of single predictions (root of the Brier score)."""
-    outcome, forecast = _pair(y, p)
-    return math.sqrt(((outcome - forecast) ** 2).mean())
-
-
-def brier_score(y: ArrayLike, p: ArrayLike) -> float:
-    """Mean squared error of single predictions (Brier, 1950)."""
-    outcome, forecast = _pair(y, p)
-    return float(((outcome - forecast) ** 2).mean())
-
-
-def mae(y: ArrayLike, p: ArrayLike) -> float:
-    """Mean absolute error of single predictions. Not proper: it rewards rounding p to 0 or 1."""
-    outcome, forecast = _pair(y, p)
-    return float(np.abs(outcome - forecast).mean())
-
-
-def mbe(y: ArrayLike, p: ArrayLike) -> float:
-    """Mean bias error: mean of p - y. Positive: recall is overestimated (srs-benchmark)."""
-    outcome, forecast = _pair(y, p)
-    return float((forecast - outcome).mean())
-
-
-# Classification at a threshold
-
-
-def accuracy(y: ArrayLike, p: ArrayLike, threshold: float = 0.5) -> float:
-    """Share of reviews for which `p >= threshold` says what happened."""
-    outcome, forecast = _pair(y, p)
-    return float(((forecast >= threshold) == (outcome == 1)).mean())
-
-
-def precision_at(y: ArrayLike, p: ArrayLike, threshold: float = 0.9) -> float:
-    """Share recalled of the reviews with `p >= threshold`; 0 if there are none."""
-    return _precision_recall(*_pair(y, p), threshold)[0]
-
-
-def recall_at(y: ArrayLike, p: ArrayLike, threshold: float = 0.9) -> float:
-    """Share with `p >= threshold` of the reviews recalled; 0 if there are none."""
-    return _precision_recall(*_pair(y, p), threshold)[1]
+    return float(log_losses(*checked_pair(y, p)).mean())
 
 
 def _precision_recall(y: FloatArray, p: FloatArray, threshold: float) -> tuple[float, float]:
@@ -118,17 +74,14 @@ def _precision_recall(y: FloatArray, p: FloatArray, threshold: float) -> tuple[f
     return (hits / positives if positives else 0.0, hits / recalled if recalled else 0.0)
 
 
-# Discrimination
-
-
 def auc(y: ArrayLike, p: ArrayLike) -> float | None:
     """Probability that a recalled review has the higher p, ties counted half.
 
     None where only one class occurs. The Mann-Whitney statistic over the number of
     pairs (Hanley & McNeil, 1982), counted in whole numbers.
     """
-    outcome, forecast = _pair(y, p)
-    order = _order(forecast)
+    outcome, forecast = checked_pair(y, p)
+    order = ascending(forecast)
     return _auc_sorted(outcome[order], forecast[order])
 
 
@@ -146,88 +99,7 @@ def _auc_sorted(y: FloatArray, p: FloatArray) -> float | None:
     return twice / (2 * pairs)
 
 
-@dataclass(frozen=True, eq=False)
-class RocCurve:
-    """Rates at falling thresholds, from (0, 0) to (1, 1); corners only."""
-
-    false_positive_rate: FloatArray
-    true_positive_rate: FloatArray
-    threshold: FloatArray  # `p >= threshold` is called recalled; the first is infinite
-
-
-def roc_curve(y: ArrayLike, p: ArrayLike) -> RocCurve | None:
-    """Receiver operating characteristic, None where only one class occurs.
-
-    Points on a straight line between their neighbours are left out (Fawcett, 2006).
-    """
-    outcome, forecast = _pair(y, p)
-    order = _order(-forecast)
-    falling = forecast[order]
-    last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(falling) - 1)
-    hits = np.cumsum(outcome[order])[last]
-    alarms = last + 1 - hits
-    if hits[-1] == 0 or alarms[-1] == 0:
-        return None
-    if len(last) > 2:
-        bends = (np.diff(hits, 2) != 0) | (np.diff(alarms, 2) != 0)
-        keep = np.concatenate([[True], bends, [True]])
-        hits, alarms, last = hits[keep], alarms[keep], last[keep]
-    return RocCurve(
-        false_positive_rate=np.concatenate([[0.0], alarms / alarms[-1]]),
-        true_positive_rate=np.concatenate([[0.0], hits / hits[-1]]),
-        threshold=np.concatenate([[np.inf], falling[last]]),
-    )
-
-
-# RMSE(bins)
-
-_DELTA_T = (2.48, 3.62)  # a bin's label is a * b^k; k = floor(log_b of the value)
-_REVIEWS = (1.99, 1.89)
-_LAPSES = (1.65, 1.73)
-_LEAST_K = -5  # labels of intervals are rounded to 0.01 days: all below are 0.00, one bin
-_PLACES = 64  # distinct k of review counts and of lapses
 _MOST_BINS = 1 << 20  # ids below it are counted as they are, others are numbered first
-
-
-def _exponent(values: NDArray[Any], base: float) -> FloatArray:
-    return np.floor(np.log(values) / np.log(base))
-
-
-def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
-    """Bin of each review for RMSE(bins), shape (n,), int64, comparable between calls.
-
-    delta_t: days since the last review (fractions allowed, 0 too); i: number of the
-    review among the card's reviews on later days, the first review being 1; lapses:
-    earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
-    reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
-    """
-    interval = np.asarray(delta_t, np.float64)
-    number = np.asarray(i, np.float64)
-    failures = np.asarray(lapses, np.float64)
-    if not (interval.ndim == 1 and interval.shape == number.shape == failures.shape):
-        raise ValueError("delta_t, i and lapses must be vectors of equal length")
-    if not len(interval):
-        return np.empty(0, np.int64)
-    if not (interval.min() >= 0 and number.min() >= 1 and failures.min() >= 0):
-        raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
-    with np.errstate(divide="ignore"):  # log 0 is -inf, which is the lowest bin
-        by_interval = np.maximum(_exponent(interval, _DELTA_T[1]), _LEAST_K) - _LEAST_K
-        by_lapses = np.maximum(_exponent(failures, _LAPSES[1]), -1) + 1
-    by_number = _exponent(number, _REVIEWS[1])
-    ids = (by_interval * _PLACES + by_number) * _PLACES + by_lapses
-    return ids.astype(np.int64)
-
-
-def rmse_bin_labels(ids: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The reference's labels (delta_t in days, i, lapses) of bins made by `rmse_bin_ids`."""
-    k_lapses = ids % _PLACES - 1
-    k_number = ids // _PLACES % _PLACES
-    k_interval = ids // _PLACES**2 + _LEAST_K
-    return (
-        np.round(_DELTA_T[0] * _DELTA_T[1] ** k_interval.astype(np.float64), 2),
-        np.round(_REVIEWS[0] * _REVIEWS[1] ** k_number.astype(np.float64)),
-        np.where(k_lapses < 0, 0.0, np.round(_LAPSES[0] * _LAPSES[1] ** k_lapses.astype(float))),
-    )
 
 
 def rmse_bins(
@@ -239,26 +111,20 @@ def rmse_bins(
     (n,); they weight the bins (by their sums), not the means within them, as in the
     reference (fsrs-optimizer, `rmse_matrix`). Default: each review counts 1.
     """
-    outcome, forecast = _pair(y, p)
-    return _rmse_bins(outcome, forecast, bin_ids, weights)
-
-
-def _rmse_bins(
-    y: FloatArray, p: FloatArray, bin_ids: ArrayLike, weights: ArrayLike | None = None
-) -> float:
+    outcome, forecast = checked_pair(y, p)
     ids = np.asarray(bin_ids)
-    if ids.shape != y.shape:
+    if ids.shape != outcome.shape:
         raise ValueError("every review needs one bin")
     place = ids
     if ids.dtype != np.int64 or ids.min() < 0 or ids.max() >= _MOST_BINS:
         _, place = np.unique(ids, return_inverse=True)
     count = np.bincount(place)
     filled = count > 0
-    gap = np.bincount(place, y - p)[filled] / count[filled]
+    gap = np.bincount(place, outcome - forecast)[filled] / count[filled]
     total = count[filled].astype(np.float64)
     if weights is not None:
         weight = np.asarray(weights, np.float64)
-        if weight.shape != y.shape:
+        if weight.shape != outcome.shape:
             raise ValueError("every review needs one weight")
         total = np.asarray(np.bincount(place, weight)[filled], np.float64)
         if not (weight.min() >= 0 and total.sum() > 0):
@@ -269,42 +135,21 @@ def _rmse_bins(
 # LOWESS and the integrated calibration index
 
 
-def lowess(x: ArrayLike, y: ArrayLike, frac: float = 2 / 3, delta: float = 0.0) -> FloatArray:
-    """Locally weighted linear regression of y on x, at each x (Cleveland, 1979).
-
-    Tricube weights over the `frac * n` nearest points, no robustness iterations.
-    Points within `delta` of a fitted point are interpolated. Equals
-    `statsmodels.nonparametric.lowess(y, x, it=0, frac=frac, delta=delta)` save where all
-    neighbours share one x and no line can be fitted: the value there is the mean of y,
-    not the y of whichever point an unstable sort has left in front.
-    """
-    position = np.asarray(x, np.float64)
-    value = np.asarray(y, np.float64)
-    if position.ndim != 1 or position.shape != value.shape or not len(position):
-        raise ValueError("x and y must be vectors of equal, positive length")
-    if not (np.isfinite(position).all() and np.isfinite(value).all()):
-        raise ValueError("x and y must be finite")
-    if not 0 <= frac <= 1:
-        raise ValueError("frac must be between 0 and 1")
-    order = _order(position)
-    return np.interp(position, *_lowess_knots(position[order], value[order], frac, delta, True))
-
-
-def _lowess_knots(
-    x: FloatArray,
-    y: FloatArray,
-    frac: float,
-    delta: float,
-    mean_of_ties: bool,
+def lowess_knots(
+    x: FloatArray, y: FloatArray, *, mean_of_ties: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Fitted points of sorted x, all others being linear between them.
+    """Locally weighted linear regression of y on sorted x (n,): points (k,) of the curve and its
+    values there (k,); it is linear between them (Cleveland, 1979).
 
-    Which points are fitted, down to the last but one, follows statsmodels. Where no
-    line can be fitted, the value is the mean y of equal x, or else, as in statsmodels,
-    the first y of them (the last where points before it have been skipped).
+    Tricube weights over the nearest two thirds of the points, no robustness iterations; points
+    within 1 % of the range of x of a fitted one are skipped. Equals statsmodels'
+    `lowess(y, x, it=0, frac=2/3, delta=...)`. Where no line can be fitted, the value is the mean
+    y of equal x, or else, as there, the first y of them (the last where points before it have
+    been skipped).
     """
     n = len(x)
-    k = min(max(int(frac * n + 1e-10), 2), n)
+    k = min(max(int(2 / 3 * n + 1e-10), 2), n)
+    delta = 0.01 * float(x[-1] - x[0])
     fitted, lasts = [0], []
     while True:
         at = x[fitted[-1]]
@@ -482,21 +327,14 @@ def _powers(v: FloatArray) -> FloatArray:
     return powers
 
 
-def ici(y: ArrayLike, p: ArrayLike) -> float:
-    """Integrated calibration index: mean of |lowess of y on p - p| (Austin & Steyerberg, 2019).
+def _ici(y: FloatArray, p: FloatArray) -> float:
+    """Integrated calibration index of pairs sorted by p: mean of |lowess of y on p - p|.
 
-    frac = 2/3, no robustness iterations, delta = 1 % of the range of p, as in
-    srs-benchmark. As there, a p that two thirds of the reviews share is taken to be
-    recalled as the first of them was: for near-constant predictions the index says nothing.
+    Austin & Steyerberg (2019); LOWESS as srs-benchmark calls it. As there, a p that two thirds
+    of the reviews share is taken to be recalled as the first of them was: for near-constant
+    predictions the index says nothing.
     """
-    outcome, forecast = _pair(y, p)
-    order = _order(forecast)
-    return _ici_sorted(outcome[order], forecast[order])
-
-
-def _ici_sorted(y: FloatArray, p: FloatArray) -> float:
-    curve = _lowess_knots(p, y, 2 / 3, 0.01 * float(p[-1] - p[0]), mean_of_ties=False)
-    return float(np.abs(np.interp(p, *curve) - p).mean())
+    return float(np.abs(np.interp(p, *lowess_knots(p, y, mean_of_ties=False)) - p).mean())
 
 
 # Smooth calibration error
@@ -505,20 +343,14 @@ _RESOLUTION = 0.001  # no bandwidth below this is tried
 _DENSITY_FLOOR = 1e-4
 
 
-def smece(y: ArrayLike, p: ArrayLike) -> float:
-    """Smooth calibration error with its automatic bandwidth (Błasiok & Nakkiran, 2023).
+def _smece(y: FloatArray, p: FloatArray) -> float:
+    """Smooth calibration error of pairs sorted by p, with its automatic bandwidth.
 
     Residuals p - y are smoothed over p by a Gaussian kernel reflected at 0 and 1; the
     error is the integral of the smoothed residual's absolute value. The bandwidth is
-    the smallest, to 1/1024, that the error at that bandwidth does not exceed. Grids as
-    in relplot 1.0.3, which srs-benchmark uses.
+    the smallest, to 1/1024, that the error at that bandwidth does not exceed
+    (Błasiok & Nakkiran, 2023). Grids as in relplot 1.0.3, which srs-benchmark uses.
     """
-    outcome, forecast = _pair(y, p)
-    order = _order(forecast)
-    return _smece_sorted(outcome[order], forecast[order])
-
-
-def _smece_sorted(y: FloatArray, p: FloatArray) -> float:
     amounts = np.stack([p, p - y, p * (p - y)])
     grids: dict[int, NDArray[np.complex128]] = {}
 
@@ -580,190 +412,10 @@ def _smooth_error(grid: NDArray[np.complex128], points: int, sigma: float) -> fl
     return float(np.abs(residual_at).sum() / density_at.sum())
 
 
-# The calibration graph
-
-_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
-
-
-@dataclass(frozen=True, eq=False)
-class CalibrationGraph:
-    """Predicted against observed recall; perfect calibration is the diagonal.
-
-    Bins are in order of p; of empty ones all but `count` and `edges` is NaN.
-    """
-
-    edges: FloatArray  # (bins + 1,) from 0 to 1; a bin holds its lower edge, the last both
-    count: IntArray  # (bins,)
-    predicted: FloatArray  # (bins,) mean p
-    observed: FloatArray  # (bins,) mean y
-    low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
-    high: FloatArray  # (bins,)
-    mae: float  # mean over reviews of their bin's |predicted - observed|
-    trend: tuple[float, float] | None
-    """Intercept and slope of observed on predicted, bins weighted by their counts.
-
-    None where fewer than two bins are filled.
-    """
-    smooth_p: FloatArray  # (k,) rising; the curve without bins, linear between its points
-    smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
-
-
-def wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
-    hits = np.asarray(recalled, np.float64)
-    n = np.asarray(count, np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (hits + _Z**2 / 2) / (n + _Z**2)
-        half = _Z / (n + _Z**2) * np.sqrt(hits * (n - hits) / n + _Z**2 / 4)
-    # The bounds are exactly 0 or 1 at the ends; rounding must not say otherwise.
-    low = np.where(hits == 0, 0.0, middle - half)
-    high = np.where(hits == n, 1.0, middle + half)
-    empty = n == 0
-    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
-
-
-def _bin_by_width(p: FloatArray, bins: int) -> tuple[FloatArray, IntArray]:
-    """Edges of equal-width bins over [0, 1], and each prediction's bin."""
-    if bins < 1:
-        raise ValueError("a graph needs one bin at least")
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    return edges, np.minimum(np.searchsorted(edges, p, side="right") - 1, bins - 1)
-
-
-def calibration_graph(
-    y: ArrayLike, p: ArrayLike, bins: int = 40, log_bins: bool = False
-) -> CalibrationGraph:
-    """Reliability diagram over bins of p, with a trend line and a smooth curve.
-
-    Bins are of equal width or, with `log_bins`, narrower the higher p is, as most predictions
-    are high: bin k ends at log(k + 1) / log(bins + 1) (fsrs-optimizer, `get_bin`).
-    """
-    outcome, forecast = _pair(y, p)
-    edges, place = _bin_by_width(forecast, bins)
-    if log_bins:
-        edges = np.log1p(np.arange(bins + 1)) / np.log1p(bins)
-        place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
-    count = np.bincount(place, minlength=bins)
-    recalled = np.bincount(place, outcome, bins)
-    with np.errstate(invalid="ignore"):
-        predicted = np.bincount(place, forecast, bins) / count
-        observed = recalled / count
-    low, high = wilson_interval(recalled, count)
-    filled = count > 0
-    order = _order(forecast)
-    p_sorted = forecast[order]
-    delta = 0.01 * float(p_sorted[-1] - p_sorted[0])
-    smooth_p, smooth_y = _lowess_knots(p_sorted, outcome[order], 2 / 3, delta, mean_of_ties=True)
-    gaps = np.abs(predicted[filled] - observed[filled])
-    return CalibrationGraph(
-        edges=edges,
-        count=count,
-        predicted=predicted,
-        observed=observed,
-        low=low,
-        high=high,
-        mae=float((gaps * count[filled]).sum() / count.sum()),
-        trend=_weighted_line(predicted[filled], observed[filled], count[filled]),
-        smooth_p=smooth_p,
-        smooth_y=np.clip(smooth_y, 0.0, 1.0),
-    )
-
-
-def _weighted_line(x: FloatArray, y: FloatArray, weight: IntArray) -> tuple[float, float] | None:
-    """Intercept and slope of weighted least squares, None where x has one value only."""
-    if len(x) < 2:
-        return None
-    x_mean, y_mean = np.average(x, weights=weight), np.average(y, weights=weight)
-    slope = (weight * (x - x_mean) * (y - y_mean)).sum() / (weight * (x - x_mean) ** 2).sum()
-    return float(y_mean - slope * x_mean), float(slope)
-
-
-# The Brier score taken apart
-
-
-@dataclass(frozen=True)
-class BrierDecomposition:
-    """score = reliability - resolution + uncertainty + within_variance - within_covariance."""
-
-    score: float
-    reliability: float  # lower is better: how far bins' mean p and mean y are apart
-    resolution: float  # higher is better: how far bins' mean y are from the overall mean
-    uncertainty: float  # variance of y; the same for every model
-    within_variance: float  # of p within bins; 0 where bins hold one value of p
-    within_covariance: float  # twice that of p and y within bins; 0 likewise
-
-
-def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 40) -> BrierDecomposition:
-    """Murphy's (1973) parts of the Brier score over equal-width bins of p.
-
-    bins=None: every distinct p is a bin, which is Murphy's own partition. Bins that
-    hold several values of p leave two more terms (Stephenson, Coelho & Jolliffe, 2008).
-    """
-    outcome, forecast = _pair(y, p)
-    if bins is None:
-        _, place = np.unique(forecast, return_inverse=True)
-    else:
-        _, place = _bin_by_width(forecast, bins)
-    n = len(outcome)
-    count = np.maximum(np.bincount(place), 1)
-    predicted = np.bincount(place, forecast) / count
-    observed = np.bincount(place, outcome) / count
-    weight = np.bincount(place) / n
-    overall = float(outcome.mean())
-    around_p = forecast - predicted[place]
-    around_y = outcome - observed[place]
-    return BrierDecomposition(
-        score=float(((outcome - forecast) ** 2).mean()),
-        reliability=float((weight * (predicted - observed) ** 2).sum()),
-        resolution=float((weight * (observed - overall) ** 2).sum()),
-        uncertainty=overall * (1 - overall),
-        within_variance=float((around_p**2).mean()),
-        within_covariance=float(2 * (around_p * around_y).mean()),
-    )
-
-
-# Cross-comparison of two models
-
-_BW_BINS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class CrossComparison:
-    """One model's bias seen in bins of another's predictions; only filled bins."""
-
-    binned_by: FloatArray  # (k,) mean prediction of the model that makes the bins
-    count: IntArray  # (k,)
-    bias: FloatArray  # (k,) B-W: mean prediction of the judged model less mean outcome
-    universal_metric: float  # root of the mean squared bias, bins weighted by their counts
-
-
-def cross_comparison(y: ArrayLike, p: ArrayLike, by: ArrayLike) -> CrossComparison:
-    """B-W of model `p` in bins of model `by` (srs-benchmark, `cross_comparison`).
-
-    The 20 bins are finer towards 1: bin = floor(21^by) - 1. `by` may be `p` itself.
-    """
-    outcome, forecast = _pair(y, p)
-    _, other = _pair(outcome, by)
-    scale = np.floor(np.exp(np.log(_BW_BINS + 1) * other) - 1)
-    place = np.minimum(scale, _BW_BINS - 1).astype(np.int64)
-    count = np.bincount(place, minlength=_BW_BINS)
-    filled = count > 0
-    n = count[filled]
-    bias = np.bincount(place, forecast - outcome, _BW_BINS)[filled] / n
-    return CrossComparison(
-        binned_by=np.bincount(place, other, _BW_BINS)[filled] / n,
-        count=n,
-        bias=bias,
-        universal_metric=math.sqrt((n * bias**2).sum() / n.sum()),
-    )
-
-
-def universal_metric(y: ArrayLike, p: ArrayLike, by: ArrayLike) -> float:
-    """Universal metric of model `p` in bins of model `by`; the lower, the better calibrated."""
-    return cross_comparison(y, p, by).universal_metric
-
-
-# All at once
+_IN_FILES = (
+    *("RMSE", "LogLoss", "RMSE(bins)", "smECE", "AUC"),
+    *("precision@90", "recall@90", "ICI", "MBE"),
+)
 
 
 @dataclass(frozen=True)
@@ -785,35 +437,75 @@ class Metrics:
 
     def to_upstream(self) -> dict[str, float | None]:
         """srs-benchmark's keys in its order, six decimals."""
-        figures = {
-            "RMSE": self.rmse,
-            "LogLoss": self.log_loss,
-            "RMSE(bins)": self.rmse_bins,
-            "smECE": self.smece,
-            "AUC": self.auc,
-            "precision@90": self.precision_90,
-            "recall@90": self.recall_90,
-            "ICI": self.ici,
-            "MBE": self.mbe,
-        }
+        figures = {key: getattr(self, KEYS[key].field) for key in _IN_FILES}
         return {key: None if x is None else round(x, 6) for key, x in figures.items()}
+
+
+Direction = Literal["lower", "higher", "nearer 0"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is to know about a metric, wherever it is shown."""
+
+    field: str  # of Metrics
+    key: str  # in result files; "" where these do not have it
+    name: str
+    style: Literal["3", "%", "+%"]  # decimals, per cent, per cent with a sign
+    better: Direction
+    meaning: str
+
+
+FACTS = {  # by field, in the order of tables
+    fact.field: fact
+    for fact in (
+        Fact("log_loss", "LogLoss", "log loss", "3", "lower",
+             "surprise per review; lower is better"),
+        Fact("rmse_bins", "RMSE(bins)", "RMSE(bins)", "%", "lower",
+             "error of average recall in groups of alike reviews; "
+             "lower is better, but it can be gamed"),
+        Fact("auc", "AUC", "AUC", "3", "higher",
+             "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
+        Fact("rmse", "RMSE", "RMSE", "3", "lower",
+             "error of single predictions; the root of the Brier score"),
+        Fact("mbe", "MBE", "MBE", "+%", "nearer 0",
+             "bias; above zero: it expects more recall than there was"),
+        Fact("ici", "ICI", "ICI", "%", "lower",
+             "mean distance of its calibration curve from the truth"),
+        Fact("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
+        Fact("precision_90", "precision@90", "precision@90", "%", "higher",
+             "recalled, of the reviews it gave 90 % or more"),
+        Fact("recall_90", "recall@90", "recall@90", "%", "higher",
+             "given 90 % or more, of the reviews recalled"),
+        Fact("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
+        Fact("accuracy", "", "accuracy", "%", "higher",
+             "right more often than not, at a threshold of 50 %"),
+    )
+}  # fmt: skip
+KEYS = {fact.key: fact for fact in FACTS.values() if fact.key}
+"""The facts by key of result files."""
+
+
+def better(key: str) -> Direction:
+    """Which way a column of result files is better; those that are no metric are times."""
+    return KEYS[key].better if key in KEYS else "lower"
 
 
 def summary(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
     """Every file-level metric; `bin_ids` from `rmse_bin_ids`, all of shape (n,)."""
-    outcome, forecast = _pair(y, p)
-    order = _order(forecast)
+    outcome, forecast = checked_pair(y, p)
+    order = ascending(forecast)
     y_sorted, p_sorted = outcome[order], forecast[order]
     error = forecast - outcome
     precision, recall = _precision_recall(outcome, forecast, 0.9)
     return Metrics(
         size=len(outcome),
-        log_loss=_log_loss(outcome, forecast),
+        log_loss=float(log_losses(outcome, forecast).mean()),
         rmse=math.sqrt((error**2).mean()),
-        rmse_bins=_rmse_bins(outcome, forecast, bin_ids),
+        rmse_bins=rmse_bins(outcome, forecast, bin_ids),
         auc=_auc_sorted(y_sorted, p_sorted),
-        ici=_ici_sorted(y_sorted, p_sorted),
-        smece=_smece_sorted(y_sorted, p_sorted),
+        ici=_ici(y_sorted, p_sorted),
+        smece=_smece(y_sorted, p_sorted),
         mbe=float(error.mean()),
         precision_90=precision,
         recall_90=recall,

@@ -14,13 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from srs_eval.comparison import Interval, losses, mean_interval
+from srs_eval.comparison import Interval, mean_interval
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Cell, Table
 from srs_eval.protocol import Trials
-from srs_eval.results import Result
+from srs_eval.results import Result, losses
 from srs_eval.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")

@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 
-from srs_eval.comparison import Interval, losses, mean_interval
+from srs_eval.comparison import Interval, mean_interval
 from srs_eval.protocol import Protocol
-from srs_eval.results import Result
+from srs_eval.results import Result, losses
 from srs_eval.reviews import ReviewLog
 from srs_eval.rows import select_rows
 

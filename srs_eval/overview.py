@@ -14,13 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.comparison import (
-    EQUIVALENT,
-    FEWEST_REVIEWS,
-    Interval,
-    enough_to_tell,
-    verdict,
-)
+from srs_eval.comparison import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.engine import in_words as reason_of

@@ -18,22 +18,12 @@ from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
-from srs_eval.comparison import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    Interval,
-    log_loss_difference,
-    log_loss_interval,
-    same_reviews,
-    verdict,
-    verdicts,
-)
+from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, verdict, verdicts
 from srs_eval.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.errors import InputError
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
-from srs_eval.results import Result
+from srs_eval.results import Result, log_loss_difference, log_loss_interval, same_reviews
 from srs_eval.reviews import ReviewLog
 
 T = TypeVar("T")

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from srs_eval.metrics import Metrics
+import numpy as np
+
+from srs_eval.comparison import Interval, mean_interval
+from srs_eval.metrics import Metrics, log_losses
 from srs_eval.reviews import FloatArray, IntArray
 
 
@@ -46,3 +49,28 @@ class Result:
                 for partition, values in self.parameters.items()
             }
         return line
+
+
+def losses(result: Result) -> FloatArray:
+    """Log loss of each evaluated review in nats (k,)."""
+    return log_losses(result.y, result.p)
+
+
+def log_loss_interval(result: Result) -> Interval:
+    """Log loss with its interval; how sure it is by itself, not compared to another."""
+    return mean_interval(losses(result), result.day)
+
+
+def log_loss_difference(result: Result, other: Result) -> Interval | None:
+    """Mean of `result`'s losses minus `other`'s on the same reviews; negative: it is better.
+
+    Paired, so it is much narrower than the two intervals suggest. None where the two
+    were not evaluated on the same reviews.
+    """
+    if not same_reviews(result, other):
+        return None
+    return mean_interval(losses(result) - losses(other), result.day)
+
+
+def same_reviews(result: Result, other: Result) -> bool:
+    return np.array_equal(result.review_th, other.review_th)

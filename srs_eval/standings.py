@@ -26,22 +26,25 @@ from srs_eval.across_users import (
     wilcoxon_effects,
 )
 from srs_eval.errors import InputError
+from srs_eval.metrics import better
 from srs_eval.ranking import apart, judged_alike, placed
 from srs_eval.result_files import ResultFile
 from srs_eval.reviews import FloatArray, IntArray
 
 Weighting = Literal["reviews", "users"]
 WEIGHTINGS: tuple[Weighting, ...] = ("reviews", "users")
-HIGHER_IS_BETTER = frozenset({"AUC", "precision@90", "recall@90"})
 SIZE_GROUPS = 10
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
 def as_losses(metric: str, values: FloatArray) -> FloatArray:
     """A metric turned so that lower is better; a bias counts by its distance from 0."""
-    if metric in HIGHER_IS_BETTER:
-        return -values
-    return np.abs(values) if metric == "MBE" else values
+    match better(metric):
+        case "higher":
+            return -values
+        case "nearer 0":
+            return np.abs(values)
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +279,7 @@ def _paired_to_best(
         return [([None] * models, np.full(models, np.nan)) for _ in weightings.T]
     losses, weightings = losses[complete], weightings[complete]
     drawn = resampled_means(losses, weightings)
-    sign = -1 if metric in HIGHER_IS_BETTER else 1  # the metric's own
+    sign = -1 if better(metric) == "higher" else 1  # the metric's own
     found: list[tuple[list[MeanInterval | None], FloatArray]] = []
     for w, weighting in enumerate(weightings.T):
         if not weighting.any():

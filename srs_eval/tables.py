@@ -59,8 +59,8 @@ def run_table(group: Group, width: int) -> RenderableType:
         if width >= WIDE:
             cells.append("" if line.to_best is None else words.better(line.to_best))
         if width >= BROAD:
-            cells.append(words.metric(metrics, "rmse_bins", "%"))
-            cells.append(words.metric(metrics, "auc", "3"))
+            cells.append(words.metric(metrics, "rmse_bins"))
+            cells.append(words.metric(metrics, "auc"))
         if width >= PLAIN:
             cells.append(words.against_floor(line.against_floor))
         if width >= 50:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -103,34 +103,18 @@ def shortened(text: str, width: int) -> str:
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
-METRICS: Sequence[tuple[str, str, str, str]] = (
-    # field of Metrics, name, how it is shown, what it says
-    ("log_loss", "log loss", "3", "surprise per review; lower is better"),
-    ("rmse_bins", "RMSE(bins)", "%", "error of average recall in groups of alike reviews; "
-     "lower is better, but it can be gamed"),
-    ("auc", "AUC", "3", "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
-    ("ici", "ICI", "%", "mean distance of its calibration curve from the truth"),
-    ("smece", "smECE", "%", "calibration error without bins"),
-    ("mbe", "bias", "+%", "above zero: it expects more recall than there was"),
-    ("rmse", "RMSE", "3", "error of single predictions; the root of the Brier score"),
-    ("mae", "MAE", "3", "mean absolute error; rewards overconfidence"),
-    ("accuracy", "accuracy", "%", "right more often than not, at a threshold of 50 %"),
-    ("precision_90", "precision@90", "%", "recalled, of the reviews it gave 90 % or more"),
-    ("recall_90", "recall@90", "%", "given 90 % or more, of the reviews recalled"),
-)  # fmt: skip
-LOWER_IS_BETTER = {"log_loss", "rmse_bins", "ici", "smece", "rmse", "mae"}
-HIGHER_IS_BETTER = {"auc", "accuracy"}
+def metric(metrics: Metrics, field: str) -> str:
+    """A figure of `metrics` as it is shown."""
+    from srs_eval.metrics import FACTS
 
-
-def metric(metrics: Metrics, field: str, style: str) -> str:
-    value = getattr(metrics, field)
+    value, style = getattr(metrics, field), FACTS[field].style
     if value is None:
         return "–"
     if style == "%":
         return f"{100 * value:.2f} %"
     if style == "+%":
         return f"{_sign(100 * value, 2)} %"
-    return f"{value:.{max(int(style), 3)}f}"
+    return f"{value:.{style}f}"
 
 
 @dataclass(frozen=True)

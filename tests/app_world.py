@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.bins import rmse_bin_ids
 from srs_eval.comparison import Interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
-from srs_eval.metrics import rmse_bin_ids, summary
+from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.results import Result

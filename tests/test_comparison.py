@@ -7,22 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval import comparison, metrics
 from srs_eval.comparison import (
     Interval,
-    log_loss_difference,
-    log_loss_interval,
-    losses,
     mean_interval,
     more_reviews,
-    resampled_interval,
     verdict,
     verdicts,
 )
-from srs_eval.results import Result
+from srs_eval.results import Result, log_loss_difference, log_loss_interval, losses
 from srs_eval.reviews import FloatArray, IntArray
 from tests.app_world import MODELS, make_result
 
@@ -130,69 +126,6 @@ def _judged(seed: int, days: int = 60, count: int = 1_500) -> Result:
         day=np.sort(random.integers(0, days, count)),
         review_th=np.arange(count),
     )
-
-
-@pytest.mark.parametrize("table", [4_000_000, 700])
-def test_resamples_are_the_metrics_of_repeated_days(
-    table: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(comparison, "_TABLE", table)
-    result = _judged(1)
-    days, place = np.unique(result.day, return_inverse=True)
-    draws = np.random.default_rng(2).multinomial(len(days), np.full(len(days), 1 / len(days)), 5)
-    for name, statistic in (
-        ("auc", comparison._resampled_auc(result, place, draws.astype(float))),
-        ("rmse_bins", comparison._resampled_rmse_bins(result, place, draws.astype(float))),
-    ):
-        for draw, figure in zip(draws, statistic, strict=True):
-            again = np.repeat(np.arange(result.size), draw[place])
-            drawn = metrics.summary(result.y[again], result.p[again], result.bin[again])
-            assert figure == pytest.approx(getattr(drawn, name), abs=1e-9)
-
-
-def test_intervals_of_figures_that_are_no_means() -> None:
-    result, other = _judged(1), _judged(1)
-    other = replace(other, p=np.clip(other.p - 0.1, 0, 1))
-    other = replace(other, metrics=metrics.summary(other.y, other.p, other.bin))
-    for name in ("auc", "rmse_bins"):
-        alone = resampled_interval(result, name)
-        assert alone == resampled_interval(result, name)  # same seed
-        assert alone is not None
-        assert alone.estimate == getattr(result.metrics, name)
-        paired = resampled_interval(result, name, other)
-        assert paired is not None
-        assert paired.estimate == getattr(result.metrics, name) - getattr(other.metrics, name)
-        same = resampled_interval(result, name, result)
-        assert same is not None
-        assert (same.estimate, same.half_width) == (0, 0)
-        elsewhere = replace(result, review_th=result.review_th + 1)
-        assert resampled_interval(result, name, elsewhere) is None
-    shifted = resampled_interval(result, "auc", other)
-    assert shifted is not None
-    assert shifted.half_width == pytest.approx(0, abs=1e-9)  # the order of p is the same
-    always = replace(result, metrics=replace(result.metrics, auc=None))
-    assert resampled_interval(always, "auc") is None
-    one_day = resampled_interval(replace(result, day=np.zeros(result.size, np.int64)), "auc")
-    assert one_day is not None
-    assert math.isnan(one_day.half_width)
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 10_000))
-def test_resampled_auc_is_as_wide_as_theory_says(seed: int) -> None:
-    """Independent reviews: Hanley & McNeil's standard error, roughly."""
-    random = np.random.default_rng(seed)
-    result = _judged(seed, days=200, count=4_000)
-    result = replace(result, day=random.permutation(result.day))
-    interval = resampled_interval(result, "auc")
-    assert interval is not None
-    a = interval.estimate
-    positive = int(result.y.sum())
-    negative = result.size - positive
-    q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
-    variance = a * (1 - a) + (positive - 1) * (q1 - a * a) + (negative - 1) * (q2 - a * a)
-    error = math.sqrt(variance / (positive * negative))
-    assert interval.half_width == pytest.approx(1.96 * error, rel=0.25)
 
 
 def test_log_loss_is_that_of_the_metrics() -> None:

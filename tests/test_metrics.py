@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srs_eval import metrics
+from srs_eval.bins import rmse_bin_ids
+from srs_eval.calibration_graph import calibration_graph, wilson_interval
 from tests.conftest import SHARED, shared_or_skip
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -48,6 +51,17 @@ def learner(seed: int, n: int, decimals: int | None = None) -> Pair:
     if decimals is not None:
         p = np.round(p, decimals)
     return (random.random(n) < 0.05 + 0.9 * p).astype(np.float64), p
+
+
+def in_one_bin(y: Any, p: Any) -> metrics.Metrics:
+    """All metrics, reviews being in one bin."""
+    return metrics.summary(y, p, np.zeros(len(y), np.int64))
+
+
+def curve(p: Any, y: Any) -> NDArray[np.float64]:
+    """LOWESS of y on sorted p, at each p."""
+    knots = metrics.lowess_knots(np.asarray(p, float), np.asarray(y, float), mean_of_ties=True)
+    return np.interp(p, *knots)
 
 
 def sequence(kind: str) -> Pair:
@@ -84,27 +98,22 @@ def test_log_loss_clips_certain_mistakes() -> None:
 
 @given(predictions())
 def test_errors_are_those_of_scikit_learn(pair: Pair) -> None:
-    from sklearn.metrics import accuracy_score, mean_absolute_error, root_mean_squared_error
-
-    y, p = pair
-    assert metrics.rmse(y, p) == pytest.approx(root_mean_squared_error(y, p), abs=1e-12)
-    assert metrics.mae(y, p) == pytest.approx(mean_absolute_error(y, p), abs=1e-12)
-    assert metrics.brier_score(y, p) == pytest.approx(metrics.rmse(y, p) ** 2, abs=1e-12)
-    assert metrics.accuracy(y, p) == accuracy_score(y, p >= 0.5)
-    assert metrics.mbe(y, p) == pytest.approx(p.mean() - y.mean(), abs=1e-12)
-
-
-@given(predictions(), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
-def test_precision_and_recall_are_scikit_learns(pair: Pair, threshold: float) -> None:
-    from sklearn.metrics import precision_score, recall_score
-
-    y, p = pair
-    called = (p >= threshold).astype(int)
-    precision = precision_score(y, called, zero_division=0)
-    assert metrics.precision_at(y, p, threshold) == pytest.approx(precision)
-    assert metrics.recall_at(y, p, threshold) == pytest.approx(
-        recall_score(y, called, zero_division=0)
+    from sklearn.metrics import (
+        accuracy_score,
+        mean_absolute_error,
+        precision_score,
+        recall_score,
+        root_mean_squared_error,
     )
+
+    y, p = pair
+    found, called = in_one_bin(y, p), (p >= 0.9).astype(int)
+    assert found.rmse == pytest.approx(root_mean_squared_error(y, p), abs=1e-12)
+    assert found.mae == pytest.approx(mean_absolute_error(y, p), abs=1e-12)
+    assert found.accuracy == accuracy_score(y, p >= 0.5)
+    assert found.mbe == pytest.approx(p.mean() - y.mean(), abs=1e-12)
+    assert found.precision_90 == pytest.approx(precision_score(y, called, zero_division=0))
+    assert found.recall_90 == pytest.approx(recall_score(y, called, zero_division=0))
 
 
 # Discrimination
@@ -133,25 +142,9 @@ def test_auc_sees_only_the_order(pair: Pair) -> None:
 def test_one_class_has_no_auc(y: list[float]) -> None:
     p = np.linspace(0.2, 0.8, len(y))
     assert metrics.auc(y, p) is None
-    assert metrics.roc_curve(y, p) is None
-    figures = metrics.summary(y, p, np.zeros(len(y), np.int64)).to_upstream()
-    assert figures["AUC"] is None
-    assert "NaN" not in json.dumps(figures)
-
-
-@given(predictions(both=True))
-def test_roc_curve_is_scikit_learns(pair: Pair) -> None:
-    from sklearn.metrics import roc_curve
-
-    y, p = pair
-    curve = metrics.roc_curve(y, p)
-    assert curve is not None
-    false_positive, true_positive, threshold = roc_curve(y, p)
-    np.testing.assert_allclose(curve.false_positive_rate, false_positive, atol=1e-15)
-    np.testing.assert_allclose(curve.true_positive_rate, true_positive, atol=1e-15)
-    np.testing.assert_array_equal(curve.threshold, threshold)
-    area = np.trapezoid(curve.true_positive_rate, curve.false_positive_rate)
-    assert area == pytest.approx(metrics.auc(y, p), abs=1e-12)
+    in_files = in_one_bin(y, p).to_upstream()
+    assert in_files["AUC"] is None
+    assert "NaN" not in json.dumps(in_files)
 
 
 # RMSE(bins)
@@ -182,36 +175,35 @@ INTERVALS = st.one_of(
         st.tuples(INTERVALS, st.integers(1, 2000), st.integers(0, 2000)), min_size=1, max_size=40
     )
 )
-def test_bins_have_the_references_labels(rows: list[tuple[float, int, int]]) -> None:
-    ids = metrics.rmse_bin_ids(*(np.array(column) for column in zip(*rows, strict=True)))
+def test_bins_are_the_references(rows: list[tuple[float, int, int]]) -> None:
+    ids = rmse_bin_ids(*(np.array(column) for column in zip(*rows, strict=True)))
     assert ids.dtype == np.int64
-    labels = list(zip(*metrics.rmse_bin_labels(ids), strict=True))
-    expected = [reference_bin(*row) for row in rows]
-    np.testing.assert_allclose(labels, expected, rtol=1e-12)
-    assert len(set(ids.tolist())) == len(set(expected))
+    labels = [reference_bin(*row) for row in rows]
+    assert len(set(zip(ids.tolist(), labels, strict=True))) == len(set(labels))
+    assert len(set(ids.tolist())) == len(set(labels))
 
 
 def test_every_usual_bin() -> None:
     """All whole intervals of a hundred years and all counts of a long card."""
-    days = np.arange(36_501.0)
-    ids = metrics.rmse_bin_ids(days, np.ones_like(days), np.zeros_like(days))
-    expected = [reference_bin(day, 1, 0)[0] for day in days.tolist()]
-    np.testing.assert_allclose(metrics.rmse_bin_labels(ids)[0], expected, rtol=1e-12)
-    count = np.arange(1, 3000)
-    ids = metrics.rmse_bin_ids(np.ones(len(count)), count, count)
-    expected_pairs = [reference_bin(1, c, c)[1:] for c in count.tolist()]
-    np.testing.assert_array_equal(
-        np.stack(metrics.rmse_bin_labels(ids)[1:], axis=1), expected_pairs
-    )
+    days, count = np.arange(36_501.0), np.arange(1, 3000)
+    one_day, once = np.ones_like(days), np.ones_like(count)
+    for ids, labels in (
+        (rmse_bin_ids(days, one_day, 0 * days), [reference_bin(x, 1, 0) for x in days.tolist()]),
+        (rmse_bin_ids(once, count, 0 * count), [reference_bin(1, c, 0) for c in count.tolist()]),
+        (rmse_bin_ids(once, once, count), [reference_bin(1, 1, c) for c in count.tolist()]),
+    ):
+        # A new bin begins where the reference's label changes, and nowhere else.
+        changes = [a != b for a, b in pairwise(labels)]
+        assert (np.diff(ids) != 0).tolist() == changes
 
 
 def test_bins_refuse_what_has_no_bin() -> None:
-    assert len(metrics.rmse_bin_ids([], [], [])) == 0
+    assert len(rmse_bin_ids([], [], [])) == 0
     for delta_t, i, lapses in [(-1, 1, 0), (math.nan, 1, 0), (1, 0, 0), (1, 1, -1)]:
         with pytest.raises(ValueError, match="bins need"):
-            metrics.rmse_bin_ids([delta_t], [i], [lapses])
+            rmse_bin_ids([delta_t], [i], [lapses])
     with pytest.raises(ValueError, match="equal length"):
-        metrics.rmse_bin_ids([1, 2], [1], [0])
+        rmse_bin_ids([1, 2], [1], [0])
 
 
 def test_rmse_bins_by_hand() -> None:
@@ -228,9 +220,9 @@ def test_rmse_bins_between_bias_and_rmse(pair: Pair, data: st.DataObject) -> Non
     n = len(y)
     ids = np.array(data.draw(st.lists(st.integers(-3, 3), min_size=n, max_size=n)))
     value = metrics.rmse_bins(y, p, ids)
-    assert abs(metrics.mbe(y, p)) - 1e-12 <= value <= metrics.rmse(y, p) + 1e-12
-    assert metrics.rmse_bins(y, p, np.zeros(n)) == pytest.approx(abs(metrics.mbe(y, p)))
-    assert metrics.rmse_bins(y, p, np.arange(n)) == pytest.approx(metrics.rmse(y, p))
+    assert abs(in_one_bin(y, p).mbe) - 1e-12 <= value <= in_one_bin(y, p).rmse + 1e-12
+    assert metrics.rmse_bins(y, p, np.zeros(n)) == pytest.approx(abs(in_one_bin(y, p).mbe))
+    assert metrics.rmse_bins(y, p, np.arange(n)) == pytest.approx(in_one_bin(y, p).rmse)
     assert metrics.rmse_bins(y, p, ids // 2) <= value + 1e-12  # joined bins hide errors
     assert metrics.rmse_bins(y, p, ids, np.full(n, 0.3)) == pytest.approx(value)
 
@@ -247,25 +239,15 @@ def test_rmse_bins_refuses_bad_weights() -> None:
 
 LOWESS_X = np.array([0.0, 1, 2, 2, 3, 4, 5, 7, 8, 9, 10, 10.5])
 LOWESS_Y = np.array([1.0, 3, 2, 5, 4, 6, 5, 9, 7, 8, 12, 9])
-# fmt: off
-STATSMODELS = {  # 0.15.0: lowess(y, x, it=0, delta=key)
-    0.0: [1.507678494209, 2.467788752035, 3.406362920366, 3.406362920366, 4.289834879997,
-          5.133772304124, 6.068292952024, 7.376759246517, 8.228260518407, 8.999782846037,
-          9.755318645912, 10.142154754533],
-    2.5: [1.507678494209, 2.457020707288, 3.406362920366, 3.406362920366, 4.270067612245,
-          5.133772304124, 6.068292952024, 7.376759246517, 8.188271046277, 8.999782846037,
-          9.755318645912, 10.142154754533],
-}
-# fmt: on
+STATSMODELS = [  # 0.15.0: lowess(y, x, it=0, delta=0.105)
+    *(1.507678494209, 2.467788752035, 3.406362920366, 3.406362920366, 4.289834879997),
+    *(5.133772304124, 6.068292952024, 7.376759246517, 8.228260518407, 8.999782846037),
+    *(9.755318645912, 10.142154754533),
+]
 
 
-@pytest.mark.parametrize("delta", [0.0, 2.5])
-def test_lowess_frozen(delta: float) -> None:
-    found = metrics.lowess(LOWESS_X, LOWESS_Y, delta=delta)
-    np.testing.assert_allclose(found, STATSMODELS[delta], atol=1e-11)
-    shuffled = np.random.default_rng(3).permutation(len(LOWESS_X))
-    again = metrics.lowess(LOWESS_X[shuffled], LOWESS_Y[shuffled], delta=delta)
-    np.testing.assert_allclose(again, found[shuffled], atol=1e-12)
+def test_lowess_frozen() -> None:
+    np.testing.assert_allclose(curve(LOWESS_X, LOWESS_Y), STATSMODELS, atol=1e-11)
 
 
 @pytest.mark.parametrize("decimals", [None, 3, 2, 1])
@@ -275,25 +257,20 @@ def test_lowess_is_statsmodels(n: int, decimals: int | None) -> None:
     for seed in range(4):
         y, p = learner(seed, n, decimals)
         order = np.argsort(p, kind="stable")
-        for frac, delta in [(2 / 3, 0.01 * np.ptp(p)), (2 / 3, 0.0), (0.3, 0.05), (0.5, 2.0)]:
-            if n == 3000 and delta == 0.0:
-                continue
-            with np.errstate(all="ignore"):
-                expected = smoothers.lowess(
-                    y[order],
-                    p[order],
-                    frac=frac,
-                    it=0,
-                    delta=delta,
-                    is_sorted=True,
-                    return_sorted=False,
-                )
-            if frac == 2 / 3 and delta > 0:
-                ici = np.abs(expected - p[order]).mean()
-                assert metrics.ici(y, p) == pytest.approx(ici, abs=1e-9)
-            if n >= 50 and decimals is None:  # no window without a line
-                found = metrics.lowess(p, y, frac=frac, delta=delta)[order]
-                np.testing.assert_allclose(found, expected, atol=1e-9)
+        with np.errstate(all="ignore"):
+            expected = smoothers.lowess(
+                y[order],
+                p[order],
+                frac=2 / 3,
+                it=0,
+                delta=0.01 * np.ptp(p),
+                is_sorted=True,
+                return_sorted=False,
+            )
+        ici = np.abs(expected - p[order]).mean()
+        assert in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
+        if n >= 50 and decimals is None:  # no window without a line
+            np.testing.assert_allclose(curve(p[order], y[order]), expected, atol=1e-9)
 
 
 @given(predictions(), st.sampled_from([0.1, 0.5, 2 / 3, 1.0]))
@@ -320,19 +297,15 @@ def test_lines_from_moments_are_those_from_points(pair: Pair, frac: float) -> No
 def test_order_is_stable(pair: Pair) -> None:
     _, p = pair
     for forecast in (p, np.round(p, 1)):
-        np.testing.assert_array_equal(metrics._order(forecast), np.argsort(forecast, kind="stable"))
+        np.testing.assert_array_equal(
+            metrics.ascending(forecast), np.argsort(forecast, kind="stable")
+        )
 
 
 def test_lowess_without_a_line_is_the_mean() -> None:
     x = np.array([0.2, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
     y = np.array([1.0, 1, 0, 1, 1, 0, 1, 1])
-    assert metrics.lowess(x, y)[1:] == pytest.approx(5 / 7)
-    with pytest.raises(ValueError, match="finite"):
-        metrics.lowess([0.1, math.nan], [1, 0])
-    with pytest.raises(ValueError, match="length"):
-        metrics.lowess([], [])
-    with pytest.raises(ValueError, match="frac"):
-        metrics.lowess([0.1, 0.2], [1, 0], frac=1.5)
+    assert curve(x, y)[1:] == pytest.approx(5 / 7)
 
 
 @pytest.mark.parametrize(
@@ -347,8 +320,8 @@ def test_lowess_without_a_line_is_the_mean() -> None:
 )
 def test_calibration_errors_frozen(kind: str, smece: float, ici: float) -> None:
     y, p = sequence(kind)
-    assert metrics.smece(y, p) == pytest.approx(smece, abs=1e-12)
-    assert metrics.ici(y, p) == pytest.approx(ici, abs=1e-9)
+    assert in_one_bin(y, p).smece == pytest.approx(smece, abs=1e-12)
+    assert in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
 
 
 @given(predictions())
@@ -356,9 +329,9 @@ def test_calibration_errors_frozen(kind: str, smece: float, ici: float) -> None:
 def test_smece_is_a_fixed_point(pair: Pair) -> None:
     """The bandwidth is where error and bandwidth meet; the definition, summed up directly."""
     y, p = pair
-    assert 0 <= metrics.smece(y, p) <= 1
+    assert 0 <= in_one_bin(y, p).smece <= 1
     p = 0.01 + 0.98 * p  # relplot's grid counts a prediction of exactly 0 or 1 half
-    value = metrics.smece(y, p)
+    value = in_one_bin(y, p).smece
     t = np.linspace(0, 1, 2001)
 
     def error(sigma: float) -> float:
@@ -376,17 +349,17 @@ def test_smece_tells_calibrated_from_biased() -> None:
     random = np.random.default_rng(0)
     p = random.beta(5, 1, 20_000)
     y = (random.random(len(p)) < p).astype(float)
-    assert metrics.smece(y, p) < 0.01
-    assert metrics.smece(y, np.maximum(p - 0.1, 0)) == pytest.approx(0.1, abs=0.01)
+    assert in_one_bin(y, p).smece < 0.01
+    assert in_one_bin(y, np.maximum(p - 0.1, 0)).smece == pytest.approx(0.1, abs=0.01)
 
 
-# Calibration graph, Brier, cross-comparison
+# Calibration graph
 
 
 @given(predictions(), st.sampled_from([1, 2, 10, 40, 100]))
 def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     y, p = pair
-    graph = metrics.calibration_graph(y, p, bins)
+    graph = calibration_graph(y, p, bins)
     filled = graph.count > 0
     assert len(graph.count) == bins == len(graph.edges) - 1
     assert graph.count.sum() == len(y)
@@ -400,7 +373,7 @@ def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     assert (graph.high[filled] >= graph.observed[filled] - 1e-12).all()
     gaps = np.abs(graph.predicted - graph.observed)[filled]
     assert graph.mae == pytest.approx(np.average(gaps, weights=graph.count[filled]))
-    assert abs(metrics.mbe(y, p)) <= graph.mae + 1e-12
+    assert abs(in_one_bin(y, p).mbe) <= graph.mae + 1e-12
     assert (np.diff(graph.smooth_p) > 0).all()
     assert graph.smooth_p[0] == p.min()
     assert graph.smooth_p[-1] == p.max()
@@ -409,7 +382,7 @@ def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
 
 def test_log_bins_narrow_towards_one_and_hold_every_review() -> None:
     p = np.linspace(0.0, 1.0, 501)
-    graph = metrics.calibration_graph(p > 0.3, p, bins=20, log_bins=True)
+    graph = calibration_graph(p > 0.3, p, bins=20, log_bins=True)
     assert (np.diff(graph.edges, 2) < 0).all()
     assert graph.edges[[0, -1]].tolist() == [0.0, 1.0]
     assert graph.count.sum() == 501
@@ -420,19 +393,19 @@ def test_log_bins_narrow_towards_one_and_hold_every_review() -> None:
 
 def test_calibration_graph_edges_and_trend() -> None:
     edges = np.linspace(0, 1, 11)
-    graph = metrics.calibration_graph(np.ones(11), edges, bins=10)
+    graph = calibration_graph(np.ones(11), edges, bins=10)
     assert graph.count.tolist() == [1] * 9 + [2]
     assert (graph.high == 1).all()
     y, p = learner(5, 2000)
-    graph = metrics.calibration_graph(y, p)
+    graph = calibration_graph(y, p)
     filled = graph.count > 0
     slope, intercept = np.polyfit(
         graph.predicted[filled], graph.observed[filled], 1, w=np.sqrt(graph.count[filled])
     )
     assert graph.trend == pytest.approx((intercept, slope))
-    assert metrics.calibration_graph([1, 0], [0.9, 0.9]).trend is None
+    assert calibration_graph([1, 0], [0.9, 0.9]).trend is None
     with pytest.raises(ValueError, match="one bin"):
-        metrics.calibration_graph([1, 0], [0.9, 0.9], bins=0)
+        calibration_graph([1, 0], [0.9, 0.9], bins=0)
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
@@ -441,47 +414,8 @@ def test_wilson_interval_is_scipys(recalled: int, count: int) -> None:
 
     recalled = min(recalled, count)
     expected = binomtest(recalled, count).proportion_ci(method="wilson")
-    low, high = metrics.wilson_interval([recalled], [count])
+    low, high = wilson_interval([recalled], [count])
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@given(predictions(), st.sampled_from([None, 1, 10, 40]))
-def test_brier_parts_sum_up(pair: Pair, bins: int | None) -> None:
-    y, p = pair
-    parts = metrics.brier_decomposition(y, p, bins)
-    assert parts.score == pytest.approx(metrics.brier_score(y, p))
-    total = parts.reliability - parts.resolution + parts.uncertainty
-    total += parts.within_variance - parts.within_covariance
-    assert total == pytest.approx(parts.score, abs=1e-12)
-    assert 0 <= parts.resolution <= parts.uncertainty + 1e-12
-    if bins is None:  # Murphy's partition needs no more than his three parts
-        assert parts.within_variance == pytest.approx(0, abs=1e-12)
-        assert parts.within_covariance == pytest.approx(0, abs=1e-12)
-
-
-def test_brier_parts_by_hand() -> None:
-    parts = metrics.brier_decomposition([1, 0, 1, 1], [0.5, 0.5, 0.8, 0.8], bins=None)
-    assert parts.reliability == pytest.approx(0.5 * 0.2**2)
-    assert parts.resolution == pytest.approx(0.25**2)
-    assert parts.uncertainty == pytest.approx(0.75 * 0.25)
-
-
-@given(predictions(), st.data())
-def test_cross_comparison_is_the_references(pair: Pair, data: st.DataObject) -> None:
-    y, p = pair
-    n = len(y)
-    by = np.array(data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n)))
-    groups: dict[float, list[int]] = {}
-    for k, x in enumerate(by):
-        raised = min(math.floor(math.exp(math.log(21) * x) - 1), 19) + 1
-        groups.setdefault(round(math.log(raised) / math.log(20), 3), []).append(k)
-    squares = sum(len(g) * (y[g].mean() - p[g].mean()) ** 2 for g in groups.values())
-    comparison = metrics.cross_comparison(y, p, by)
-    assert comparison.universal_metric == pytest.approx(math.sqrt(squares / n), abs=1e-9)
-    assert metrics.universal_metric(y, p, by) == comparison.universal_metric
-    assert len(comparison.count) == len(groups)
-    assert comparison.count.sum() == n
-    assert (comparison.bias * comparison.count).sum() == pytest.approx((p - y).sum(), abs=1e-9)
 
 
 # Summary
@@ -493,16 +427,8 @@ def test_summary_is_its_parts() -> None:
     found = metrics.summary(y, p, ids)
     assert found.size == 1500
     assert found.log_loss == metrics.log_loss(y, p)
-    assert found.rmse == metrics.rmse(y, p)
     assert found.rmse_bins == metrics.rmse_bins(y, p, ids)
     assert found.auc == metrics.auc(y, p)
-    assert found.ici == metrics.ici(y, p)
-    assert found.smece == metrics.smece(y, p)
-    assert found.mbe == metrics.mbe(y, p)
-    assert found.precision_90 == metrics.precision_at(y, p, 0.9)
-    assert found.recall_90 == metrics.recall_at(y, p, 0.9)
-    assert found.mae == metrics.mae(y, p)
-    assert found.accuracy == metrics.accuracy(y, p)
     line = found.to_upstream()
     assert list(line) == [
         "RMSE",
@@ -540,7 +466,7 @@ def test_summary_is_finite_for_any_predictions(pair: Pair) -> None:
     ],
 )
 def test_bad_input_is_refused(y: Any, p: Any, message: str) -> None:
-    for metric in (metrics.log_loss, metrics.auc, metrics.ici, metrics.calibration_graph):
+    for metric in (metrics.log_loss, metrics.auc, calibration_graph):
         with pytest.raises(ValueError, match=message):
             metric(y, p)
     with pytest.raises(ValueError, match=message):
@@ -584,7 +510,7 @@ def golden_features(name: str) -> dict[int, dict[str, NDArray[Any]]]:
         ]
     )
     column = {name: table[name].to_numpy() for name in columns[:6]}
-    ids = metrics.rmse_bin_ids(column["delta_t"], column["i"], lapses)
+    ids = rmse_bin_ids(column["delta_t"], column["i"], lapses)
     users = {}
     for user in np.unique(column["user_id"]).tolist():
         own = column["user_id"] == user
@@ -679,7 +605,7 @@ def test_golden_from_rounded_predictions(configuration: str) -> None:
         assert len(y) == line["size"]
         where = f"{configuration} of user {user}"
         # Errors move at most as far as every prediction does.
-        assert close(metrics.rmse(y, p), expected["RMSE"], ROUNDING + SIX_DECIMALS), where
+        assert close(in_one_bin(y, p).rmse, expected["RMSE"], ROUNDING + SIX_DECIMALS), where
         rows = features[user]
         if len(rows["y"]) == len(y):
             order = golden_order(configuration, user, rows)
@@ -701,7 +627,7 @@ def test_golden_from_rounded_predictions(configuration: str) -> None:
         assert close(metrics.auc(y, p), expected["AUC"], ties + SIX_DECIMALS), where
         # ICI has no such bound; LOWESS over many reviews moves little.
         if len(y) >= 100 and not near_constant(p):
-            assert close(metrics.ici(y, p), expected["ICI"], 5e-4), where
+            assert close(in_one_bin(y, p).ici, expected["ICI"], 5e-4), where
 
 
 def constant_predictions(rows: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -754,7 +680,7 @@ def test_golden_to_six_decimals(configuration: str, predict: Any) -> None:
                 either = []
                 for sign in (-1, 1):
                     order = np.lexsort((sign * rows["y"], p))
-                    either.append(metrics.ici(rows["y"][order], p[order]))
+                    either.append(in_one_bin(rows["y"][order], p[order]).ici)
                 assert any(close(value, expected, 1e-6) for value in either), line["user"]
                 assert any(close(value, found.ici, 1e-12) for value in either), line["user"]
             else:

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_REVIEWS, Interval, log_losses, mean_interval
+from srs_eval.comparison import FEWEST_REVIEWS, Interval, mean_interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.own_parameters import as_anki_runs, younger_than_s
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import Verdict, log_losses, verdicts
+from srs_eval.bins import rmse_bin_ids
+from srs_eval.comparison import Verdict, verdicts
 from srs_eval.errors import NotEnoughData
-from srs_eval.metrics import rmse_bin_ids, rmse_bins
+from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.plural import counted

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import log_losses
+from srs_eval.bins import rmse_bin_ids
 from srs_eval.context import Context
 from srs_eval.errors import InputError
-from srs_eval.metrics import rmse_bin_ids, rmse_bins
+from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.protocol import Trials, recency_weights

@@ -133,9 +133,9 @@ def learner_report(
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.selection.anonymous`).
     """
+    from srs_eval.calibration_graph import calibration_graph
     from srs_eval.inspection import inspect_log
     from srs_eval.learner_state import learner_state
-    from srs_eval.metrics import calibration_graph
     from srs_eval.over_time import dates, months
     from srs_eval.overview import OVER_ALL, asked_of
     from srs_eval.presets import answering, questions_for

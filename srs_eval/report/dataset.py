@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from srs_eval import __version__
 from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 from srs_eval.averaging import MODES, Averages, places
+from srs_eval.metrics import KEYS, better
 from srs_eval.plural import counted
 from srs_eval.report import pictures
 from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
 from srs_eval.report.pairs import SURE, pairs_of, readable_of
 from srs_eval.result_files import ResultFolder
 from srs_eval.standings import (
-    HIGHER_IS_BETTER,
     PERCENTILES,
     WEIGHTINGS,
     Change,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
-HEADINGS = {"LogLoss": "log loss", "RMSE(bins)": "RMSE(bins)"}
 LINES = 8  # of a chart
 INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
 SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
@@ -78,13 +77,12 @@ def dataset_document(
 
 def heading(metric: str) -> str:
     """A metric as people call it."""
-    return HEADINGS.get(metric, metric)
+    return KEYS[metric].name if metric in KEYS else metric
 
 
 def _arrow(metric: str) -> str:
-    if metric == "MBE":
-        return heading(metric)
-    return f"{heading(metric)} {'↑' if metric in HIGHER_IS_BETTER else '↓'}"
+    arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better(metric)]
+    return heading(metric) + arrow
 
 
 # What it comes to

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval import __version__, words
+from srs_eval.calibration_graph import CalibrationGraph
 from srs_eval.comparison import Interval
 from srs_eval.console import QUESTION_TITLES
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
-from srs_eval.metrics import CalibrationGraph
 from srs_eval.over_time import Month
 from srs_eval.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
 from srs_eval.plural import counted

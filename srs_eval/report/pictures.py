@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from srs_eval.calibration_graph import CalibrationGraph
     from srs_eval.configurations import Configuration
     from srs_eval.engine import Session
-    from srs_eval.metrics import CalibrationGraph
     from srs_eval.results import Result
 
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
@@ -373,7 +373,7 @@ def calibration_png(
     session: Session, configuration: Configuration, user: int, result: Result
 ) -> bytes:
     """One configuration on one user, for `srs-eval batch --plot`."""
-    from srs_eval.metrics import calibration_graph
+    from srs_eval.calibration_graph import calibration_graph
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])

@@ -9,11 +9,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
 from srs_eval import words
-from srs_eval.comparison import log_loss_difference, log_loss_interval, verdict
+from srs_eval.comparison import verdict
 from srs_eval.configurations import in_words
+from srs_eval.metrics import FACTS
 from srs_eval.plural import counted
 from srs_eval.presets.answers import told, what_is_missing
-from srs_eval.results import Result
+from srs_eval.results import Result, log_loss_difference, log_loss_interval
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
@@ -101,26 +102,26 @@ choose the models, s exchanges them, ◀ marks the better figure.
     def _figures(self, left: Result, right: Result) -> WidthDependent:
         rows = []
         explained = self.size.width >= 110
-        for field, name, style, meaning in words.METRICS:
+        for field, fact in FACTS.items():
             figures = [getattr(result.metrics, field) for result in (left, right)]
-            shown = [words.metric(result.metrics, field, style) for result in (left, right)]
+            shown = [words.metric(result.metrics, field) for result in (left, right)]
             if field == "log_loss":
                 shown = [words.loss(log_loss_interval(result)) for result in (left, right)]
             better = ["", ""]
             bare = [text.split(" ±")[0] for text in shown]
             if None not in figures and bare[0] != bare[1]:
                 lower_left = figures[0] < figures[1]
-                if field in words.LOWER_IS_BETTER:
+                if fact.better == "lower":
                     better[0 if lower_left else 1] = "◀"
-                elif field in words.HIGHER_IS_BETTER:
+                elif fact.better == "higher":
                     better[1 if lower_left else 0] = "◀"
             cells = [
                 Text(f"{text} {mark or ' '}", "bold" if mark else "")
                 for text, mark in zip(shown, better, strict=True)
             ]
             if explained:
-                cells.append(Text(meaning, "dim"))
-            rows.append([Text(name), *cells])
+                cells.append(Text(fact.meaning, "dim"))
+            rows.append([Text(fact.name), *cells])
         names = [in_words(result.configuration) for result in (left, right)]
         if self.has_class("-overlay"):
             names = [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)]

@@ -263,8 +263,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             else Text.assemble(
                 off, "\n",
                 ("log loss ", "dim"), f"{words.loss(line.log_loss)}\n",
-                ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins", "%"), "\n",
-                ("AUC ", "dim"), words.metric(result.metrics, "auc", "3"),
+                ("RMSE(bins) ", "dim"), words.metric(result.metrics, "rmse_bins"), "\n",
+                ("AUC ", "dim"), words.metric(result.metrics, "auc"),
             )
         )  # fmt: skip
         self.query_one("#all-metrics", Static).update(metric_table(result))

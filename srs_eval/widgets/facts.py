@@ -13,6 +13,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 from srs_eval import words
+from srs_eval.metrics import FACTS
 from srs_eval.results import Result
 from srs_eval.reviews import ReviewLog
 
@@ -100,8 +101,8 @@ def _wrapped(cell: Text, width: int) -> list[Text]:
 def metric_table(result: Result) -> WidthDependent:
     """Each metric with its meaning beside it or, in a narrow column, below it."""
     figures = [
-        (name, words.metric(result.metrics, field, style), meaning)
-        for field, name, style, meaning in words.METRICS
+        (fact.name, words.metric(result.metrics, field), fact.meaning)
+        for field, fact in FACTS.items()
     ]
 
     def draw(width: int) -> Text:

@@ -290,8 +290,8 @@ class RankingTable(DataTable[Any]):
         cells |= {
             "log loss": Text(words.loss(line.log_loss)),
             "vs average": Text(against),
-            "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins', '%'):>11}"),
-            "AUC": Text(words.metric(metrics, "auc", "3")),
+            "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins'):>11}"),
+            "AUC": Text(words.metric(metrics, "auc")),
             "params": Text(f"{line.configuration.parameters:>7,}"),
             "verdict": Text(line.verdict_words),
         }
