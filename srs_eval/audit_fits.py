@@ -25,6 +25,7 @@ from srs_eval import metrics
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset
+from srs_eval.dataset_check import load_possible
 from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, fit_and_predict, in_words
 from srs_eval.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.extras import is_installed, require
@@ -121,7 +122,9 @@ def fit_user(
     """What comes of some tries on one user, in this order; each record is sent on its way."""
     context = replace(context, user=user)
     try:
-        session = Session(_dataset(folder).load(user))
+        session = Session(load_possible(_dataset(folder), user))
+    except NotEnoughData as reason:
+        return [Record("skipped", reason=str(reason))] * len(tries)
     except Exception as error:
         return [Record("failed", reason=in_words(error)[0])] * len(tries)
     found = []

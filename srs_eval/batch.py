@@ -30,6 +30,7 @@ from srs_eval.cluster import ON_THIS_MACHINE, Place, environment, open_place
 from srs_eval.configurations import Configuration, Names
 from srs_eval.context import Context
 from srs_eval.dataset import TABLES, Dataset, rows_in
+from srs_eval.dataset_check import load_possible
 from srs_eval.engine import (
     Failed,
     Finished,
@@ -601,6 +602,8 @@ def evaluate_user(
     """
     try:
         session = _session(folder, user)
+    except NotEnoughData as why:
+        return [Unit(each.name, user, "skipped", reason=str(why)) for each in configurations]
     except Exception as error:
         reason, detail = in_words(error)
         return [
@@ -644,7 +647,7 @@ def _make_ready(folder: Path, user: int, protocol: Protocol) -> None:
 
     def work() -> None:
         try:
-            made = Session(_dataset(folder).load(user))
+            made = Session(load_possible(_dataset(folder), user))
             with suppress(NotEnoughData):
                 made.trials(protocol)
             session.set_result(made)
@@ -661,7 +664,7 @@ def _session(folder: Path, user: int) -> Session:
     ready, _ready = _ready, None
     if ready is not None and ready.user == user:
         return ready.session.result()
-    return Session(_dataset(folder).load(user))
+    return Session(load_possible(_dataset(folder), user))
 
 
 def _import_engine() -> None:

@@ -356,6 +356,7 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
+    from srs_eval.own_parameters import left_out
     from srs_eval.presets import MODELS, QUESTIONS, answering, document, questions_for
     from srs_eval.presets.candidates import too_few
     from srs_eval.presets.stored import parsed_parameters
@@ -376,7 +377,7 @@ def compare(
         if wanted == (MODELS,):
             raise
         why = too_few(log, error)
-        if why == str(error):
+        if why == str(error) and not left_out(log):
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:

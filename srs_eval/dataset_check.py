@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.dataset import TABLES, Dataset, Layout, rows_in
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.importing.files import file_errors, printable
-from srs_eval.reviews import IntArray, Rows
+from srs_eval.reviews import IntArray, ReviewLog, Rows
 from srs_eval.workers import cores
 
 HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
@@ -107,6 +107,19 @@ def _check_user(dataset: Dataset, user: int) -> Checked:
             assert log.rows is not None
             findings += [Finding(parts[0], told) for told in impossible(log.rows)]
     return Checked(user, hashes, findings)
+
+
+def load_possible(dataset: Dataset, user: int) -> ReviewLog:
+    """A user's log, if `impossible` finds nothing.
+
+    Raises NotEnoughData with what it finds, and InputError as `Dataset.load` does.
+    """
+    log = dataset.load(user)
+    assert log.rows is not None
+    told = impossible(log.rows) if len(log.rows) else []
+    if told:
+        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(told)}")
+    return log
 
 
 def impossible(rows: Rows) -> list[str]:

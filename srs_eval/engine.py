@@ -170,7 +170,7 @@ class Session:
 
     def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
-        from srs_eval.own_parameters import in_force, may_have_seen
+        from srs_eval.own_parameters import in_force, left_out, may_have_seen
 
         parameters = in_force(self.log)
         trials = self.trials(configuration.protocol)
@@ -186,7 +186,14 @@ class Session:
         report(1.0, len(trials.folds), len(trials.folds))
         names = [self.log.presets[preset].name for preset in parameters if preset in presets]
         notes = [f"as stored in {', '.join(names)}"] if names else []
-        without = int((~np.isin(presets, list(parameters))).sum())
+        faults = left_out(self.log)
+        for preset, fault in faults.items():
+            those = int((presets == preset).sum())
+            notes.append(
+                f"defaults for {counted(those, 'review')} of {self.log.name_of_preset(preset)}: "
+                f"Anki does not run its {fault}"
+            )
+        without = int((~np.isin(presets, [*parameters, *faults])).sum())
         if without:
             notes.append(f"defaults for {counted(without, 'review')} without stored parameters")
         entry = self.selection(configuration.protocol).entry_index[trials.review_th[index] - 1]

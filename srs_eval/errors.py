@@ -21,4 +21,4 @@ class NotInstalled(InputError):
 
 
 class NotEnoughData(Exception):
-    """A configuration has too few usable reviews. A skip with a reason, no failure."""
+    """There are too few reviews that can be used, if any. A skip with a reason, no failure."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srs_eval.own_parameters import version_of
+from srs_eval.own_parameters import fault_of, version_of, why_left_out
 from srs_eval.reviews import MISSING, IntArray, ReviewLog
 from srs_eval.rows import RowKind, Selection, select_rows
 
@@ -61,8 +61,9 @@ class PresetReport:
     id: int  # MISSING: deleted cards and decks without a preset
     name: str
     decks: int
-    parameters: tuple[float, ...]  # in force; () means FSRS-6 defaults
+    parameters: tuple[float, ...]  # in force; () means FSRS-6 defaults, unless `unusable`
     parameters_version: int | None  # FSRS version of `parameters` by their number
+    unusable: str  # why Anki does not run what is stored; "" where it does
     stored_versions: tuple[int, ...]
     desired_retention: float | None
     historical_retention: float | None
@@ -72,6 +73,13 @@ class PresetReport:
     maximum_interval: int | None
     search: str | None
     counts: GroupCounts
+
+    @property
+    def schedules_with(self) -> str:
+        """The version of the parameters, in a word or two."""
+        if self.unusable:
+            return "unusable"
+        return version_of(self.parameters) if self.parameters else "defaults"
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         anki_items=_anki_items(log) if log.entries is not None else {},
         decks=deck_reports,
         presets=preset_reports,
-        notes=log.receipt.notes,
+        notes=(*log.receipt.notes, *why_left_out(log).values()),
     )
 
 
@@ -229,7 +237,9 @@ def _groups(
     presets = []
     for key, counts in by_preset.items():
         preset = log.presets.get(key)
-        parameters = preset.parameters_in_force if preset else ()
+        stored = preset.parameters_in_force if preset else ()
+        fault = fault_of(stored)
+        parameters = () if fault else stored
         presets.append(
             PresetReport(
                 id=key,
@@ -239,6 +249,7 @@ def _groups(
                 decks=in_use.get(key, 0),
                 parameters=parameters,
                 parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
+                unusable=fault,
                 stored_versions=tuple(sorted(preset.fsrs_parameters)) if preset else (),
                 desired_retention=preset.desired_retention if preset else None,
                 historical_retention=preset.historical_retention if preset else None,
@@ -336,10 +347,9 @@ def render_inspection(inspection: Inspection) -> RenderableType:
         numbers_from=2,
     )
     for preset in inspection.presets:
-        words = version_of(preset.parameters) if preset.parameters else "defaults"
         presets.add_row(
             Text(preset.name or str(preset.id)),
-            words,
+            preset.schedules_with,
             "" if preset.desired_retention is None else f"{preset.desired_retention:.2f}",
             *_count_cells(preset.counts)[: 2 + len(counts)],
         )

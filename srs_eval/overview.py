@@ -290,7 +290,7 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
     )
     difference = answer.difference
     if answer.conclusion != "can't tell":
-        text = "" if difference is None else told(difference, 3)
+        text = answer.why if difference is None else told(difference, 3)
         if fsrs_is_off and answer.parameters is not None:
             gain, _, bounds = text.partition(" (")
             text = f"once FSRS is on: {gain} than not optimized ({bounds}"
@@ -632,7 +632,8 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
         others = ("day", COSTS, *OVER_ALL)
         asked = [each for each in questions if each not in others]
         if asked:
-            yield from answering(log, questions=asked, context=context)
+            found = answering(log, questions=asked, context=context)
+            yield from (each for each in found if each.question in asked)
     except NotEnoughData as reason:
         for question in questions:
             why = too_few(log, reason) if judged_by_preset(log) else str(reason)

@@ -8,34 +8,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.models import fsrs6
-from srs_eval.reviews import FloatArray, IntArray, Preset, ReviewLog
+from srs_eval.plural import counted
+from srs_eval.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 
 FSRS5_DECAY = 0.5
+VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
+"""By the length of a list."""
 
 
 def version_of(values: Sequence[float]) -> str:
-    """The version that a stored list is of, in words, by its length."""
-    names = {0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"}
-    return names.get(len(values), f"{len(values)} values")
+    """The version of a list that Anki runs, in words, by its length."""
+    return VERSIONS[len(values)]
 
 
 def as_anki_runs(values: Sequence[float]) -> list[float]:
     """The 21 parameters that Anki schedules with for a stored list.
 
     None are the defaults, 17 are FSRS-4.5's (difficulty transformed), 19 FSRS-5's; both get
-    its decay. All are held within FSRS-6's bounds. Raises InputError for another length, and
-    for what is no finite number.
+    its decay. All are held within FSRS-6's bounds. Raises InputError where `fault_of` finds a
+    fault.
     """
-    w = [float(value) for value in values]
-    if not all(math.isfinite(value) for value in w):
-        raise InputError("FSRS parameters must be finite numbers; optimize the preset in Anki.")
-    if not w:
-        return list(fsrs6.DEFAULT)
+    fault = fault_of(values)
+    if fault:
+        raise InputError(f"Anki does not run these {fault}.")
+    w = _filled(values)
+    bounds = zip(w, fsrs6.lower_bounds(0.001), fsrs6.UPPER, strict=True)
+    return [min(max(value, low), high) for value, low, high in bounds]
+
+
+def fault_of(values: Sequence[float]) -> str:
+    """Why Anki runs no scheduler with a stored list, behind "its" or "these"; "" where it does."""
+    if not all(map(math.isfinite, values)):
+        return "FSRS parameters (not all are finite numbers)"
+    if len(values) not in VERSIONS:
+        found = counted(len(values), "FSRS parameter")
+        if len(values) > MOST_PARAMETERS:
+            found = f"more than {MOST_PARAMETERS:,} FSRS parameters"
+        return f"{found} (17, 19 or 21 are needed)"
+    if len(values) == 17 and 3 * values[5] + 1 <= 0:
+        return "FSRS parameters (of FSRS-4.5, with a sixth that cannot be converted)"
+    return ""
+
+
+def _filled(values: Sequence[float]) -> list[float]:
+    """21 parameters out of 0, 17, 19 or 21, as fsrs-rs makes them."""
+    w = [float(value) for value in values] or list(fsrs6.DEFAULT)
     if len(w) == 17:
         w[4] += 2 * w[5]
         w[5] = math.log(3 * w[5] + 1) / 3
@@ -43,13 +66,29 @@ def as_anki_runs(values: Sequence[float]) -> list[float]:
         w += [0.0, 0.0]
     if len(w) == 19:
         w += [0.0, FSRS5_DECAY]
-    if len(w) != 21:
-        raise InputError(
-            f"A list of {len(w)} FSRS parameters is of no version that Anki runs: "
-            "17, 19 or 21 are needed."
-        )
-    bounds = zip(w, fsrs6.lower_bounds(0.001), fsrs6.UPPER, strict=True)
-    return [min(max(value, low), high) for value, low, high in bounds]
+    return w
+
+
+def left_out(log: ReviewLog) -> dict[int, str]:
+    """`fault_of` what is stored in presets with reviews, where there is a fault, by id."""
+    faults = {
+        key: fault
+        for key, preset in log.presets.items()
+        if (fault := fault_of(preset.parameters_in_force))
+    }
+    if not faults or log.entries is None:
+        return {}
+    used = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
+    return {key: fault for key, fault in faults.items() if key in used}
+
+
+def why_left_out(log: ReviewLog) -> dict[int, str]:
+    """A sentence for each preset that is `left_out`, by id."""
+    return {
+        key: f"{log.name_of_preset(key)} is left out: Anki does not run its {fault}; optimize the "
+        "preset in Anki."
+        for key, fault in left_out(log).items()
+    }
 
 
 def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:
@@ -62,17 +101,19 @@ def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:
 
 
 def in_force(log: ReviewLog) -> dict[int, list[float]]:
-    """What Anki runs, by id of the preset, where a preset holds parameters.
+    """What Anki runs, by id of the preset, where a preset holds parameters that it runs.
 
-    Raises NotEnoughData where none does, and InputError as `as_anki_runs`.
+    Raises NotEnoughData where none does.
     """
     found = {
         key: as_anki_runs(preset.parameters_in_force)
         for key, preset in log.presets.items()
-        if preset.parameters_in_force
+        if preset.parameters_in_force and not fault_of(preset.parameters_in_force)
     }
     if not found:
-        raise NotEnoughData("the file holds no FSRS parameters")
+        faults = [f"{log.name_of_preset(key)} holds {why}" for key, why in left_out(log).items()]
+        that = f" that Anki runs: {', '.join(faults)}" if faults else ""
+        raise NotEnoughData(f"the file holds no FSRS parameters{that}")
     return found
 
 
@@ -86,7 +127,7 @@ def may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarr
     time_s: FloatArray = log.entries.time_ms[entry] / 1000
     seen = np.zeros(len(preset), np.bool_)
     for key, each in log.presets.items():
-        if each.parameters_in_force:
+        if each.parameters_in_force and not fault_of(each.parameters_in_force):
             since = younger_than_s(log, each)
             seen |= (preset == key) & (True if since is None else time_s <= since)
     return seen

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, verdict, verdicts
 from srs_eval.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.errors import InputError
+from srs_eval.own_parameters import fault_of, left_out
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result, log_loss_difference, log_loss_interval, same_reviews
@@ -253,14 +254,17 @@ def own_scheduler(log: ReviewLog) -> str | None:
     """The configuration that stands for what the learner schedules with; None if unknown.
 
     With FSRS on that are the presets' parameters, which Anki runs as FSRS-6's, or its defaults
-    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2.
+    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2. Unknown is also what Anki
+    does with cards whose presets all hold what it does not run.
     """
     if log.receipt.fsrs_enabled is None:
         return None
     if not log.receipt.fsrs_enabled:
         return "Anki-dry-run"
-    fitted = any(preset.parameters_in_force for preset in log.presets.values())
-    return OWN if fitted else "FSRS-6-dry-run"
+    stored = [preset.parameters_in_force for preset in log.presets.values()]
+    if any(values and not fault_of(values) for values in stored):
+        return OWN
+    return None if left_out(log) else "FSRS-6-dry-run"
 
 
 def with_own(

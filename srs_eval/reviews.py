@@ -77,6 +77,9 @@ class Cards:
         return Cards(none, none, none, np.empty(0, np.bool_))
 
 
+MOST_PARAMETERS = 1000
+"""Readers keep so many of a preset's FSRS parameters, and one more where there are more."""
+
 NEW_CARD, LEARNING_CARD, REVIEW_CARD, RELEARNING_CARD = range(4)  # Anki's cards.type
 
 
@@ -112,7 +115,8 @@ class Preset:
     id: int
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    """Stored lists by FSRS version (4, 5, 6); empty lists are left out."""
+    """Stored lists by FSRS version (4, 5, 6); empty lists are left out. NaN is what was no finite
+    number, and a list of one NaN what was no list. `own_parameters.fault_of` judges them."""
     desired_retention: float | None = None
     historical_retention: float | None = None
     ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
@@ -224,6 +228,16 @@ class ReviewLog:
         """Whether models that rest on decks are not judged on deleted cards: in data sets, where
         that is part of upstream's figures. In one's own collection all are judged alike."""
         return self.user is not None and self.knows_decks
+
+    def name_of_preset(self, preset_id: int) -> str:
+        """No two have the same name: where Anki's names leave that open, the id tells."""
+        if preset_id == MISSING:
+            return "no preset"
+        preset = self.presets.get(preset_id)
+        if preset is None or not preset.name:
+            return f"preset {preset_id}"
+        names = [each.name for each in self.presets.values()]
+        return f"{preset.name} ({preset_id})" if names.count(preset.name) > 1 else preset.name
 
     def deck_of(self, card_id: IntArray) -> IntArray:
         """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""

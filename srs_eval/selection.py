@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.reviews import Cards, Deck, Entries, Preset, ReviewLog, Rows, Schedule
+from srs_eval.reviews import Cards, Deck, Entries, IntArray, Preset, ReviewLog, Rows, Schedule
 
 Columns = TypeVar("Columns", Entries, Rows, Cards, Schedule)
 
@@ -90,15 +90,17 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
+def without_presets(log: ReviewLog, presets: Collection[int]) -> ReviewLog:
+    """All but the cards of some presets (ids) and their reviews."""
+    of_these = np.isin(log.preset_of(log.cards.deck_id), list(presets))
+    gone = log.cards.card_id[of_these]
+    return _of_cards(log, lambda card_id: ~np.isin(card_id, gone))
+
+
 def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str]) -> ReviewLog:
-    in_decks = np.isin(log.cards.deck_id, sorted(decks))
-    cards = _where(log.cards, in_decks)
-
-    def of_cards(part: Columns | None) -> Columns | None:
-        return None if part is None else _where(part, np.isin(part.card_id, cards.card_id))
-
-    entries, rows = of_cards(log.entries), of_cards(log.rows)
-    if not (entries or rows):
+    cards = log.cards.card_id[np.isin(log.cards.deck_id, sorted(decks))]
+    narrowed = _of_cards(log, lambda card_id: np.isin(card_id, cards))
+    if not (narrowed.entries or narrowed.rows):
         things: Mapping[int, Deck | Preset] = log.decks if what == "deck" else log.presets
         called = {str(thing.id): thing.name for thing in things.values() if thing.name}
         shown = " and ".join(f'"{called.get(name, name)}"' for name in names)
@@ -107,17 +109,25 @@ def _only(log: ReviewLog, decks: Collection[int], what: str, names: Sequence[str
             if len(names) == 1
             else f"The {what}s {shown} have no reviews."
         )
+    return narrowed
+
+
+def _of_cards(log: ReviewLog, keeps: Callable[[IntArray], np.ndarray]) -> ReviewLog:
+    """The cards that `keeps` tells by their ids (k,) to stay, with all that is known of them."""
+
+    def kept(part: Columns | None) -> Columns | None:
+        return None if part is None else _where(part, keeps(part.card_id))
+
     reviews = log.entries if log.entries is not None else log.rows
     assert reviews is not None
-    kept = np.isin(reviews.card_id, cards.card_id)
-    predictions = {name: column[kept] for name, column in log.predictions.items()}
+    staying = keeps(reviews.card_id)
     return replace(
         log,
-        entries=entries,
-        rows=rows,
-        cards=cards,
-        schedule=of_cards(log.schedule),
-        predictions=predictions,
+        entries=kept(log.entries),
+        rows=kept(log.rows),
+        cards=_where(log.cards, keeps(log.cards.card_id)),
+        schedule=kept(log.schedule),
+        predictions={name: column[staying] for name, column in log.predictions.items()},
     )
 
 

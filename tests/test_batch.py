@@ -23,6 +23,7 @@ import pandas
 import pytest
 
 from srs_eval import batch, cluster, engine, metrics
+from srs_eval.audit_fits import Try, fit_user
 from srs_eval.batch import (
     Ended,
     Planned,
@@ -37,6 +38,7 @@ from srs_eval.configurations import Configuration, resolve
 from srs_eval.console import BatchProgress
 from srs_eval.context import Context
 from srs_eval.dataset import open_dataset
+from srs_eval.dataset_check import check as verify
 from srs_eval.engine import Session
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
@@ -586,6 +588,74 @@ def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Pa
     )
     assert "6 units to evaluate (78 are there" in merged.stderr
     assert results(tmp_path / "all") == results(undisturbed)
+
+
+IMPOSSIBLE = {
+    "rating": lambda column: replaced(column, 5),
+    "state": lambda column: replaced(column, 9),
+    "duration": lambda column: replaced(column, -1),
+    "elapsed_days": lambda column: replaced(column, -2),
+    "elapsed_seconds": lambda column: replaced(column, -7),
+    "day_offset": lambda column: column.iloc[::-1].to_numpy(),
+}
+
+
+def replaced(column: pandas.Series, value: int) -> pandas.Series:
+    return column.where(column.index != 5, value)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user as users are, 1, and one for each thing that cannot be; 9 has a rating of 0."""
+    folder = tmp_path_factory.mktemp("odd")
+    users = [1, 9, *range(2, 2 + len(IMPOSSIBLE))]
+    write_dataset(dict.fromkeys(users, simulate_learner(2, 600)), folder)
+    changes = {2 + k: change for k, change in enumerate(IMPOSSIBLE.items())}
+    changes[9] = ("rating", lambda column: replaced(column, 0))
+    for user, (name, change) in changes.items():
+        path = folder / "revlogs" / f"user_id={user}" / "data.parquet"
+        table = pandas.read_parquet(path)
+        table[name] = change(table[name])
+        table.to_parquet(path)
+    return folder
+
+
+def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
+    data = open_dataset(odd)
+    found = {each.user: [one.what for one in each.findings] for each in verify(data, data.users)}
+    rejected = {user: told for user, told in found.items() if told}
+    assert list(rejected) == list(range(2, 2 + len(IMPOSSIBLE)))
+    for name, told in zip(IMPOSSIBLE, rejected.values(), strict=True):
+        assert (f"impossible {name}" in told[0]) != (name == "day_offset")
+    done = run(odd, tmp_path, models="AVG,SM2-short")
+    assert done.returncode == 0, done.stderr
+    for name in ("AVG", "SM2-short"):
+        assert list(lines(tmp_path / "result" / f"{name}.jsonl")) == [1, 9]
+        skipped = lines(tmp_path / "skipped" / f"{name}.jsonl")
+        reasons = {user: line["reason"] for user, line in skipped.items()}
+        assert reasons == {
+            user: f"what it holds cannot be true: {'; '.join(told)}"
+            for user, told in rejected.items()
+        }
+        assert not (tmp_path / "failed" / f"{name}.jsonl").exists()
+    again = run(odd, tmp_path, models="AVG,SM2-short")
+    assert "0 units to evaluate" in again.stderr
+
+
+def test_an_audit_leaves_them_out_too(odd: Path) -> None:
+    (average,) = resolve("AVG")
+    tries = [(Try("AVG", "past", ()), average), (Try("AVG", "judged", ()), average)]
+    assert [each.status for each in fit_user(odd, 1, tries, Context())] == ["done"] * 2
+    for record in fit_user(odd, 2, tries, Context()):
+        assert record.status == "skipped"
+        assert "impossible rating" in record.reason
+
+
+def test_a_user_made_ready_for_a_device_is_checked_too(odd: Path) -> None:
+    average = resolve("AVG")
+    (first,) = evaluate_user(odd, 1, average, Context(), {}, following=2)
+    (second,) = evaluate_user(odd, 2, average, Context(), {})
+    assert (first.status, second.status) == ("done", "skipped")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="makes a broken link")

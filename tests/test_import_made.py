@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ import zipfile
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from srs_eval.importing import collection, files
 from srs_eval.importing.days import DAY_S, StoredClock, day_grid
 from srs_eval.importing.table import read_table
 from srs_eval.inspection import inspect_log, render_inspection
+from srs_eval.own_parameters import fault_of
 from srs_eval.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.rows import select_rows
 from tests.anki_files import (
@@ -107,6 +110,61 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - 11 * 3600) % DAY_S == 0
     assert len(select_rows(log).rows) == len(HISTORY)
+
+
+UNUSABLE: dict[str, list[Any]] = {
+    "20 FSRS parameters": [0.5] * 20,
+    "more than 1,000 FSRS parameters": [0.5] * 1050,
+    "FSRS parameters (not all are finite numbers)": [math.nan, *PARAMETERS[1:]],
+    " FSRS parameters (not all are finite numbers)": [*PARAMETERS[:20], math.inf],
+}
+
+
+@pytest.mark.parametrize("schema", [11, 14, 15, 18])
+@pytest.mark.parametrize(("fault", "stored"), UNUSABLE.items())
+def test_parameters_that_anki_does_not_run_are_neither_defaults_nor_older_ones(
+    schema: int, fault: str, stored: list[float], tmp_path: Path
+) -> None:
+    path = with_parameters(tmp_path / "collection.anki2", schema, stored)
+    packages = [path]
+    for version, name in ((1, "deck.apkg"), (3, "collection.colpkg")):
+        packages.append(make_package(tmp_path / name, path.read_bytes(), version))
+    for each in packages:
+        preset = load_log(each).presets[5]
+        assert fault.strip() in fault_of(preset.parameters_in_force), each.name
+        assert preset.fsrs_parameters[4] == PARAMETERS[:17]
+
+
+@pytest.mark.parametrize("schema", [11, 14])
+@pytest.mark.parametrize("stored", ["many", [str(each) for each in PARAMETERS], 7, {}, [None] * 21])
+def test_what_is_no_list_of_numbers_is_no_default(schema: int, stored: Any, tmp_path: Path) -> None:
+    log = load_log(with_parameters(tmp_path / "collection.anki2", schema, stored))
+    assert "not all are finite numbers" in fault_of(log.presets[5].parameters_in_force)
+
+
+@pytest.mark.parametrize("stored", [None, []])
+def test_nothing_stored_leaves_older_parameters_in_force(stored: Any, tmp_path: Path) -> None:
+    log = load_log(with_parameters(tmp_path / "collection.anki2", 11, stored))
+    assert log.presets[5].parameters_in_force == PARAMETERS[:17]
+
+
+def with_parameters(path: Path, schema: int, stored: Any) -> Path:
+    """A collection with something in the place of FSRS-6's list, and a list of FSRS-4.5."""
+    own = None
+    if schema >= 15:
+        own = field(3, PARAMETERS[:17]) + field(6, tuple(map(float, stored)))
+    make_collection(path, schema=schema, entries=HISTORY, preset=own)
+    if schema < 15:
+        preset = {"name": "Own", "fsrsWeights": PARAMETERS[:17], "fsrsParams6": stored}
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.create_collation("unicase", lambda a, b: (a > b) - (a < b))
+            if schema == 11:
+                content = json.dumps({"5": preset})
+                connection.execute("update col set dconf = ?", (content,))
+            else:
+                content = json.dumps(preset)
+                connection.execute("update deck_config set config = ? where id = 5", (content,))
+    return path
 
 
 SEVEN = tuple(0.25 * k for k in range(34))
@@ -591,7 +649,7 @@ def test_bad_protobuf_and_json(tmp_path: Path) -> None:
         refused(path, match="damaged")
     bad = field(6, (float("nan"),) * 21) + field(37, 5.0) + field(46, b"15.05.2024")
     log = load_log(make_collection(tmp_path / "nan", entries=HISTORY, preset=bad))
-    assert log.presets[5].parameters_in_force == ()
+    assert "not all are finite" in fault_of(log.presets[5].parameters_in_force)
     assert log.presets[5].desired_retention == 0.9  # out of range: Anki's default
     assert log.presets[5].ignore_before is None
     assert "no date" in " ".join(log.receipt.notes)

@@ -8,6 +8,7 @@ tables are refused, and work has a deadline.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,7 @@ from srs_eval.importing import files, proto
 from srs_eval.importing.days import StoredClock
 from srs_eval.reviews import (
     LEARNING,
+    MOST_PARAMETERS,
     NEW_CARD,
     RELEARNING_CARD,
     RESCHEDULED,
@@ -557,7 +559,7 @@ def _preset(
     notes: list[str],
 ) -> Preset:
     """A preset with Anki's own repairs: what is out of range becomes the default."""
-    lists = {version: _numbers(values) for version, values in parameters.items()}
+    lists = {version: _parameters(values) for version, values in parameters.items()}
     longest = _integer(maximum)
     if ignore_before and not _is_date(ignore_before):
         notes.append(
@@ -701,6 +703,16 @@ def _shortest(value: float) -> float | None:
         except OverflowError:
             return None
     return float(str(short)) if np.isfinite(short) else None
+
+
+def _parameters(values: Any) -> tuple[float, ...]:
+    """A stored list with its faults (`Preset.fsrs_parameters`), which Anki does not mend either."""
+    if values is None:
+        return ()
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+        return (math.nan,)
+    found = (_number(value) for value in values[: MOST_PARAMETERS + 1])
+    return tuple(math.nan if value is None else value for value in found)
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from srs_eval.presets.hard import am_i_misusing_hard
 from srs_eval.presets.health import is_fsrs_right_for_me
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.often import how_often
-from srs_eval.presets.parameters import are_my_parameters_good
+from srs_eval.presets.parameters import are_my_parameters_good, what_is_left_out
 from srs_eval.presets.predictions import held_out_of, read_predictions
 from srs_eval.presets.predictors import brought_along, which_predicts_best
 from srs_eval.presets.retention import do_i_remember_enough
@@ -54,7 +54,9 @@ def answering(
     Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
     rule did not choose, only MODELS can be answered, on the benchmark's rows. Each answer comes
     as soon as it is known: question by question in the order of QUESTIONS, preset by preset,
-    those with the most reviews first. Closing the iterator ends the work between two answers;
+    those with the most reviews first. Before them each preset is named whose stored parameters
+    Anki does not run, an answer to "parameters" whatever is asked of presets: it is left out of all
+    of them. Closing the iterator ends the work between two answers;
     `context.tick` is called more often and may raise Cancelled.
 
     `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
@@ -89,6 +91,7 @@ def answering(
             yield which_predicts_best(whole, lines, beside, equivalence)
         if not wanted - {MODELS}:
             return
+        yield from what_is_left_out(log)
         groups = list(learner.groups)
         if "parameters" in wanted:
             yield from are_my_parameters_good(learner, groups, lines, given, equivalence)

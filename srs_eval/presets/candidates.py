@@ -20,12 +20,12 @@ from srs_eval.engine import Session, fit_and_predict
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
-from srs_eval.own_parameters import as_anki_runs, younger_than_s
+from srs_eval.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.protocol import Fold, Protocol, Trials
-from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog
+from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.rows import SUSPENDED, select_rows
-from srs_eval.selection import only_preset
+from srs_eval.selection import only_preset, without_presets
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {
@@ -122,9 +122,22 @@ class Learner:
     def of(
         log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
     ) -> Learner:
-        """Raises NotEnoughData."""
+        """Without presets whose parameters Anki does not run, where it is asked of presets.
+
+        Raises NotEnoughData, which names them.
+        """
+        told = why_left_out(log) if protocol.partitions != "none" else {}
+        if told:
+            log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
-        return Learner(log, session, session.trials(protocol), context or Context())
+        try:
+            return Learner(log, session, session.trials(protocol), context or Context())
+        except NotEnoughData as reason:
+            if not told:
+                raise
+            sentences = " ".join(told.values())
+            others = f"{sentences} Of the others: {reason}"
+            raise NotEnoughData(others if len(log.cards.card_id) else sentences[:-1]) from None
 
     @staticmethod
     def over_all(log: ReviewLog, context: Context | None = None) -> Learner:
@@ -157,14 +170,8 @@ class Learner:
         return self.once(("by deck", group), narrowed)
 
     def name_of(self, group: int) -> str:
-        """No two groups have the same name: where Anki's names leave that open, the id tells."""
-        if group == MISSING:
-            return "no preset"
-        preset = self.log.presets.get(group)
-        if preset is None or not preset.name:
-            return f"preset {group}"
-        names = [each.name for each in self.log.presets.values()]
-        return f"{preset.name} ({group})" if names.count(preset.name) > 1 else preset.name
+        """No two groups have the same name."""
+        return self.log.name_of_preset(group)
 
     @cached_property
     def source_place(self) -> IntArray:
@@ -237,7 +244,8 @@ class Learner:
     def other_versions(self, group: int, index: IntArray) -> dict[str, FloatArray]:
         """Probabilities by the models that a preset's lists were made for, by name.
 
-        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7.
+        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7. A list
+        that is of no use as it stands (it may be out of all bounds) has none.
         """
         preset = self.log.presets.get(group)
         if preset is None:
@@ -256,7 +264,7 @@ class Learner:
             place = np.searchsorted(trials.review_th, self.trials.review_th[index])
             p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
             found["FSRS-7 of a fork"] = p
-        return found
+        return {each: p for each, p in found.items() if np.isfinite(p).all()}
 
     def fitted(self, candidate: str, group: int) -> list[float] | None:
         """The parameters that a preset would get, fitted on all reviews there are."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.errors import NotEnoughData
-from srs_eval.own_parameters import as_anki_runs, version_of
+from srs_eval.own_parameters import as_anki_runs, left_out, version_of, why_left_out
 from srs_eval.plural import counted
 from srs_eval.presets.answers import (
     Answer,
@@ -38,7 +38,7 @@ from srs_eval.presets.candidates import (
 from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.split import one_is_enough_for
 from srs_eval.presets.stored import in_sample_losses
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 
 THE_SAME = "the same"  # what two candidates are that predict the same of every review
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
@@ -199,6 +199,17 @@ def are_my_parameters_good(
         yield answers[-1]
     if len(groups) > 1:
         yield _all_presets(learner, answers, everything[None])
+
+
+def what_is_left_out(log: ReviewLog) -> list[Answer]:
+    """An answer for each preset whose stored parameters Anki does not run."""
+    faults, sentences = left_out(log), why_left_out(log)
+    return [
+        Answer(
+            "parameters", log.name_of_preset(key), "left out", (sentences[key],), why=faults[key]
+        )
+        for key in faults
+    ]
 
 
 def _answer(

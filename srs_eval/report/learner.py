@@ -584,7 +584,7 @@ def _receipt(learner: Learner) -> Section:
                 preset.decks,
                 preset.counts.cards,
                 preset.counts.entries,
-                parameter_line(preset.parameters) if preset.parameters else "defaults",
+                parameter_line(preset.parameters) if preset.parameters else preset.schedules_with,
             )
             for preset in inspection.presets
         ),

@@ -14,7 +14,6 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 
 from srs_eval import words
 from srs_eval.inspection import DeckReport, Inspection, PresetReport
-from srs_eval.own_parameters import version_of
 from srs_eval.reviews import MISSING
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
@@ -211,12 +210,11 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         rows: list[tuple[Any, ...]] = []
         for preset in receipt.presets:
             counts = preset.counts
-            parameters = version_of(preset.parameters) if preset.parameters else "defaults"
             retention = preset.desired_retention
             rows.append(
                 (
                     preset.name or f"preset {preset.id}",
-                    parameters,
+                    preset.schedules_with,
                     preset.decks,
                     words.count(counts.cards),
                     words.count(counts.anki_rows if anki else counts.benchmark_rows),

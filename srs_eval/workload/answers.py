@@ -123,6 +123,7 @@ def _today(found: Workload) -> list[str]:
         )
     if found.presets > 1:
         made.append(f"This is one preset of {found.presets}: the one with the most reviews.")
+    made += found.left_out
     if found.question.new_a_day is None:
         of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
         made.append(

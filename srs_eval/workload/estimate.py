@@ -27,7 +27,7 @@ from srs_eval.engine import Session
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
 from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.own_parameters import as_anki_runs, why_left_out
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
 from srs_eval.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLog
@@ -156,6 +156,8 @@ class Workload:
     paces: tuple[tuple[int, FloatArray], ...] = ()
     """At today's retention: new cards a day and what they cost (draws, FIGURES)."""
     previews: tuple[Preview, ...] = ()  # of intervals, by candidate
+    left_out: tuple[str, ...] = ()
+    """A sentence for each preset that is, for Anki does not run its parameters."""
     doing: Doing | None = None  # None: nothing more will come
     finished: bool = False
 
@@ -254,7 +256,11 @@ def workload(
     """
     question = _checked(question or Question())
     refuse_without_presets(log)
-    learner = Learner.of(log if preset is None else only_preset(log, preset), context)
+    log = log if preset is None else only_preset(log, preset)
+    if parameters is not None:  # whatever is stored
+        bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
+        log = replace(log, presets=bare)
+    learner = Learner.of(log, context)
     group = next(iter(learner.groups))
     settings_of = learner.log.presets.get(group)
     if settings_of is None:
@@ -287,6 +293,7 @@ def workload(
             pace_days=pace_days,
             done_a_day=done,
             presets=len(learner.groups) if preset is None else 1,
+            left_out=tuple(why_left_out(log).values()),
         )
     )
 
@@ -307,6 +314,7 @@ class _Asked:
     pace_days: int
     done_a_day: int
     presets: int
+    left_out: tuple[str, ...]
     retentions: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -384,6 +392,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             pace_days=asked.pace_days,
             done_a_day=asked.done_a_day,
             presets=asked.presets,
+            left_out=asked.left_out,
             reviews=len(asked.index),
             limit=asked.settings.reviews_a_day,
             line=asked.line,

@@ -1,0 +1,278 @@
+"""A preset whose stored parameters Anki does not run: named and left out, the rest answered."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.configurations import resolve
+from srs_eval.context import Context
+from srs_eval.engine import Session
+from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.inspection import inspect_log
+from srs_eval.models import fsrs6
+from srs_eval.overview import OF_PRESETS, UNANSWERED, Overview, overview
+from srs_eval.own_parameters import as_anki_runs, fault_of
+from srs_eval.presets import QUESTIONS, compare
+from srs_eval.presets.candidates import Learner
+from srs_eval.ranking import own_scheduler
+from srs_eval.reviews import Preset, ReviewLog
+from srs_eval.selection import only_preset
+from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.workload.answers import answers as costs_in_words
+from srs_eval.workload.estimate import Question, workload
+from tests.program import program
+
+NAN = math.nan
+OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)
+UNUSABLE = {
+    "20 numbers": (0.5,) * 20,
+    "1,001 numbers": (0.5,) * 1001,
+    "no number": (NAN, *fsrs6.DEFAULT[1:]),
+    "infinite": (*fsrs6.DEFAULT[:20], math.inf),
+    "an old list that cannot be converted": OLD,
+}
+ABSURD = {
+    "negative": tuple(-each for each in fsrs6.DEFAULT),
+    "zero": (0.0,) * 21,
+    "huge": (1e30,) * 21,
+    "an old list, negative": tuple(-each for each in fsrs6.DEFAULT[:17]),
+    "an old list, huge": (1e30,) * 19,
+}
+
+
+def with_list(log: ReviewLog, values: tuple[float, ...], *presets: int) -> ReviewLog:
+    """The learner with a list of parameters in some presets."""
+    changed = {key: replace(log.presets[key], fsrs_parameters={6: values}) for key in presets}
+    return replace(log, presets={**log.presets, **changed})
+
+
+def broken(log: ReviewLog) -> ReviewLog:
+    return with_list(log, UNUSABLE["20 numbers"], 101)
+
+
+@pytest.mark.parametrize("values", ABSURD.values(), ids=list(ABSURD))
+def test_lists_run_as_what_they_were_made_for_are_no_candidates_if_absurd(
+    log: ReviewLog, values: tuple[float, ...]
+) -> None:
+    of_a_fork = (values[0],) * 34
+    absurd = with_list(log, values if len(values) < 20 else (), 101)
+    preset = replace(absurd.presets[101], fork_parameters=of_a_fork)
+    learner = Learner.of(replace(absurd, presets={**log.presets, 101: preset}))
+    index = np.flatnonzero(learner.trials.partition == 101)
+    for p in learner.other_versions(101, index).values():
+        assert np.isfinite(learner.losses(p, index)).all()
+
+
+def of_its_own(log: ReviewLog) -> ReviewLog:
+    """As though the other preset's reviews had never been."""
+    return only_preset(log, "Preset 0")
+
+
+SENTENCE = (
+    "Preset 1 is left out: Anki does not run its 20 FSRS parameters (17, 19 or 21 are needed); "
+    "optimize the preset in Anki."
+)
+
+
+@pytest.mark.parametrize("values", UNUSABLE.values(), ids=list(UNUSABLE))
+def test_what_anki_does_not_run(values: tuple[float, ...]) -> None:
+    assert "FSRS parameters (" in fault_of(values)
+    with pytest.raises(InputError, match="Anki does not run these"):
+        as_anki_runs(values)
+
+
+@pytest.mark.parametrize("values", ABSURD.values(), ids=list(ABSURD))
+def test_what_is_out_of_bounds_is_run_within_them(
+    log: ReviewLog, values: tuple[float, ...]
+) -> None:
+    if len(values) == 17:
+        values = (*values[:5], -0.1, *values[6:])  # as little as can be converted
+    assert fault_of(values) == ""
+    runs = as_anki_runs(values)
+    assert len(runs) == 21
+    low, high = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
+    assert ((low <= runs) & (runs <= high)).all()
+    absurd = with_list(log, values, 101)
+    answers = compare(absurd, questions=["parameters", "retention"])
+    assert {"Preset 0", "Preset 1"} <= {each.subject for each in answers}
+    for answer in answers:
+        for table in answer.tables:
+            for row in table.records():
+                assert math.isfinite(row.get("log loss", 0.0)), (answer.subject, row)
+
+
+@pytest.mark.parametrize("values", UNUSABLE.values(), ids=list(UNUSABLE))
+def test_the_rest_is_answered_as_though_it_were_not_there(
+    log: ReviewLog, values: tuple[float, ...]
+) -> None:
+    asked = ["parameters", "often", "health", "retention"]
+    first, *rest = compare(with_list(log, values, 101), questions=asked)
+    assert (first.question, first.subject, first.conclusion) == (
+        "parameters",
+        "Preset 1",
+        "left out",
+    )
+    (sentence,) = first.sentences
+    assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
+    assert first.why == fault_of(values)
+    assert rest == compare(of_its_own(log), questions=asked)
+
+
+def test_every_question_names_it(log: ReviewLog) -> None:
+    for question in QUESTIONS:
+        first, *rest = compare(broken(log), questions=[question])
+        assert first.sentences == (SENTENCE,)
+        assert all(each.question == question for each in rest)
+    assert all(each.sentences != (SENTENCE,) for each in compare(broken(log), questions=["models"]))
+
+
+def test_reviews_of_deleted_cards_and_of_no_preset_stay(log: ReviewLog) -> None:
+    """Only what belongs to the preset goes."""
+    gone = replace(
+        log, presets={101: replace(log.presets[101], fsrs_parameters={6: (0.5,) * 20})}
+    )  # preset 100 is gone, though decks still name it
+    assert Learner.of(gone).groups == {100: "preset 100"}
+    everything, left = Learner.of(log), Learner.of(broken(log))
+    of_other = everything.trials.partition != 101
+    assert np.array_equal(left.time_s, everything.time_s[of_other])
+
+
+def test_a_list_that_no_review_depends_on_is_not_told(log: ReviewLog) -> None:
+    beside = replace(log, presets={**log.presets, 7: Preset(7, "Unused", {6: (0.5,) * 20}, 0.9)})
+    assert compare(beside, questions=["health"]) == compare(log, questions=["health"])
+    assert own_scheduler(beside) == own_scheduler(log)
+
+
+def test_where_too_little_is_left_it_is_told_why(log: ReviewLog) -> None:
+    both = with_list(log, UNUSABLE["20 numbers"], 100, 101)
+    with pytest.raises(NotEnoughData, match=r"Preset 0 is left out.*Preset 1 is left out.*Anki$"):
+        compare(both)
+    assert log.entries is not None
+    few = log.preset_of(log.deck_of(log.entries.card_id)) != 100
+    few |= np.cumsum(~few) <= 4
+    columns = {name: column[few] for name, column in vars(log.entries).items()}
+    little = replace(broken(log), entries=replace(log.entries, **columns))
+    with pytest.raises(
+        NotEnoughData, match=r"Preset 1 is left out.* Of the others: no usable reviews"
+    ):
+        compare(little)
+
+
+# The app's answers
+
+
+def test_the_apps_lines_name_it(log: ReviewLog) -> None:
+    found = Overview.begun(broken(log))
+    for answers, questions in overview(broken(log)):
+        found.add(answers, questions)
+    assert not found.waiting
+    assert not [each for each in found.answers if each.conclusion == UNANSWERED]
+    assert [each.sentences for each in found.answers].count((SENTENCE,)) == 1
+    presets = {line.title: line for line in found.lines if line.question == OF_PRESETS}
+    assert presets.keys() == {"Preset 0", "Preset 1"}
+    line = presets["Preset 1"]
+    assert (line.way, line.text) == ("left out", "20 FSRS parameters (17, 19 or 21 are needed)")
+    assert line.figures == (None,) * 4
+    for line in found.lines:
+        assert line.question == OF_PRESETS or "Preset 1" not in line.text
+
+
+# The model that stands for the presets' parameters
+
+
+def test_the_ranking_takes_the_defaults_there_and_says_so(log: ReviewLog) -> None:
+    mine = tuple(np.array(fsrs6.DEFAULT) * 1.03)
+    (own,) = resolve("your parameters")
+    learner = with_list(broken(log), mine, 100)
+    learner = replace(learner, receipt=replace(log.receipt, fsrs_enabled=True))
+    session = Session(learner)
+    result = session.run(own)
+    trials = session.trials(own.protocol)
+    index = trials.test_index
+    of_first, of_second = (trials.partition[index] == preset for preset in (100, 101))
+    expected = np.where(
+        of_first,
+        fsrs6.predict(trials, as_anki_runs(mine), index, Context()),
+        fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context()),
+    )
+    assert np.array_equal(result.p, expected)
+    assert list(result.parameters or ()) == [100]
+    assert f"defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
+    assert "Preset 1" in " ".join(result.notes)
+    assert 0 < result.flattered <= of_first.sum()
+    assert own_scheduler(learner) == "FSRS-6-own"
+    both = with_list(learner, UNUSABLE["no number"], 100, 101)
+    with pytest.raises(NotEnoughData, match="Preset 0"):
+        Session(both).run(own)
+    assert own_scheduler(both) is None
+
+
+# What a retention costs
+
+
+def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
+    question = Question(retentions=(0.9,), days=30, draws=1)
+    first = next(workload(broken(log), question=question))
+    assert first.preset == "Preset 0"
+    assert SENTENCE in costs_in_words(first)[0].sentences
+    with pytest.raises(NotEnoughData, match="Preset 1 is left out"):
+        next(workload(broken(log), "Preset 1", question))
+    given = next(workload(broken(log), "Preset 1", question, parameters=fsrs6.DEFAULT))
+    assert given.preset == "Preset 1"
+    assert given.left_out == ()
+
+
+# Files and the command line
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection whose second preset holds 1,050 parameters."""
+    learner = simulate_learner(11, 3_000)
+    used = sorted({deck.preset_id for deck in learner.decks.values() if deck.preset_id})
+    bad = replace(
+        learner.presets[used[-1]], fsrs_parameters={5: fsrs6.DEFAULT[:19], 6: (0.5,) * 1050}
+    )
+    path = tmp_path_factory.mktemp("file") / "collection.anki2"
+    write_collection(replace(learner, presets={**learner.presets, used[-1]: bad}), path)
+    return path
+
+
+def test_the_command_and_the_report_say_it_in_one_sentence(file: Path, tmp_path: Path) -> None:
+    log = srs_eval.load(file)
+    (name,) = (each.name for each in log.presets.values() if fault_of(each.parameters_in_force))
+    says = f"{name} is left out: Anki does not run its more than 1,000 FSRS parameters"
+    done = program("compare", file)
+    assert done.returncode == 0, done.stderr
+    assert " ".join(done.stdout.split()).count(says) == 1
+    assert "How often" in done.stdout
+    page = tmp_path / "report.md"
+    done = program("export", file, "--models", "AVG,FSRS-6-own", "--md", page)
+    assert done.returncode == 0, done.stderr
+    assert says in page.read_text()
+    assert "Too little data" not in page.read_text()
+
+
+def test_inspect_tells_it(file: Path, log: ReviewLog) -> None:
+    done = program("inspect", file, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (preset,) = (each for each in found["presets"] if each["unusable"])
+    assert preset["unusable"] == "more than 1,000 FSRS parameters (17, 19 or 21 are needed)"
+    assert preset["parameters_version"] is None
+    assert any(f"{preset['name']} is left out" in note for note in found["notes"])
+    shown = program("inspect", file).stdout
+    assert "unusable" in shown
+    for values in UNUSABLE.values():
+        inspected = inspect_log(with_list(log, values, 101))
+        assert json.loads(inspected.to_json())["presets"]
+        reports = {each.id: each for each in inspected.presets}
+        assert reports[101].unusable == fault_of(values)
+        assert reports[100].unusable == ""
