@@ -417,7 +417,8 @@ LOOPS = {
 
 def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
     """LogisticRegression: no sequences; ten epochs of AdamW over shuffled batches of 2,048."""
-    x, y = features[train], torch.tensor(trials.y[train], dtype=torch.float)
+    x = features[torch.tensor(train)]
+    y = torch.tensor(trials.y[train], dtype=torch.float)
     weight = 0.1 + 0.9 * torch.linspace(0, 1, len(train)) ** 4
     mean, std = (torch.tensor(a, dtype=torch.float) for a in (logistic.MEAN, logistic.STD))
     residual = nn.Parameter(torch.zeros(len(mean)))
@@ -444,5 +445,6 @@ def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntAr
             optimizer.step()
             schedule.step()
     with torch.no_grad():
-        p: FloatArray = torch.sigmoid(features[test] @ (residual * std + mean)).double().numpy()
+        z = features[torch.tensor(test)] @ (residual * std + mean)
+        p: FloatArray = torch.sigmoid(z).double().numpy()
     return p

@@ -373,8 +373,8 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
     # Both networks define their parameters in the same order.
     for parameter, tensor in zip(network.parameters(), start.tensors.values(), strict=True):
         parameter.data = torch.from_numpy(tensor.copy())
-    network.mean = torch.from_numpy(start.mean)
-    network.deviation = torch.from_numpy(start.deviation)
+    network.mean = torch.from_numpy(start.mean.copy())
+    network.deviation = torch.from_numpy(start.deviation.copy())
     columns = [
         trials.history_delta_t,
         trials.history_duration_ms.astype(float),

@@ -3,6 +3,8 @@
 An interrupt while the command line is still being imported ends it as silently as one later.
 """
 
+import atexit
+import os
 import sys
 
 
@@ -11,9 +13,16 @@ def main() -> int:
     try:
         from srs_eval import cli
 
-        return cli.main()
+        code = cli.main()
     except KeyboardInterrupt:
-        return 130
+        code = 130
+    own_files = sys.modules.get("srs_eval.own_files")
+    if own_files is not None and any(each.is_alive() for each in own_files.left_behind):
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":

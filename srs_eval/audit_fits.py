@@ -26,8 +26,16 @@ from srs_eval.configurations import Configuration
 from srs_eval.context import Context
 from srs_eval.dataset import Dataset
 from srs_eval.dataset_check import load_possible
-from srs_eval.engine import Failed, Finished, Session, Skipped, attempt, fit_and_predict, in_words
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.engine import (
+    Failed,
+    Finished,
+    Session,
+    Skipped,
+    attempt,
+    in_words,
+    outcome_of,
+)
+from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.extras import is_installed, require
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.models import all_models
@@ -107,7 +115,7 @@ def past_log_loss(session: Session, configuration: Configuration, context: Conte
     if not folds:
         raise NotEnoughData("the training parts are too small to be split")
     split = replace(trials, folds=folds)
-    p, _, _ = fit_and_predict(configuration, split, context)
+    p, _, _ = session.fit_and_predict(configuration, split, context)
     if not (np.isfinite(p).all() and ((p >= 0) & (p <= 1)).all()):
         raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
     return metrics.log_loss(split.y[split.test_index], p)
@@ -147,22 +155,22 @@ def _judged(session: Session, configuration: Configuration, context: Context) ->
             line = result.to_upstream()
             loss = result.metrics.log_loss
             return Record("done", loss, line, seconds=time.perf_counter() - start)
-        case Skipped(reason=reason, lacked=lacked):
-            return Record("skipped", reason=reason, lacked=lacked)
-        case Failed(reason=reason):
-            return Record("failed", reason=reason)
+        case Skipped() | Failed() as outcome:
+            return _unfinished(outcome)
+
+
+def _unfinished(outcome: Skipped | Failed) -> Record:
+    if isinstance(outcome, Skipped):
+        return Record("skipped", reason=outcome.reason, lacked=outcome.lacked)
+    return Record("failed", reason=outcome.reason)
 
 
 def _past(session: Session, configuration: Configuration, context: Context) -> Record:
     start = time.perf_counter()
     try:
         loss = past_log_loss(session, configuration, context)
-    except NotInstalled as reason:
-        return Record("skipped", reason=str(reason), lacked=reason.module)
-    except NotEnoughData as reason:
-        return Record("skipped", reason=str(reason))
-    except Exception as error:
-        return Record("failed", reason=in_words(error)[0])
+    except BaseException as error:
+        return _unfinished(outcome_of(configuration, error))
     return Record("done", loss, seconds=time.perf_counter() - start)
 
 

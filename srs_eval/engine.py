@@ -10,28 +10,40 @@ import os
 import threading
 import time
 import traceback
+import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval import cache, metrics
 from srs_eval.bins import rmse_bin_ids
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.errors import InputError, NotEnoughData, NotInstalled, cut, described, in_one_line
 from srs_eval.extras import require
 from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
 from srs_eval.models import file_of
+from srs_eval.own_files import no_thread_left
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
 from srs_eval.results import Result
-from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
+from srs_eval.reviews import (
+    FloatArray,
+    ImportReceipt,
+    IntArray,
+    ReviewLog,
+    Rows,
+    arrays_in,
+    read_only,
+)
 from srs_eval.rows import Selection, select_rows
 from srs_eval.start_order import start_order
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, WorkersCannotStart, send
@@ -90,6 +102,9 @@ class Skipped:
 Outcome = Finished | Failed | Skipped
 Event = Prepared | Started | Progress | Outcome
 Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
+Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
+
+MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
 
 
 def _no_report(fraction: float, fold: int, folds: int) -> None:
@@ -161,12 +176,41 @@ class Session:
             if stored is not None and len(stored.p) == len(trials.test_index):
                 return _result(configuration, trials, stored, self.log.user, cached=True)
         start = time.perf_counter()
-        p, parameters, notes = fit_and_predict(configuration, trials, context, report)
+        p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
         stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         if use_cache:
             cache.save(key, stored)
         return result
+
+    def fit_and_predict(
+        self,
+        configuration: Configuration,
+        trials: Trials,
+        context: Context,
+        report: Report = _no_report,
+    ) -> Predicted:
+        """The function of this name, on trials of this session or with other folds.
+
+        Raises ValueError where a model of one's own has written to what is read-only, for neither
+        torch nor compiled code asks. Nothing of it is kept then.
+        """
+        if configuration.model.file is None:
+            return fit_and_predict(configuration, trials, context, report)
+        watched = _Watched(trials)
+        with no_thread_left():
+            try:
+                found = fit_and_predict(
+                    configuration, replace(trials, _derived=watched), context, report
+                )
+            finally:
+                written = watched.was_written_to()
+                if written:
+                    self._trials.clear()
+        if written:
+            raise ValueError("a read-only array was changed")
+        trials._derived.update(watched)
+        return found
 
     def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
@@ -216,6 +260,25 @@ class Session:
         return self._fingerprint_made
 
 
+class _Watched(dict[Any, Any]):
+    """What is derived from trials, with checksums of it and of the trials."""
+
+    def __init__(self, trials: Trials) -> None:
+        super().__init__(trials._derived)
+        self._known = [(array, _checksum(array)) for array in arrays_in(trials)]
+
+    def __setitem__(self, make: Any, value: Any) -> None:
+        super().__setitem__(make, value)
+        self._known += [(array, _checksum(array)) for array in arrays_in(value)]
+
+    def was_written_to(self) -> bool:
+        return any(_checksum(array) != before for array, before in self._known)
+
+
+def _checksum(array: NDArray[Any]) -> int:
+    return 0 if array.dtype.hasobject else zlib.adler32(array.tobytes())
+
+
 def _kernels(configuration: Configuration) -> tuple[str, Path]:
     """What configurations that need the same kernels have in common."""
     model = configuration.model
@@ -245,7 +308,7 @@ def fit_and_predict(
     trials: Trials,
     context: Context,
     report: Report = _no_report,
-) -> tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]:
+) -> Predicted:
     """Predictions in the order of `trials.test_index`, last fold's parameters, notes.
 
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
@@ -255,6 +318,7 @@ def fit_and_predict(
     folds = len(trials.folds)
     if model.online is not None:
         p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))
+        p = np.array(p, np.float64)  # the model may go on writing to its own
         report(1.0, folds, folds)
         mark_compiled(configuration)
         return p, None, ()
@@ -271,12 +335,15 @@ def fit_and_predict(
         newer_more = configuration.protocol.recency
         weights = recency_weights(len(train)) if newer_more else np.ones(len(train))
         assert fit is not None
-        return fit(trials, train, weights, reporting)
+        parameters = fit(trials, train, read_only(weights), reporting)
+        # The model may go on writing to what it returns.
+        return copy(parameters) if isinstance(parameters, list | np.ndarray) else parameters
 
     scratch = np.empty(len(trials))
     parts: list[FloatArray] = []
     notes: list[str] = []
     fitted: dict[int, Any] = {}
+    shown: dict[int, list[float]] = {}
     # Later folds train on more, and take as much longer than what each takes anyhow.
     sizes = [len(fold.test if fit is None else fold.train) for fold in trials.folds]
     whole, besides = configuration.expected_seconds(len(trials)), model.seconds_besides
@@ -306,7 +373,9 @@ def fit_and_predict(
             with suppress(NotEnoughData):
                 fitted |= dict.fromkeys(too_small, fit_to(fold.train, context))
                 instead = "parameters of all partitions together"
-        notes += [f"fold {number}: {instead} ({reason})" for reason in too_small.values()]
+        reasons = map(in_one_line, too_small.values())
+        notes += [f"fold {number}: {instead} ({reason})" for reason in reasons]
+        shown = _shown(configuration, fitted)
         for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
             scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
         parts.append(scratch[fold.test])
@@ -314,13 +383,22 @@ def fit_and_predict(
         report(ends[number], number, folds)
     if fit is None or fitted.keys() - too_small.keys():
         mark_compiled(configuration)  # else nothing was fitted in the last fold
+    lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
+    return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+
+
+def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:
+    """The parameters that can be listed, by partition. Raises ArithmeticError for NaN and inf."""
     shown = {
         partition: [float(w) for w in parameters]
         for partition, parameters in fitted.items()
         if isinstance(parameters, (list, tuple, np.ndarray))
     }
-    lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
-    return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+    if not np.isfinite([w for parameters in shown.values() for w in parameters]).all():
+        raise ArithmeticError(
+            f"{configuration.name} was fitted to parameters that are no finite numbers"
+        )
+    return shown
 
 
 def _reporting(
@@ -339,7 +417,7 @@ def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, I
     """The positions of each partition, in order of first appearance."""
     values, first = np.unique(partition, return_index=True)
     for value in values[np.argsort(first)].tolist():
-        yield value, index[partition == value]
+        yield value, read_only(index[partition == value])
 
 
 def _bins(trials: Trials) -> IntArray:
@@ -442,29 +520,59 @@ def attempt(
     *,
     use_cache: bool = False,
 ) -> Outcome:
-    """What comes of one configuration, whatever happens on the way. Raises Cancelled only."""
+    """What comes of one configuration, whatever its code raises.
+
+    Raises Cancelled and KeyboardInterrupt only.
+    """
     try:
         result = session.run(configuration, context, report, use_cache=use_cache)
         return Finished(configuration, result)
-    except NotEnoughData as reason:
-        return Skipped(configuration, str(reason))
-    except NotInstalled as reason:
-        return Skipped(configuration, str(reason), reason.module)
     except Cancelled:
         raise
-    except Exception as error:
-        return Failed(configuration, *in_words(error))
+    except BaseException as error:
+        return outcome_of(configuration, error)
 
 
-def in_words(error: Exception) -> tuple[str, str]:
+def outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
+    """What comes of a configuration that raised this: SystemExit is a failure, too.
+
+    Raises KeyboardInterrupt, which is the person's.
+    """
+    if type(error) is KeyboardInterrupt:
+        raise error
+    if isinstance(error, NotInstalled):
+        module = getattr(error, "module", "")
+        return Skipped(configuration, in_one_line(error), module if type(module) is str else "")
+    if isinstance(error, NotEnoughData):
+        return Skipped(configuration, in_one_line(error))
+    return Failed(configuration, *in_words(error))
+
+
+def in_words(error: BaseException) -> tuple[str, str]:
     """Why something failed: a sentence, and the traceback where it is no person's business."""
     if isinstance(error, InputError | WorkerDied):
-        return str(error), ""
-    detail = "".join(traceback.format_exception(error))
+        return in_one_line(error), ""
+    detail = _traceback(error)
     if isinstance(error, MemoryError):
         return "not enough memory", detail
-    name = type(error).__name__
-    return (f"{name}: {error}" if str(error) else name), detail
+    told = described(error)
+    if (isinstance(error, ValueError) and "read-only" in told) or "readonly array" in told:
+        told = (
+            "It writes to a read-only array; those that it is given belong to all models: work on "
+            f"copies, as in trials.delta_t.copy() ({told})"
+        )
+    return cut(told), detail
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python prints it, without the middle of what is very long."""
+    try:
+        lines = "".join(traceback.format_exception(error))
+    except Exception:  # what an exception consists of can be anything
+        return ""
+    if len(lines) > 2 * MOST_OF_TRACEBACK:
+        lines = f"{lines[:MOST_OF_TRACEBACK]}\n...\n{lines[-MOST_OF_TRACEBACK:]}"
+    return lines.encode("utf-8", "replace").decode()
 
 
 def _in_this_process(
@@ -476,11 +584,17 @@ def _in_this_process(
 ) -> Iterator[Event]:
     pending: deque[Progress] = deque()
     outer_tick = context.tick
+    cancelled = False
 
     def tick(fraction: float) -> None:
-        outer_tick(fraction)
-        if cancel.is_set():
-            raise Cancelled
+        nonlocal cancelled
+        try:
+            outer_tick(fraction)
+            if cancel.is_set():
+                raise Cancelled
+        except Cancelled:
+            cancelled = True
+            raise
 
     context = replace(context, tick=tick)
     for configuration in configurations:
@@ -495,8 +609,10 @@ def _in_this_process(
 
         try:
             outcome = attempt(session, configuration, context, report, use_cache=use_cache)
-        except Cancelled:
-            return
+        except Cancelled as error:
+            if cancelled:
+                return
+            outcome = outcome_of(configuration, error)  # nobody has, but the model
         yield from pending
         pending.clear()
         yield outcome
@@ -615,7 +731,7 @@ def _outcome(configuration: Configuration, future: Future[Outcome]) -> Outcome:
     except WorkersCannotStart:
         raise
     except Exception as error:
-        return Failed(configuration, *in_words(error))
+        return outcome_of(configuration, error)
 
 
 @dataclass(frozen=True)

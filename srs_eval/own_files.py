@@ -1,10 +1,34 @@
-"""What a file of models of one's own is made from: itself, and what it imports from beside it."""
+"""Files of models of one's own: what they are made from, and what their code leaves behind."""
 
 from __future__ import annotations
 
 import ast
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+SECONDS_TO_END = 1.0
+left_behind: list[threading.Thread] = []
+"""Threads that did not end; Python would wait for them at the end of the program."""
+
+
+@contextmanager
+def no_thread_left() -> Iterator[None]:
+    """Raises RuntimeError where the block has started a thread that does not end."""
+    before = threading.enumerate()
+    try:
+        yield
+    finally:
+        until = time.monotonic() + SECONDS_TO_END
+        new = [each for each in threading.enumerate() if each not in before and not each.daemon]
+        for each in new:
+            each.join(max(0.0, until - time.monotonic()))
+        still = [each for each in new if each.is_alive()]
+        left_behind.extend(still)
+    if still:
+        raise RuntimeError("it started a thread that does not end: a daemon thread may go on")
 
 
 def own_files(path: Path) -> list[Path]:

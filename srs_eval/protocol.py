@@ -9,23 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.errors import NotEnoughData
 from srs_eval.flags import Protocol
-from srs_eval.reviews import MISSING, FloatArray, IntArray, ReviewLog, Rows
+from srs_eval.reviews import (
+    MISSING,
+    FloatArray,
+    IntArray,
+    ReadOnly,
+    ReviewLog,
+    Rows,
+    T,
+    read_only,
+)
 
 SECONDS_PER_DAY = 86_400
 MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(ReadOnly):
     """Positions in the trials (int64): `train` before `test`, both in review order."""
 
     train: IntArray
@@ -33,13 +40,14 @@ class Fold:
 
 
 @dataclass(frozen=True, eq=False)
-class Trials:
+class Trials(ReadOnly):
     """The reviews that can be trained or judged on, in review order, with histories.
 
     n trials and m history rows. History rows lie card by card, in order of review.
     What is known before trial k are the history rows
     `history_start[k] ... history_end[k] - 1`; row `history_end[k]` is its own.
-    Intervals are days, fractional with `secs`.
+    Intervals are days, fractional with `secs`. No array can be written to, for all models share
+    them.
     """
 
     review_th: IntArray  # 1-based position among the user's rows, before any filter
@@ -72,6 +80,14 @@ class Trials:
     protocol: Protocol
     _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        columns = [column for column in vars(self).values() if isinstance(column, np.ndarray)]
+        read_only(columns)
+        # `replace` hands on what was derived: from columns that may be others now.
+        made_from = self._derived.setdefault(Trials, columns)
+        if any(mine is not theirs for mine, theirs in zip(columns, made_from, strict=True)):
+            object.__setattr__(self, "_derived", {Trials: columns})
+
     def __len__(self) -> int:
         return len(self.review_th)
 
@@ -91,10 +107,11 @@ class Trials:
     def derived(self, make: Callable[[Trials], T]) -> T:
         """`make(self)`, computed once per trials (tries and features shared by models).
 
-        `make` is a module's function: one made anew for each call would compute anew.
+        `make` is a module's function: one made anew for each call would compute anew. No array
+        in what it returns can be written to.
         """
         if make not in self._derived:
-            self._derived[make] = make(self)
+            self._derived[make] = read_only(make(self))
         result: T = self._derived[make]
         return result
 

@@ -11,14 +11,18 @@ Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 
 # Entry kinds (Anki's revlog.type); anything unknown is read as learning, as Anki does.
 LEARNING, REVIEW, RELEARNING, FILTERED, MANUAL, RESCHEDULED = range(6)
@@ -27,8 +31,50 @@ MISSING = -1
 """Partition, deck or preset id of a review whose card or deck is not in the source."""
 
 
+def arrays_in(value: object) -> Iterator[NDArray[Any]]:
+    """Every array that a value holds, in tuples, lists, dicts and attributes, however deep."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, np.ndarray):
+            yield each
+        elif id(each) not in seen:
+            seen.add(id(each))
+            inside = [*each] if isinstance(each, tuple | list) else []
+            inside += each.values() if isinstance(each, dict) else ()
+            inside += getattr(each, "__dict__", {}).values()
+            kinds = {kind for kind in set(map(type, inside)) if _may_hold_arrays(kind)}
+            if kinds:
+                waiting += [inner for inner in inside if type(inner) in kinds]
+
+
+@cache
+def _may_hold_arrays(kind: type) -> bool:
+    if issubclass(kind, type | FunctionType | ModuleType):
+        return False
+    return issubclass(kind, np.ndarray | tuple | list | dict) or bool(kind.__dictoffset__)
+
+
+def read_only(value: T) -> T:
+    """The value, whose arrays nobody can write to any more: everybody reads the same ones."""
+    for array in arrays_in(value):
+        array.setflags(write=False)
+    return value
+
+
+class ReadOnly:
+    """Columns that everybody reads: nobody can write to them, nor where they were sent to."""
+
+    def __post_init__(self) -> None:
+        read_only(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
+
+
 @dataclass(frozen=True, eq=False)
-class Entries:
+class Entries(ReadOnly):
     """Every line of a revlog, ordered by `time_ms` (shape (n,), int64 each)."""
 
     time_ms: IntArray  # Unix time of the answer
@@ -43,7 +89,7 @@ class Entries:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(ReadOnly):
     """Reviews in the anki-revlogs-10k layout, in order of review (shape (n,), int64 each).
 
     A card's first row has elapsed_days = elapsed_seconds = -1.
@@ -63,7 +109,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Cards:
+class Cards(ReadOnly):
     """The cards that still exist (shape (n,), sorted by `card_id`)."""
 
     card_id: IntArray
@@ -84,7 +130,7 @@ NEW_CARD, LEARNING_CARD, REVIEW_CARD, RELEARNING_CARD = range(4)  # Anki's cards
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(ReadOnly):
     """Where each existing card stands in Anki's scheduler (shape (n,), sorted by `card_id`)."""
 
     card_id: IntArray
@@ -173,7 +219,7 @@ class ImportReceipt:
 
 
 @dataclass(frozen=True, eq=False)
-class ReviewLog:
+class ReviewLog(ReadOnly):
     """One learner's review history. Exactly one of `entries` and `rows` is set."""
 
     receipt: ImportReceipt
@@ -197,6 +243,7 @@ class ReviewLog:
         reviews = self.entries if self.entries is not None else self.rows
         if any(len(column) != len(reviews or ()) for column in self.predictions.values()):
             raise ValueError("predictions are as many as entries or rows")
+        super().__post_init__()
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that figures depend on (not names, not the path)."""

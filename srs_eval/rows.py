@@ -22,6 +22,7 @@ from srs_eval.reviews import (
     MANUAL,
     Entries,
     IntArray,
+    ReadOnly,
     ReviewLog,
     Rows,
 )
@@ -42,7 +43,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(ReadOnly):
     """The rows that count, why the other entries do not, and where the rows come from."""
 
     rows: Rows

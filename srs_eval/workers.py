@@ -28,7 +28,7 @@ from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, described
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -363,7 +363,7 @@ class _Parcel:
     def receive(connection: Connection) -> Any:
         sizes = connection.recv()
         head = connection.recv_bytes()
-        arrays = [bytearray(size) for size in sizes]  # writable, as everywhere else
+        arrays = [bytearray(size) for size in sizes]  # may be written to, as those here may
         for array in arrays:
             connection.recv_bytes_into(array)
         return pickle.loads(head, buffers=arrays)
@@ -469,7 +469,7 @@ def _serve(connection: Connection, tied: bool, silent: bool) -> None:
         except (EOFError, OSError):
             raise
         except Exception as error:
-            connection.send(("unable", f"{type(error).__name__}: {error}"))
+            connection.send(("unable", described(error)))
             return
         connection.send(("ready", None))
         _channel = connection
@@ -486,6 +486,8 @@ def _answer(call: bytes) -> bytes:
         return pickle.dumps(("result", function(*args, **kwargs)))
     except Exception as error:
         return _pickled_error(error)
+    except BaseException as error:  # SystemExit, raised anew, would end the parent
+        return pickle.dumps(("error", RuntimeError(described(error))))
 
 
 def _pickled_error(error: Exception) -> bytes:
@@ -494,7 +496,7 @@ def _pickled_error(error: Exception) -> bytes:
         pickle.loads(pickled)
         return pickled
     except Exception:
-        return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}")))
+        return pickle.dumps(("error", RuntimeError(described(error))))
 
 
 def _settle(tied: bool, silent: bool) -> None:

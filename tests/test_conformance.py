@@ -307,7 +307,7 @@ SPY = """
 import json, sys
 from srs_eval.fitting import compile
 
-used = []
+used, kernels = [], []
 
 def spied(make):
     made = {}
@@ -316,6 +316,7 @@ def spied(make):
         key = (function, *arguments[:1], repr(keywords))
         if key not in made:
             made[key] = make(function, *arguments, **keywords)
+            kernels.append(made[key])
         return made[key]
     return wrapper
 
@@ -337,6 +338,11 @@ for configuration in sorted(here.with_untrained(), key=lambda each: each.compile
     used.clear()
     here.run(configuration, here.learner())
     found[configuration.name] = bool(used)
+found["twice"] = []
+for kernel in kernels:
+    kinds = [tuple(str(each).replace("readonly ", "") for each in s) for s in kernel.signatures]
+    if len(set(kinds)) < len(kinds):
+        found["twice"].append(kernel.py_func.__name__)
 print(json.dumps(found))
 """
 
@@ -359,4 +365,6 @@ def test_models_compile_when_they_say_so() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert not found.pop("numba")  # nothing that compiles nothing has imported it
+    # Where an array is read-only at one call and not at another, a kernel is compiled for both.
+    assert found.pop("twice") == []
     assert found == {each.name: each.compiles for each in with_untrained()}

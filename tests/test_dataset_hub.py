@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -388,13 +389,15 @@ def test_values_that_cannot_be(there: Path) -> None:
     assert rows is not None
     assert impossible(rows) == []
     for name, value in (("rating", 5), ("state", -1), ("day_offset", -4), ("elapsed_days", -2)):
-        column = getattr(rows, name)
-        before, column[3] = column[3], value
-        told = impossible(rows)
+        column = getattr(rows, name).copy()
+        column[3] = value
+        told = impossible(replace(rows, **{name: column}))
         assert any(f"impossible {name} (row 4: {value})" in each for each in told)
-        column[3] = before
-    rows.day_offset[0] = 10_000
-    assert impossible(rows) == ["its days go back: the rows are not in order of review"]
+    later = rows.day_offset.copy()
+    later[0] = 10_000
+    assert impossible(replace(rows, day_offset=later)) == [
+        "its days go back: the rows are not in order of review"
+    ]
 
 
 def test_golden_is_whole() -> None:

@@ -39,7 +39,7 @@ from srs_eval.models import (
     transformer,
 )
 from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import ReviewLog
+from srs_eval.reviews import FloatArray, ReviewLog
 from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
 
@@ -741,6 +741,19 @@ def _rewrite(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
+def _as(dtype: str, name: str = "fc.bias", extra: str = "") -> Callable[[Path], None]:
+    """A tensor of another kind, or one more."""
+
+    def change(file: Path) -> None:
+        from safetensors.numpy import load_file, save_file
+
+        tensors = load_file(file)
+        tensors[extra or name] = np.ones(1).astype(dtype)
+        save_file(tensors, file)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -748,8 +761,13 @@ def _rewrite(**changes: Any) -> Callable[[Path], None]:
         (_rewrite(fc_bias=None), "lacks the tensor fc.bias"),
         (_rewrite(fc_bias=np.zeros(3)), r"fc.bias has the shape \(3,\), not \(1,\)"),
         (_rewrite(fc_bias=np.array([np.nan])), "not finite"),
+        (_as("float16"), r"fc.bias is of float16, not float32"),
+        (_as("float64"), r"fc.bias is of float64, not float32"),
+        (_as("int64"), r"fc.bias is of int64, not float32"),
+        (_as("float32", extra="fc2.bias"), r"it has a further tensor, fc2.bias"),
+        (_as("float32", extra="adam_steps"), r"it has a further tensor, adam_steps"),
     ],
-    ids=["cut", "lacking", "shape", "nan"],
+    ids=["cut", "lacking", "shape", "nan", "half", "double", "int", "extra", "adam"],
 )
 @pytest.mark.parametrize("suffix", [".safetensors", "_pretrain.pth"])
 def test_unusable_weights_are_refused(
@@ -769,8 +787,50 @@ def test_unusable_weights_are_refused(
             from safetensors.torch import load_file
 
             torch.save(load_file(written), file)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as refused:
         neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+    assert file.name in str(refused.value)
+
+
+def test_weights_in_half_of_their_bits_are_refused(tmp_path: Path) -> None:
+    """numpy has no bfloat16."""
+    from safetensors.torch import save_file
+
+    state = {
+        name: torch.ones(shape, dtype=torch.bfloat16) for name, shape in gru.GRU.shapes.items()
+    }
+    for number, save in enumerate((save_file, torch.save)):
+        file = tmp_path / str(number) / ("GRU.safetensors", "GRU_pretrain.pth")[number]
+        file.parent.mkdir()
+        save(state, file)
+        with pytest.raises(InputError, match=file.name):
+            neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=file.parent))
+
+
+def test_weights_are_shared_and_read_only() -> None:
+    found = neural.load_weights(["GRU"], gru.GRU.shapes, Context())
+    assert found is not None
+    assert not any(tensor.flags.writeable for tensor in found.values())
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"adam_steps": np.ones(1)},
+        {"adam_mean": np.zeros(503), "adam_square": np.zeros(503)},
+        {"adam_mean": np.zeros(503), "adam_square": np.zeros(503), "adam_steps": np.zeros(0)},
+    ],
+    ids=["steps alone", "without steps", "no number of steps"],
+)
+def test_part_of_an_optimisers_state_is_refused(
+    state: dict[str, FloatArray], tmp_path: Path
+) -> None:
+    tensors = {name: np.ones(shape) for name, shape in gru_503.SHAPES.items()}
+    inputs = {"input_mean": np.zeros(1), "input_std": np.ones(1)}
+    file = tmp_path / "GRU-503.safetensors"
+    neural.write_weights(file, {**tensors, **inputs, **state}, {})
+    with pytest.raises(InputError, match=r"GRU-503.safetensors does not hold the state of AdamW"):
+        gru_503.pretrained(Context(weights=tmp_path))
 
 
 # All of them

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +14,16 @@ from hypothesis import strategies as st
 from srs_eval.dataset import open_dataset
 from srs_eval.errors import NotEnoughData
 from srs_eval.protocol import (
+    Fold,
     Protocol,
     Trials,
     prepare_trials,
     recency_weights,
     time_series_folds,
 )
-from srs_eval.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows
+from srs_eval.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
+from srs_eval.rows import select_rows
+from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
 
 GOLDEN_USERS = range(101, 113)
@@ -260,3 +265,44 @@ def test_what_is_derived_is_made_once_for_each_function() -> None:
     found = [trials.derived(make) for make in (passes, failures, passes, failures)]
     assert found == 2 * [trials.y.sum(), len(trials) - trials.y.sum()]
     assert made == ["passes", "failures"]
+
+
+def test_nobody_can_write_to_what_everybody_reads() -> None:
+    """Neither here nor in the process that it is sent to."""
+    log = simulate_learner(4, 300).log()
+    assert log.entries is not None
+    log = replace(log, predictions={"FSRS": np.full(len(log.entries), 0.9)})
+    selection = select_rows(log)
+    trials = trials_of(replace(ten_cards(), rows=selection.rows), Protocol())
+    others = replace(trials, y=1 - trials.y, folds=(Fold(np.arange(3), np.arange(3, 5)),))
+    for value in (log, selection, trials, others):
+        count = len(list(arrays_in(value)))
+        for each in (value, pickle.loads(pickle.dumps(value))):
+            found = list(arrays_in(each))
+            assert len(found) == count > 6
+            assert not any(array.flags.writeable for array in found)
+    made = trials.derived(lambda trials: {"nested": [({"x": np.zeros(3)}, [np.ones(2)])]})
+    assert [array.flags.writeable for array in arrays_in(made)] == [False, False]
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(trials, protocol=5, buffer_callback=buffers.append)
+    sent = pickle.loads(head, buffers=[bytearray(each.raw()) for each in buffers])
+    assert not any(array.flags.writeable for array in arrays_in(sent))
+
+
+def test_what_is_derived_belongs_to_its_columns() -> None:
+    """Trials with other columns share nothing of it; those with other folds or settings do."""
+    trials = trials_of(ten_cards(), Protocol())
+
+    def passes(trials: Trials) -> float:
+        return float(trials.y.sum())
+
+    all_failed = replace(trials, y=np.zeros(len(trials)))
+    assert all_failed.derived(passes) == 0
+    assert trials.derived(passes) == trials.y.sum() > 0
+    assert replace(trials, y=np.zeros(len(trials))).derived(passes) == 0
+    again = pickle.loads(pickle.dumps(trials))
+    assert replace(again, y=np.zeros(len(trials))).derived(passes) == 0
+    assert again.derived(passes) == trials.y.sum()
+
+    others = replace(trials, folds=(), protocol=replace(trials.protocol, batch_size=3))
+    assert others._derived is trials._derived

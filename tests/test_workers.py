@@ -77,6 +77,10 @@ def fail(words: str) -> None:
     raise ValueError(words)
 
 
+def end_with(error: BaseException) -> None:
+    raise error
+
+
 class Unpicklable(Exception):
     def __init__(self, one: str, two: str) -> None:
         super().__init__(one + two)
@@ -130,6 +134,17 @@ def test_results_exceptions_and_messages() -> None:
         assert unsendable is not None
         assert pool.submit(threading.Lock).exception() is not None  # a result that cannot travel
         assert pool.submit(len, "abc").result() == 3
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit()])
+def test_what_ends_a_program_ends_no_worker(error: BaseException) -> None:
+    """Nor whoever asks for the result."""
+    with pool_of(1) as pool:
+        ended = pool.submit(end_with, error)
+        pid = pool.submit(os.getpid)
+        with pytest.raises(RuntimeError, match=type(error).__name__):
+            ended.result()
+        assert pool.submit(os.getpid).result() == pid.result()
 
 
 def test_messages_go_nowhere_outside_a_pool() -> None:

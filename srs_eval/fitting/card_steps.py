@@ -8,7 +8,7 @@ from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
 
-def card_steps(trials: Trials) -> list[IntArray]:
+def card_steps(trials: Trials) -> tuple[IntArray, ...]:
     """For k = 0, 1, ...: positions of the history rows that are a card's review k.
 
     Only rows that a trial looks back on. Cards keep their order from step to step
@@ -19,7 +19,7 @@ def card_steps(trials: Trials) -> list[IntArray]:
     return trials.derived(_card_steps)
 
 
-def _card_steps(trials: Trials) -> list[IntArray]:
+def _card_steps(trials: Trials) -> tuple[IntArray, ...]:
     starts, card = np.unique(trials.history_start, return_inverse=True)
     lengths = np.zeros(len(starts), np.int64)
     np.maximum.at(lengths, card, trials.sequence_length)
@@ -27,10 +27,10 @@ def _card_steps(trials: Trials) -> list[IntArray]:
     starts, lengths = starts[order], lengths[order]
     steps = np.arange(lengths[0]) if len(lengths) else np.empty(0, np.int64)
     cards_left = len(lengths) - np.searchsorted(lengths[::-1], steps, side="right")
-    return [
+    return tuple(
         starts[:count] + step
         for step, count in zip(steps.tolist(), cards_left.tolist(), strict=True)
-    ]
+    )
 
 
 def before(trials: Trials, after_review: FloatArray, index: IntArray) -> FloatArray:

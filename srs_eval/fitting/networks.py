@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,9 +39,11 @@ from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
 from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.reviews import FloatArray, IntArray, read_only
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
+OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
+"""Tensors beside the weights, where training goes on from the optimiser's state."""
 SEED = 2023  # of the order of batches
 _AT_ONCE = 64  # batches between two looks at whether the person has cancelled
 
@@ -59,11 +61,13 @@ def weight_names(model: str, protocol: Protocol) -> tuple[str, ...]:
     return tuple(dict.fromkeys(model + suffix for suffix in suffixes))
 
 
-def load_weights(names: Iterable[str], shapes: Shapes, context: Context) -> Tensors | None:
-    """The tensors of the first of these files that exists; None where there is none.
+def load_weights(
+    names: Iterable[str], shapes: Shapes, context: Context, besides: Collection[str] = ()
+) -> Tensors | None:
+    """The tensors of the first of these files that exists, read-only; None where there is none.
 
-    `shapes` says which tensors a file must hold; what else it holds is left out.
-    Raises InputError if a file is damaged or holds another network.
+    `shapes` says which tensors a file must hold, `besides` which others it may hold. Raises
+    InputError if a file is damaged or holds another network.
     """
     path = find_weights(names, context)
     if path is None:
@@ -80,6 +84,15 @@ def load_weights(names: Iterable[str], shapes: Shapes, context: Context) -> Tens
             )
         if not np.isfinite(tensors[name]).all():
             raise InputError(f"{path.name} is damaged: {name} holds numbers that are not finite.")
+    for name, tensor in tensors.items():
+        if name not in shapes and name not in besides:
+            raise InputError(
+                f"{path.name} is not for this network: it has a further tensor, {name}."
+            )
+        if tensor.dtype != np.float32:
+            raise InputError(
+                f"{path.name} is not for this network: {name} is of {tensor.dtype}, not float32."
+            )
     return {name: tensors[name] for name in shapes}
 
 
@@ -98,9 +111,9 @@ def optimiser_state(
 ) -> tuple[FloatArray, FloatArray, int] | None:
     """AdamW's running means of gradient and square (p,) and its steps, as pretraining left them.
 
-    Of the file that `find_weights` finds: the tensors adam_mean, adam_square and adam_steps
-    beside the weights, or srs-benchmark's NAME_opt_pretrain.pth. None where there are none.
-    Raises InputError if they are damaged or those of another network.
+    Of the file that `find_weights` finds: the tensors OF_ADAM beside the weights, or
+    srs-benchmark's NAME_opt_pretrain.pth. None where there are none. Raises InputError if they
+    are damaged or those of another network.
     """
     path = find_weights(names, context)
     if path is None:
@@ -109,16 +122,17 @@ def optimiser_state(
     if path.suffix == ".safetensors":
         stat = path.stat()
         found = _read(path, stat.st_mtime_ns, stat.st_size)
-        if "adam_steps" not in found:
+        if not any(name in found for name in OF_ADAM):
             return None
-        mean, square = found["adam_mean"], found["adam_square"]
-        steps = int(found["adam_steps"][0])
+        mean, square, taken = (found.get(name, np.empty(0)) for name in OF_ADAM)
+        steps = int(taken[0]) if taken.shape == (1,) and np.isfinite(taken[0]) else -1
     else:
         path = path.with_name(path.name.replace("_pretrain.pth", "_opt_pretrain.pth"))
         if not path.is_file():
             return None
         mean, square, steps = _read_adam(path, path.stat().st_mtime_ns)
-    if mean.shape != (size,) or square.shape != (size,) or not np.isfinite([mean, square]).all():
+    of_this = mean.shape == square.shape == (size,) and steps >= 0
+    if not of_this or not np.isfinite([mean, square]).all():
         raise InputError(f"{path.name} does not hold the state of AdamW for this network.")
     return mean.astype(np.float64), square.astype(np.float64), steps
 
@@ -174,7 +188,7 @@ def _read(path: Path, changed_ns: int, size: int) -> Tensors:
 
             state = torch.load(path, map_location="cpu", weights_only=True)
             found = {name: tensor.numpy() for name, tensor in state.items()}
-        return {name: np.asarray(tensor, np.float32) for name, tensor in found.items()}
+        return read_only({name: np.asarray(tensor) for name, tensor in found.items()})
     except (ImportError, NotInstalled):
         raise
     except Exception as error:  # the libraries raise whatever they like
@@ -455,7 +469,7 @@ def _trie(network: Network, trials: Trials) -> Trie:
 def _following_trie(trials: Trials) -> Trie:
     """As `history_trie`, each review with the interval to the next one of its card."""
     following = np.roll(trials.history_delta_t, -1)
-    return history_trie(replace(trials, history_delta_t=following, _derived={}), same_day=False)
+    return history_trie(replace(trials, history_delta_t=following), same_day=False)
 
 
 def _inputs(network: Network, batches: TrieBatches) -> FloatArray:

@@ -20,10 +20,10 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from srs_eval.context import Cancelled, Context
-from srs_eval.errors import InputError
+from srs_eval.errors import InputError, cut, described
 from srs_eval.extras import EXTRAS
 from srs_eval.hyperparameters import Hyperparameter
-from srs_eval.own_files import own_files
+from srs_eval.own_files import no_thread_left, own_files
 from srs_eval.protocol import Trials
 from srs_eval.reviews import FloatArray, IntArray
 
@@ -165,18 +165,21 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
-        # What was hashed, not what bytecode there may be of it.
-        exec(compile(content, path, "exec"), vars(module))
+        with no_thread_left():
+            # What was hashed, not what bytecode there may be of it.
+            exec(compile(content, path, "exec"), vars(module))
         models = tuple(replace(model, file=file) for model in vars(module)["MODELS"])
-    except (Exception, SystemExit) as error:
+        found = (
+            _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)
+        )
+        wrong = next(filter(None, found), "")
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
         del sys.modules[module.__name__]
-        raise InputError(
-            f'"{path}" is no file of models: {type(error).__name__}: {error}.'
-        ) from error
-    for k, model in enumerate(models):
-        wrong = _wrong_with(model, [each.name for each in models[:k]])
-        if wrong:
-            raise InputError(f'"{path}": {wrong}.')
+        raise InputError(f'"{path}" is no file of models: {described(error)}.') from error
+    if wrong:
+        raise InputError(f'"{path}": {cut(wrong)}.')
     if not models:
         raise InputError(f'"{path}" has no models in MODELS.')
     all_models().update({model.name: model for model in models})
@@ -185,6 +188,13 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
 
 def _wrong_with(model: Model, before: Sequence[str]) -> str:
     """Why a model of one's own cannot be used; "" where it can."""
+    texts: list[object] = [
+        *(model.name, model.family, model.inputs, model.source, model.note, model.needs),
+        *(model.standard, model.kernels_of, *model.configurations, *model.flags),
+        *(*model.aliases, *model.aliases.values()),
+    ]
+    if no_text := [each for each in texts if not isinstance(each, str)]:
+        return f"{no_text[0]!r} stands where a model has a text, such as its name"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
         return f"{model.name!r} is no name for a model: letters, digits and . % + _ - [ ] make one"
     if model.family not in get_args(Family):

@@ -279,7 +279,7 @@ def fit_act_r(
 def predict_act_r(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     ages = trials.derived(make_ages)
     w = np.array(parameters, np.float64)
-    sums = _strength(ages, index, w)
+    sums = _strength(ages, index.copy(), w)  # compiled for rows as in training, not read-only
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
     p = 1 / (1 + np.exp(-np.clip(z, -700, 700)))
     return p.astype(np.float32).astype(np.float64)

@@ -144,7 +144,7 @@ def as_padded(trials: Trials, first_row: int) -> Trials:
 
 
 def _in_whole_days(trials: Trials) -> Trials:
-    return replace(trials, history_delta_t=np.floor(trials.history_delta_t), _derived={})
+    return replace(trials, history_delta_t=np.floor(trials.history_delta_t))
 
 
 def shortest(trials: Trials, train: IntArray) -> int:

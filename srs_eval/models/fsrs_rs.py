@@ -25,7 +25,7 @@ from srs_eval.reviews import FloatArray, IntArray
 LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
 
 
-def make_items(trials: Trials) -> list[Any]:
+def make_items(trials: Trials) -> tuple[Any, ...]:
     """One FSRSItem per trial: its history and its own review, intervals in whole days."""
     from fsrs_rs_python import FSRSItem, FSRSReview
 
@@ -35,12 +35,12 @@ def make_items(trials: Trials) -> list[Any]:
             trials.history_elapsed_days.tolist(), trials.history_rating.tolist(), strict=True
         )
     ]
-    return [
+    return tuple(
         FSRSItem(reviews=reviews[start : end + 1])
         for start, end in zip(
             trials.history_start.tolist(), trials.history_end.tolist(), strict=True
         )
-    ]
+    )
 
 
 def starts_memory(trials: Trials) -> IntArray:

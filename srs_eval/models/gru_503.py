@@ -29,6 +29,7 @@ from srs_eval import hyperparameters
 from srs_eval.errors import NotEnoughData
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.networks import (
+    OF_ADAM,
     Shapes,
     flat,
     load_weights,
@@ -118,7 +119,7 @@ def fine_tuning(context: Context) -> Course:
 def pretrained(context: Context) -> Weights:
     """Where fitting begins. Raises InputError where there are no weights."""
     shapes = {**SHAPES, "input_mean": (1,), "input_std": (1,)}
-    found = load_weights(FILES, shapes, context)
+    found = load_weights(FILES, shapes, context, besides=OF_ADAM)
     if found is None:
         raise no_weights("GRU-503", FILES[:1], context)
     mean, deviation = float(found["input_mean"][0]), float(found["input_std"][0])

@@ -119,7 +119,6 @@ def pool(several: Sequence[Trials]) -> Trials:
                 history_card_id=numbers + cards,
                 history_start=trials.history_start + first_row,
                 history_end=trials.history_end + first_row,
-                _derived={},
             )
         )
         cards += len(known)

@@ -1,0 +1,566 @@
+"""Models of one's own that slip: it is their failure, in one line, and nobody else's."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srs_eval import models
+from srs_eval.audit_fits import Try, fit_user
+from srs_eval.configurations import Configuration, resolve
+from srs_eval.context import Context
+from srs_eval.engine import Event, Failed, Finished, Session, Skipped, evaluate
+from srs_eval.errors import InputError
+from srs_eval.results import Result
+from srs_eval.reviews import ReviewLog
+from srs_eval.simulation import simulate_learner, write_collection, write_dataset
+from srs_eval.store import read_results
+from tests.program import program
+
+OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
+
+MODEL = """
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from srs_eval.context import Cancelled
+from srs_eval.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.fitting.card_steps import card_steps
+from srs_eval.fitting.trie import history_trie
+from srs_eval.models import Model, hlr
+
+{above}
+
+def fit(trials, train, weights, context):
+    {fit}
+    return [0.9]
+
+
+def predict(trials, w, index, context):
+    {predict}
+    return np.full(len(index), w[0])
+
+
+MODELS = (
+    Model(
+        name="SLIP",
+        family="history",
+        inputs="IL",
+        parameters=1,
+        source="tests",
+        fit=fit,
+        predict=predict,
+        default=lambda context: [0.9],
+        compiles="never",
+    ),
+)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_cache_of_other_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A file with one model, SLIP, that does `fit` and `predict` before all else."""
+
+    def written(fit: str = "pass", predict: str = "pass", above: str = "") -> Path:
+        path = tmp_path / "slip.py"
+        fit, predict = (textwrap.indent(part, "    ").strip() for part in (fit, predict))
+        path.write_text(MODEL.format(fit=fit, predict=predict, above=above), encoding="utf-8")
+        return path
+
+    return written
+
+
+@pytest.fixture
+def loaded(write: Write) -> Iterator[Callable[..., Configuration]]:
+    """The same, as a configuration of this process."""
+
+    def load(*parts: str, **named: str) -> Configuration:
+        models.load_model_file(write(*parts, **named))
+        return resolve("SLIP")[0]
+
+    yield load
+    models.all_models().pop("SLIP", None)
+
+
+@pytest.fixture(scope="module")
+def log() -> ReviewLog:
+    return simulate_learner(5, 900).log()
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learner") / "collection.anki2"
+    write_collection(simulate_learner(5, 900), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dataset")
+    write_dataset({user: simulate_learner(user, 600) for user in (1, 2)}, folder)
+    return folder
+
+
+def outcomes(events: Iterator[Event]) -> dict[str, Any]:
+    return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
+
+
+def results(log: ReviewLog, names: Any, **options: Any) -> dict[str, Result]:
+    return {
+        name: event.result
+        for name, event in outcomes(evaluate(log, names, **options)).items()
+        if isinstance(event, Finished)
+    }
+
+
+# Arrays belong to all models
+
+WRITES = {
+    "a column": ("t = trials.delta_t; t += 1", ""),
+    "a history": ("trials.history_delta_t[:] = 1.0", ""),
+    "outcomes": ("trials.y[train] = 1.0", ""),
+    "in place": ("trials.history_rating.sort()", ""),
+    "a fold": ("trials.folds[-1].test[:] = 0", ""),
+    "the training rows": ("train[:] = 0", ""),
+    "the weights": ("weights *= 2.0", ""),
+    "the rows to predict": ("", "index[:] = index[::-1].copy()"),
+    "features": ("x = trials.derived(hlr.features); x += 1.0", ""),
+    "the trie": ("history_trie(trials).delta_t[:] = 3.0", ""),
+    "through torch": ("import torch; torch.from_numpy(trials.delta_t).add_(1.0)", ""),
+    "derived, through torch": (
+        "import torch; torch.from_numpy(trials.derived(hlr.features)).add_(1.0)",
+        "",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize(("fit", "predict"), WRITES.values(), ids=WRITES)
+def test_what_a_model_writes_changes_no_other(
+    fit: str, predict: str, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    """In one process; neither later figures nor the cache have anything of it."""
+    undisturbed = results(log, OTHERS, jobs=0, use_cache=False)
+    slip = loaded(fit or "pass", predict or "pass")
+    found = outcomes(evaluate(log, [slip, *resolve(OTHERS)], jobs=0, first={"SLIP"}))
+    failed = found.pop("SLIP")
+    assert isinstance(failed, Failed)
+    assert "belong to all models" in failed.reason
+    assert "copy" in failed.reason
+    assert found.keys() == undisturbed.keys()
+    cached = results(log, OTHERS, jobs=0)
+    for name, result in undisturbed.items():
+        for other in (found[name].result, cached[name]):
+            np.testing.assert_array_equal(other.p, result.p)
+            assert other.metrics == result.metrics
+
+
+@pytest.mark.parametrize(("fit", "predict"), WRITES.values(), ids=WRITES)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_the_session_goes_on_as_before(
+    fit: str, predict: str, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    """What is derived was there already, as in a worker after some models."""
+    slip = loaded(fit or "pass", predict or "pass")
+    session = Session(log)
+    before = {each.name: session.run(each) for each in resolve(OTHERS)}
+    with pytest.raises(Exception, match=r"read-only"):
+        session.run(slip)
+    for each in resolve(OTHERS):
+        np.testing.assert_array_equal(session.run(each).p, before[each.name].p)
+
+
+def test_lists_that_models_share_cannot_be_changed(
+    loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    slip = loaded("card_steps(trials).pop()")
+    session = Session(log)
+    (sm2,) = resolve("SM2")
+    before = session.run(sm2)
+    with pytest.raises(AttributeError):
+        session.run(slip)
+    np.testing.assert_array_equal(session.run(sm2).p, before.p)
+
+
+def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> None:
+    """The slip of a person who adds one to all intervals, as `run` tells it."""
+    file = write("t = trials.delta_t\nt += 1")
+    common = ("run", collection, "--models", f"SLIP,{OTHERS}", "--jobs", "1", "--json", "-")
+    done = program(*common, "--model-file", file)
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    (failed,) = document["failed"]
+    assert failed["configuration"] == "SLIP"
+    assert failed["reason"].startswith(
+        "It writes to a read-only array; those that it is given belong"
+    )
+    without = ("run", collection, "--models", OTHERS, "--jobs", "1", "--json", "-")
+    for more in ((), ("--no-cache",)):
+        again = json.loads(program(*without, *more).stdout)
+        figures = [
+            [{**each, "seconds": 0, "cached": False} for each in one["results"]]
+            for one in (document, again)
+        ]
+        assert figures[0] == figures[1]
+
+
+def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None:
+    file = write("t = trials.delta_t\nt += 1")
+    run = ("batch", "--dataset", dataset, "--jobs", "1")
+    with_slip = tmp_path / "with"
+    done = program(*run, "--models", f"SLIP,{OTHERS}", "--model-file", file, "--out", with_slip)
+    assert done.returncode == 1
+    alone = tmp_path / "alone"
+    assert program(*run, "--models", OTHERS, "--out", alone).returncode == 0
+    for name in (each.name for each in resolve(OTHERS)):
+        assert read_results(with_slip, name) == read_results(alone, name)
+    failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
+    assert [json.loads(line)["user"] for line in failed] == [1, 2]
+    assert all("belong to all models" in json.loads(line)["reason"] for line in failed)
+
+
+def test_what_a_model_returns_is_its_own(
+    loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    """Arrays that it keeps and changes later: predictions, parameters, those of an online model."""
+    (usual,) = resolve("FSRS-6-dry-run")
+    groups = np.arange(len(Session(log).trials(usual.protocol))) % 2
+    slip = loaded(
+        "kept[:] = 0.5 + 0.4 * train[0]\nreturn kept",
+        "p[:] = w[0]\nreturn p[: len(index)]",
+        above="kept, p = np.zeros(1), np.zeros(10_000)",
+    )
+    trials = replace(Session(log).trials(slip.protocol), partition=groups)
+    session = Session(log)
+    session._trials[session.preparation(slip.protocol)] = trials
+    result = session.run(slip)
+    assert result.parameters == {0: [0.5], 1: [0.9]}
+    np.testing.assert_array_equal(result.p, np.where(result.partition == 0, 0.5, 0.9))
+
+    kept = np.full(len(trials.test_index), 0.7)
+    online = replace(usual, model=replace(usual.model, online=lambda *_: kept, predict=None))
+    result = session.run(online)
+    kept[:] = 0.1
+    assert (result.p == 0.7).all()
+
+
+# Parameters that are no numbers
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-np.inf"])
+@pytest.mark.parametrize("kind", ["[0.9, {}]", "np.array([0.9, {}])", "(0.9, {})"])
+def test_parameters_must_be_finite(
+    kind: str, value: str, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    slip = loaded(f"return {kind.format(value)}")
+    found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=0))
+    assert isinstance(found["AVG"], Finished)
+    assert found["SLIP"].reason == (
+        "ArithmeticError: SLIP was fitted to parameters that are no finite numbers"
+    )
+
+
+def test_a_batch_survives_parameters_that_are_not_finite(
+    write: Write, dataset: Path, tmp_path: Path
+) -> None:
+    file = write("return [0.9, float('nan')] if context.user == 1 else [0.9, 1.0]")
+    out = tmp_path / "out"
+    run = ("batch", "--dataset", dataset, "--jobs", "1", "--out", out, "--model-file", file)
+    for _ in range(2):  # the second run tries again
+        done = program(*run, "--models", "SLIP,AVG")
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert set(read_results(out, "SLIP")) == {2}
+        assert set(read_results(out, "AVG")) == {1, 2}
+        (failed,) = (out / "failed" / "SLIP.jsonl").read_text().splitlines()
+        assert "no finite numbers" in json.loads(failed)["reason"]
+
+
+def test_json_survives_parameters_that_are_not_finite(write: Write, collection: Path) -> None:
+    file = write("return [0.9, float('inf')]")
+    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--json", "-")
+    done = program(*run)
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert [each["configuration"] for each in document["results"]] == ["AVG"]
+    assert "no finite numbers" in document["failed"][0]["reason"]
+
+
+# Whatever a model raises
+
+WICKED = """
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+    __repr__ = __str__
+
+class Leaving(Exception):
+    def __str__(self):
+        sys.exit(0)
+    __repr__ = __str__
+
+class Ends(BaseException):
+    pass
+
+class Stops(KeyboardInterrupt):
+    pass
+
+class NoText(Exception):
+    def __str__(self):
+        return 5
+
+class Lacking(NotInstalled):
+    def __init__(self):
+        super().__init__("nothing is here", module=5)
+
+class WithoutInit(NotInstalled):
+    def __init__(self):
+        pass
+
+Nameless = type("N" * 1_000_000, (Exception,), {})
+"""
+RAISES = {
+    "exit 0": ("sys.exit(0)", "SystemExit: 0"),
+    "exit": ("sys.exit()", "SystemExit"),
+    "exit with words": ('sys.exit("enough")', "SystemExit: enough"),
+    "base": ("raise Ends('of the world')", "Ends: of the world"),
+    "like an interrupt": ("raise Stops", "Stops"),
+    "end of a generator": ("raise GeneratorExit", "GeneratorExit"),
+    "stop": ("raise StopIteration", "StopIteration"),
+    "cancelled by nobody": ("raise Cancelled", "Cancelled"),
+    "long": ("raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
+    "long input error": ("raise InputError('x' * 50_000_000)", "xxx"),
+    "without words": ("raise Mute", "Mute: its text cannot be read"),
+    "exits when told": ("raise Leaving", "Leaving: its text cannot be read"),
+    "no text": ("raise NoText", "NoText: its text cannot be read"),
+    "long name": ("raise Nameless", "NNNN"),
+    "many lines": ("raise ValueError('one\\ntwo\\r\\nthree\\u2028four')", "one two three four"),
+    "escapes": ("raise ValueError('\\x1b[2Jred \\ud800')", "ValueError: \ufffd[2Jred \ufffd"),
+    "read-only, its own": (
+        "np.broadcast_to(1.0, 3)[:] = 2",
+        "belong to all models",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), RAISES.values(), ids=RAISES)
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_whatever_a_model_raises_is_its_failure(
+    code: str, words: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    slip = loaded(code, above=WICKED)
+    found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=jobs, first={"SLIP"}))
+    assert isinstance(found["AVG"], Finished)
+    failed = found["SLIP"]
+    assert isinstance(failed, Failed)
+    assert words in failed.reason
+    assert len(f"failed: SLIP: {failed.reason}") <= 500
+    assert failed.reason.isprintable()
+    assert len(failed.detail) <= 50_000
+    failed.detail.encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise NotEnoughData('x' * 50_000_000)", "xxx"),
+        ("raise Lacking", "nothing is here"),
+        ("raise WithoutInit", ""),
+    ],
+)
+def test_whatever_a_model_lacks_is_one_line(
+    code: str, words: str, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    slip = loaded(predict=code, above=WICKED)
+    skipped = outcomes(evaluate(log, [slip], jobs=0))["SLIP"]
+    assert isinstance(skipped, Skipped)
+    assert words in skipped.reason
+    assert len(skipped.reason) <= 500
+    assert skipped.lacked == ""
+
+
+@pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "raise AttributeError('read-only')"])
+def test_failures_in_a_worker(
+    code: str, loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    """A worker is not interrupted from the keyboard; and not all that is read-only is an array."""
+    found = outcomes(evaluate(log, [loaded(code), *resolve("AVG")], jobs=1, first={"SLIP"}))
+    assert isinstance(found["AVG"], Finished)
+    assert isinstance(found["SLIP"], Failed)
+    assert code.removeprefix("raise ").partition("(")[0] in found["SLIP"].reason
+    assert "belong to all models" not in found["SLIP"].reason
+
+
+def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog) -> None:
+    slip = loaded("raise NotEnoughData('too\\nfew ' * 10_000_000)")
+    for note in Session(log).run(slip).notes:
+        assert "default parameters (too few too few" in note
+        assert len(note) <= 500
+
+
+def test_a_run_ends_with_a_table_and_its_code(write: Write, collection: Path) -> None:
+    file = write("sys.exit(0)")
+    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
+    done = program(*run)
+    assert done.returncode == 1
+    assert "– average" in done.stdout
+    assert [line for line in done.stderr.splitlines() if "SLIP" in line] == [
+        "failed: SLIP: SystemExit: 0"
+    ]
+
+
+def test_a_batch_goes_on_after_whatever_a_model_raises(
+    write: Write, dataset: Path, tmp_path: Path
+) -> None:
+    code = "raise Leaving if context.user == 1 else ValueError('x' * 50_000_000)"
+    out = tmp_path / "out"
+    file = write(code, above=WICKED)
+    run = ("batch", "--dataset", dataset, "--jobs", "1", "--out", out, "--model-file", file)
+    done = program(*run, "--models", "SLIP,AVG")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert set(read_results(out, "AVG")) == {1, 2}
+    failed = [json.loads(line) for line in (out / "failed" / "SLIP.jsonl").open()]
+    assert [each["user"] for each in failed] == [1, 2]
+    assert all(len(each["reason"]) <= 500 for each in failed)
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("sys.exit(0)", "SystemExit: 0"),
+        ("raise Leaving", "Leaving: its text cannot be read"),
+        ("raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
+        ("return [float('nan')]", "no finite numbers"),
+        ("import torch; torch.from_numpy(trials.delta_t).add_(1.0)", "belong to all models"),
+    ],
+    ids=["exit", "no words", "long", "nan", "torch"],
+)
+def test_an_audit_goes_on(
+    code: str, words: str, loaded: Callable[..., Configuration], dataset: Path
+) -> None:
+    """On the training parts as well as on what is held out."""
+    (usual,) = resolve("HLR-dry-run")
+    parts = ("past", "judged")
+    tries = [
+        (Try(each.name, part, ()), each)
+        for part in parts
+        for each in (loaded(code, above=WICKED), usual)
+    ]
+    records = fit_user(dataset, 1, tries, Context())
+    assert [each.status for each in records] == ["failed", "done"] * 2
+    assert all(words in each.reason and len(each.reason) <= 500 for each in records[::2])
+    alone = fit_user(dataset, 1, tries[1::2], Context())
+    assert [each.log_loss for each in records[1::2]] == [each.log_loss for each in alone]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_still_interrupts(
+    number: signal.Signals, code: int, write: Write, collection: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    file = write(f"open({str(there)!r}, 'w').close()\ntime.sleep(60)")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "srs_eval", "run", str(collection), "--jobs", "0"),
+            *("--models", "SLIP", "--model-file", str(file)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not there.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Interrupted" in told
+
+
+# What a model leaves behind
+
+
+@pytest.mark.parametrize("jobs", ["0", "1"])
+@pytest.mark.parametrize("where", ["fit", "predict", "above"])
+def test_threads_that_do_not_end(where: str, jobs: str, write: Write, collection: Path) -> None:
+    """Python would wait for them at the end of the program."""
+    code = "threading.Thread(target=threading.Event().wait).start()"
+    file = write(**{where: code})
+    run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", jobs)
+    done = program(*run, timeout=60)
+    told = [line for line in done.stderr.splitlines() if "thread" in line]
+    assert len(told) == 1
+    assert len(told[0]) <= 500
+    if where == "above":
+        assert done.returncode == 2
+    else:
+        assert done.returncode == 1
+        assert "– average" in done.stdout
+        assert told[0].startswith("failed: SLIP: ")
+
+
+def test_threads_that_end_are_nobodys_business(
+    loaded: Callable[..., Configuration], log: ReviewLog
+) -> None:
+    slip = loaded("threading.Thread(target=time.sleep, args=(0.2,)).start()")
+    assert isinstance(outcomes(evaluate(log, [slip], jobs=0))["SLIP"], Finished)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('name="SLIP"', "name=5"),
+        ('name="SLIP"', "name=None"),
+        ('name="SLIP"', 'name="x" * 50_000_000'),
+        ('name="SLIP"', 'name="a\\x1b[2J"'),
+        ('family="history"', "family=5"),
+        ('inputs="IL"', "inputs=b'IL'"),
+        ('source="tests"', "source=object()"),
+        ('source="tests"', "source='tests', needs=[]"),
+        ('source="tests"', "source='tests', configurations=(5,)"),
+        ('source="tests"', "source='tests', aliases={5: 6}"),
+        ('source="tests"', "source='tests', aliases=5"),
+        ('source="tests"', "source='tests', flags=5"),
+        ("MODELS = (", "class Ends(BaseException): pass\nraise Ends\nMODELS = ("),
+        ("MODELS = (", "raise ValueError('x' * 50_000_000)\nMODELS = ("),
+        ("MODELS = (", "MODELS = 5, ("),
+    ],
+    ids=lambda change: change[1][:40],
+)
+def test_files_that_are_no_models_are_one_sentence(change: tuple[str, str], write: Write) -> None:
+    file = write()
+    text = file.read_text()
+    assert change[0] in text
+    file.write_text(text.replace(*change))
+    with pytest.raises(InputError) as refused:
+        models.load_model_file(file)
+    assert "SLIP" not in models.all_models()
+    assert str(file) in str(refused.value)
+    assert len(str(refused.value).removeprefix(f'"{file}"')) <= 500
+    assert str(refused.value).isprintable()
