@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from srs_eval.errors import InputError
 from srs_eval.importing import files
 from srs_eval.importing.days import StoredClock, day_grid
-from srs_eval.importing.files import printable
+from srs_eval.printable import printable
 from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
 
 if TYPE_CHECKING:

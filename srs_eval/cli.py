@@ -167,8 +167,9 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 def _refuse(sentence: str) -> int:
     from srs_eval.console import say
+    from srs_eval.printable import printable
 
-    say(f"srs-eval: {sentence}")
+    say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
 
 
@@ -562,6 +563,7 @@ def models(
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
     from srs_eval.config import config_path, load_config
+    from srs_eval.console import show
 
     path = config_path()
     there = "" if path.exists() else ", which is not there: these are the defaults"
@@ -570,9 +572,9 @@ def config() -> int:
         from srs_eval.screens.themes import check_theme
 
         check_theme(settled.theme)
-    print(f"# {path}{there}")
+    show(f"# {path}{there}")
     for line in settled.lines():
-        print(line)
+        show(line)
     return FINE
 
 

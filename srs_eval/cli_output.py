@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.errors import InputError
+from srs_eval.printable import harmless
 
 if TYPE_CHECKING:
     from srs_eval.options import Source
@@ -96,7 +97,7 @@ def write(target: str, text: str) -> None:
     if target == "-":
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text))
         sys.stdout.flush()
         return
     from srs_eval.store import write_atomically

@@ -446,7 +446,7 @@ def results(
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval import results_check
-    from srs_eval.console import say
+    from srs_eval.console import say, show
     from srs_eval.plural import counted
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
@@ -468,21 +468,22 @@ def results(
         for each in found:
             mended = f"; {each.remedy}" if each not in remaining else ""
             hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
-            print(f"{each.path}: {each.what}{mended}{hint}")
+            show(f"{each.path}: {each.what}{mended}{hint}")
         if not any(each.wrong for each in found):
-            print(f"{folder}: nothing is wrong")
+            show(f"{folder}: nothing is wrong")
         left += sum(each.wrong for each in remaining)
     return SOME_FAILED if left else FINE
 
 
 def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
+    from srs_eval.console import show
     from srs_eval.upstream import differences, year_of_commit
 
     year = year_of_commit(commit_or_year)
     for each in differences(configurations, year):
         whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
         remedy = f" ({each.remedy} for that)" if each.remedy else ""
-        print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
+        show(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
 
 
 def say_tuned_on(
@@ -560,6 +561,7 @@ def dataset(
         return _verify(folder, users)
     if users is not None:
         raise InputError("dataset info tells of all users: --users is for verify and download.")
+    from srs_eval.console import show
     from srs_eval.dataset import open_dataset
     from srs_eval.dataset_check import describe
     from srs_eval.export import dataset_document, to_json
@@ -569,7 +571,7 @@ def dataset(
     if json is not None:
         write(json, to_json(dataset_document(found)))
     if json != "-":
-        print("\n".join(dataset_lines(found)))
+        show("\n".join(dataset_lines(found)))
     return FINE
 
 
@@ -629,7 +631,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 
 def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.console import console_for, harmless
+    from srs_eval.console import console_for, show
     from srs_eval.dataset import open_dataset
     from srs_eval.dataset_check import check
     from srs_eval.plural import counted
@@ -645,13 +647,13 @@ def _verify(folder: str, users: str | None) -> int:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                print(harmless(f"{finding.path}: {finding.what}"))
+                show(f"{finding.path}: {finding.what}")
             if user.findings:
                 damaged.append(user.user)
             status.update(f"{done:,} of {len(chosen):,} users read")
     known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
     if not damaged:
-        print(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
+        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
         return FINE
     named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
     raise InputError(

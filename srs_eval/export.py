@@ -18,6 +18,7 @@ from srs_eval.dataset_check import Description
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
 from srs_eval.models import Model, all_models
+from srs_eval.printable import escaped
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.results import Result
@@ -281,7 +282,7 @@ def source_file(model: Model) -> str:
 
 
 def to_json(document: Any) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return escaped(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def run_csv(

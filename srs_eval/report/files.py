@@ -10,6 +10,7 @@ from typing import Any
 
 from srs_eval import __version__
 from srs_eval.errors import InputError
+from srs_eval.printable import harmless
 from srs_eval.report.document import Cell, Document, Figure, Table
 from srs_eval.store import write_atomically
 
@@ -21,11 +22,11 @@ def as_text(document: Document, form: str) -> str:
     if form == "html":
         from srs_eval.report.page import page
 
-        return page(document)
+        return harmless(page(document))
     if form == "md":
         from srs_eval.report.markdown import markdown
 
-        return markdown(document)
+        return harmless(markdown(document))
     from srs_eval.export import to_json
 
     return to_json(as_json(document))

@@ -13,8 +13,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Checkbox, Input, RadioButton, RadioSet, Static
 
 from srs_eval.errors import InputError
+from srs_eval.printable import printable
 from srs_eval.report.files import FOLDERS, check_folder, check_target
-from srs_eval.screens.base import Dialog
+from srs_eval.screens.base import Dialog, Harmless
 
 FORMS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",
@@ -85,7 +86,7 @@ class ExportScreen(Dialog):
             with _Forms(compact=True):
                 for form, meaning in FORMS.items():
                     yield _Form(meaning, form == "html", id=form, compact=True)
-            yield Input(self._default("html"), compact=True)
+            yield Input(self._default("html"), highlighter=Harmless(), compact=True)
             yield _Tick("Number decks and presets, name no file", compact=True)
             yield Static(self._basis(), id="basis", markup=False)
             yield Static(id="said", markup=False)
@@ -144,7 +145,7 @@ class ExportScreen(Dialog):
                 check_target(path, self._source)
                 taken = path.exists()
         except (InputError, OSError, RuntimeError) as error:  # no home folder is a RuntimeError
-            self._say(str(error), "Write")
+            self._say(printable(error, None), "Write")
             return
         if taken and self._asked != path:
             what = (
