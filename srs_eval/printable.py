@@ -1,8 +1,11 @@
-"""What others have named (files, decks, presets, models), shown without what a terminal obeys."""
+"""What others have named (files, decks, presets, models), without what programs would obey."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Iterable
 
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
@@ -10,6 +13,7 @@ _OBEYED = re.compile(
     "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of a path that are no text, hidden letters
 )
 """Joiners (U+200C, U+200D) stay: Persian names and emoji are written with them."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def harmless(text: str) -> str:
@@ -24,6 +28,19 @@ def printable(text: object, limit: int | None = 300) -> str:
     """A name as it can be shown: `harmless`, on one line, cut at `limit` characters."""
     clean = harmless(" ".join(str(text).splitlines()).replace("\t", " "))
     return clean if limit is None or len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """CSV, None as an empty field; text that a spreadsheet takes for a formula begins with '."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in rows:
+        writer.writerow(_as_text(cell) if isinstance(cell, str) else cell for cell in row)
+    return text.getvalue()
+
+
+def _as_text(cell: str) -> str:
+    return ("'" if cell.startswith(_FORMULA) else "") + harmless(cell)
 
 
 def escaped(json: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -17,12 +18,16 @@ from textual.widgets import Input
 
 from srs_eval.app import Options
 from srs_eval.cli import main
+from srs_eval.configurations import resolve
 from srs_eval.console import console_for
 from srs_eval.errors import InputError
-from srs_eval.export import models_document
+from srs_eval.export import models_document, run_csv
 from srs_eval.models import all_models
-from srs_eval.printable import harmless, printable
+from srs_eval.printable import csv_text, harmless, printable
+from srs_eval.report.document import Column, Figure, Table
+from srs_eval.report.files import as_csv
 from srs_eval.screens.open import PathInput
+from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, save_state
 from srs_eval.tables import models_table
 from srs_eval.widgets.ranking import RankingTable
@@ -216,3 +221,40 @@ def test_a_name_that_cannot_be_a_path_is_told(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().err
     assert not OBEYED.search(told)
     assert told.count("\n") == 1
+
+
+# --- spreadsheets
+
+
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1")
+
+
+def test_formulas_of_names_are_text_in_every_csv() -> None:
+    """Numbers stay numbers; what was none of a formula stays as it is."""
+    cells = (*FORMULAS, "a=1", "", None, -0.5, -3, True)
+    (row,) = csv.reader(io.StringIO(csv_text([cells]), newline=""))
+    quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
+    assert row == [*quoted, "a=1", "", "", "-0.5", "-3", "True"]
+    table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
+    assert as_csv(table) == "'=name,n\n'=1+1,-2.5\nok,\n"
+    document: dict[str, Any] = {"results": [], "skipped": []}
+    document["failed"] = [{"configuration": "AVG", "reason": "=HYPERLINK(1)"}]
+    (line,) = csv.DictReader(io.StringIO(run_csv(document, resolve("AVG"))))
+    assert line["reason"] == "'=HYPERLINK(1)"
+
+
+def test_a_preset_called_like_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a collection to the folder of its report."""
+    learner = simulate_learner(4, 300)
+    presets = {
+        key: replace(each, name=f'=HYPERLINK("http://x","{key}")')
+        for key, each in learner.presets.items()
+    }
+    write_collection(replace(learner, presets=presets), tmp_path / "c.anki2")
+    out = tmp_path / "tables"
+    assert main(["export", str(tmp_path / "c.anki2"), "--models", "AVG", "--csv", str(out)]) == 0
+    written = "".join(path.read_text() for path in out.glob("*.csv"))
+    assert "'=HYPERLINK" in written
+    cells = [cell for row in csv.reader(io.StringIO(written)) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t", "\r"))]
+    assert "file" in capsys.readouterr().err

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
 from srs_eval.errors import InputError
-from srs_eval.printable import harmless
+from srs_eval.printable import csv_text, harmless
 from srs_eval.report.document import Cell, Document, Figure, Table
 from srs_eval.store import write_atomically
 
@@ -92,12 +90,7 @@ def write_csv(document: Document, folder: Path) -> list[Path]:
 
 def as_csv(table: Table) -> str:
     """A header and the rows; a column with intervals is followed by half-widths or both ends."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_header(table))
-    for row in table.rows:
-        writer.writerow(["" if each is None else each for each in _values(table, row)])
-    return text.getvalue()
+    return csv_text([_header(table), *(_values(table, row) for row in table.rows)])
 
 
 def _header(table: Table) -> list[str]:
