@@ -443,6 +443,12 @@ def results(
     repair: Annotated[
         bool, typer.Option("--repair", help="With check: mend what can be mended.")
     ] = False,
+    take_what_is_whole: Annotated[
+        bool,
+        typer.Option(
+            "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
+        ),
+    ] = False,
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval import results_check
@@ -452,13 +458,22 @@ def results(
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
             raise InputError("results check writes no folder: --out is for results merge.")
+        if take_what_is_whole:
+            raise InputError("--take-what-is-whole is for results merge.")
     else:
         if repair:
             raise InputError("results merge mends nothing: --repair is for results check.")
         if out is None:
             raise InputError("results merge: name the folder that becomes of them with --out.")
-        taken = results_check.merge(folders, out)
+        lost = results_check.damaged_parts(folders) if take_what_is_whole else ""
+        try:
+            taken = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
+        except results_check.DamagedParts as error:
+            say(f"srs-eval: {error}")
+            return SOME_FAILED
         say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        if lost:
+            say(f"Damaged and left out: {lost}.")
         _say_environments(out)
         return FINE
     left = 0
