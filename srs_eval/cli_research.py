@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from srs_eval.cli_output import FINE, SOME_FAILED, check_outputs, write, write_document
+from srs_eval.cli_output import FINE, SOME_FAILED, check_targets, write, write_document
 from srs_eval.errors import InputError
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -295,7 +295,7 @@ def report(
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.build import dataset_report
 
-    check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png, json)
+    check_targets([*folders, baseline], html, md, json, csv=csv, png=png)
     document = dataset_report(
         folders,
         metric=metric,
@@ -354,8 +354,8 @@ def audit(
     from srs_eval.console import BatchProgress, say
     from srs_eval.report.audit import audit_document
 
-    check_outputs([out] if out.exists() else [], html, md, csv, None, json)
     opened = _opened(dataset, flags)
+    check_targets([out, opened.folder], html, md, json, csv=csv)
     chosen = _chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
@@ -582,7 +582,9 @@ def dataset(
     from srs_eval.export import dataset_document, to_json
     from srs_eval.tables import dataset_lines
 
-    found = describe(open_dataset(folder))
+    opened = open_dataset(folder)
+    check_targets([opened.folder], json)
+    found = describe(opened)
     if json is not None:
         write(json, to_json(dataset_document(found)))
     if json != "-":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srs_eval import __version__
 from srs_eval.own_parameters import version_of
 from srs_eval.printable import escaped, printable
 from srs_eval.reviews import MISSING, IntArray, ReviewLog
@@ -108,7 +109,8 @@ class Inspection:
 
     def to_json(self) -> str:
         """One JSON object, strict (no NaN), two spaces indented."""
-        return escaped(json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        document = {"layout": 1, "srs_eval": __version__, **self.to_dict()}
+        return escaped(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def inspect_log(log: ReviewLog) -> Inspection:

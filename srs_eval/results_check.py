@@ -14,6 +14,7 @@ from srs_eval.cluster import environment
 from srs_eval.configurations import left_open
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
+from srs_eval.outputs import write_atomically
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.result_files import configuration_of, year_of
@@ -30,7 +31,6 @@ from srs_eval.store import (
     refuse_audits,
     result_text,
     with_setup_of,
-    write_atomically,
 )
 
 Result = Mapping[str, Any]  # a line of a result file

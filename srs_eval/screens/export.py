@@ -13,8 +13,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Checkbox, Input, RadioButton, RadioSet, Static
 
 from srs_eval.errors import InputError
+from srs_eval.outputs import check_outputs, with_ending
 from srs_eval.printable import printable
-from srs_eval.report.files import FOLDERS, check_folder, check_target
+from srs_eval.report.files import FOLDERS
 from srs_eval.screens.base import Dialog, Harmless
 
 FORMS: Mapping[str, str] = {
@@ -69,7 +70,7 @@ class Wanted:
 
 
 class ExportScreen(Dialog):
-    """Dismissed with what is `Wanted`, or None; nothing is overwritten without a second word."""
+    """Dismissed with what is `Wanted`, or None; our own is overwritten at a second word only."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
 
@@ -138,13 +139,14 @@ class ExportScreen(Dialog):
         try:
             if not text:
                 raise InputError("Name a file." if not folder else "Name a folder.")
+            read = [] if self._source is None else [self._source]
             if folder:
-                check_folder(path)
-                taken = path.is_dir() and any(path.glob(f"*.{self._form}"))
+                check_outputs([], [(self._form, path)], read)
+                taken = bool(with_ending(path, self._form))
             else:
-                check_target(path, self._source)
+                check_outputs([path], read=read)
                 taken = path.exists()
-        except (InputError, OSError, RuntimeError) as error:  # no home folder is a RuntimeError
+        except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
             self._say(printable(error, None), "Write")
             return
         if taken and self._asked != path:
