@@ -52,7 +52,8 @@ def check_outputs(
         if not path.parent.is_dir():
             raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
         _refuse_what_is_read(path, read, "file")
-        _refuse_others(path, "file", _real(path))
+        if not _is_stream(path):
+            _refuse_others(path, "file", _real(path))
     for one, other in combinations(files, 2):
         if not _is_stream(one) and _same(one, other):
             raise InputError(f'"{one}" and "{other}" are one file: name another for one of them.')
@@ -88,13 +89,16 @@ def refuse_nested(out: Path, data: Path) -> None:
 
 def is_own(path: Path) -> bool:
     """Whether a file is there and says, or its folder's list does, that srs-eval wrote it."""
+    if not path.is_file():
+        return False
     try:
         with open(path, "rb") as file:
             begins = file.read(_READ)
             file.seek(max(0, os.fstat(file.fileno()).st_size - _READ))
             if _BEGINS.match(begins) or _ENDS.search(file.read()):
                 return True
-        return (_digest(path.read_bytes()), path.name) in _listed(path.parent)
+        known = {digest for digest, name in _listed(path.parent) if name == path.name}
+        return bool(known) and _digest(path.read_bytes()) in known
     except OSError:
         return False
 
@@ -159,7 +163,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def _refuse_others(path: Path, what: str, real: Path | None = None) -> None:
     """`real` is what would be replaced, if not the path itself, which may be a link."""
     replaced = real or path
-    if os.path.lexists(replaced) and not _is_stream(path) and not is_own(replaced):
+    if os.path.lexists(replaced) and not is_own(replaced):
         raise InputError(
             f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
             f"name another {what}."

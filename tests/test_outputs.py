@@ -190,7 +190,8 @@ def test_a_folder_holds_links_and_folders_of_others(here: Path) -> None:
     (here / "linked.csv").symlink_to(here / "log.csv")
     (here / "gone.csv").symlink_to(here / "nowhere")
     (here / "folder.csv").mkdir()
-    for name in ("linked.csv", "gone.csv", "folder.csv"):
+    os.mkfifo(here / "pipe.csv")
+    for name in ("linked.csv", "gone.csv", "folder.csv", "pipe.csv"):
         with pytest.raises(InputError, match="not overwritten"):
             write_folder(here, {name: b"new\n"})
     assert (here / "log.csv").read_text() == LOG
