@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from srs_eval.errors import InputError
 from srs_eval.importing import files
 from srs_eval.importing.days import StoredClock, day_grid
-from srs_eval.importing.files import printable
+from srs_eval.printable import printable
 from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
 
 if TYPE_CHECKING:
@@ -120,24 +120,6 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
         presets=export.presets,
         day_grid=days.grid(export.entries, StoredClock(next_day_at_s=export.next_day_at_s)),
     )
-
-
-def is_learners_file(path: Path, source: Path | None) -> bool:
-    """Whether an existing file is `source`, lies beside it as its journal, or looks like one.
-
-    Such a file must never be written to. Raises InputError if it cannot be read.
-    """
-    from srs_eval.importing import package
-
-    real = files.resolve(path)
-    if source is not None:
-        with files.file_errors(source):
-            learners = source.expanduser().resolve()
-        if str(real) in {str(learners) + suffix for suffix in ("", "-wal", "-shm", "-journal")}:
-            return True
-    start = files.read_start(real, len(files.SQLITE_MAGIC))
-    magics = (files.SQLITE_MAGIC, package.ZIP_MAGIC, package.ZSTD_MAGIC, _PARQUET_MAGIC)
-    return start.startswith(magics)
 
 
 def _has_wal(real: Path) -> bool:

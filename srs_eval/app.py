@@ -35,6 +35,7 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.flags import Protocol
 from srs_eval.plural import counted
+from srs_eval.printable import printable
 from srs_eval.screens.actions import EVERYWHERE, Action, bindings
 from srs_eval.screens.background import (
     AllAnswered,
@@ -392,7 +393,7 @@ class SrsEvalApp(App[int]):
     def open_file(self, path: Path) -> None:
         """Read a file in a thread, then show its receipt or why it can't be read."""
         self._reading += 1
-        number, shown = self._reading, path.name or str(path)
+        number, shown = self._reading, printable(path.name or path)
         self._say(f"Reading {shown} …")
 
         def read() -> None:
@@ -446,7 +447,8 @@ class SrsEvalApp(App[int]):
         self.log_, self.receipt = outcome
         if self.log_.rows is not None and self.protocol.rows == self.config.rows:
             self.protocol = replace(self.protocol, rows="benchmark")  # chosen already
-        self.file_name = " · ".join([shown, *self.options.decks, *self.options.presets])
+        asked = map(printable, (*self.options.decks, *self.options.presets))
+        self.file_name = " · ".join([shown, *asked])
         self._prepared = {}
         self._graphs = {}
         if path.parent.name.startswith(DEMO_FOLDER):
@@ -537,11 +539,13 @@ class SrsEvalApp(App[int]):
         from srs_eval.screens.refusal import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
-            sentence = str(error)
+            sentence = printable(error, None)
         elif isinstance(error, MemoryError):
             sentence = "There is not enough memory for this."
         else:
-            sentence = f"Something unexpected happened ({type(error).__name__}: {error})."
+            sentence = (
+                f"Something unexpected happened ({type(error).__name__}: {printable(error)})."
+            )
         self.push_screen(Refusal(title, sentence, *button_and_reassurance))
 
     def judge_only(self, chosen: Chosen | None) -> None:

@@ -43,6 +43,7 @@ from srs_eval.engine import seconds_to_compile
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.hyperparameters import SEED
 from srs_eval.ledger import LAYOUT, LEDGER
+from srs_eval.outputs import refuse_nested, write_atomically
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.reviews import IntArray
@@ -53,7 +54,6 @@ from srs_eval.store import (
     ResultStore,
     Unit,
     as_json,
-    write_atomically,
 )
 from srs_eval.tuning import Search, Setup
 from srs_eval.workers import cores
@@ -161,6 +161,7 @@ def run_audit(
     interruptions. Raises InputError for an unusable set-up, and where `out` holds results that
     are not an audit's.
     """
+    refuse_nested(out, dataset.folder)
     wanted = list(dataset.users if users is None else users)
     if len(wanted) < HALVES:
         raise InputError("An audit needs two users at least: the ones choose for the others.")

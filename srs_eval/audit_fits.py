@@ -38,7 +38,9 @@ from srs_eval.engine import (
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.extras import is_installed, require
 from srs_eval.journal import append_record, hold, open_journal, read_records
+from srs_eval.ledger import LEDGER
 from srs_eval.models import all_models
+from srs_eval.outputs import write_atomically
 from srs_eval.protocol import Fold, Trials
 from srs_eval.reviews import IntArray
 from srs_eval.store import (
@@ -49,7 +51,6 @@ from srs_eval.store import (
     TUNED,
     as_json,
     disagreement,
-    write_atomically,
 )
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
 
@@ -265,8 +266,8 @@ class Records:
         try:
             path = out / JOURNAL / "audit.jsonl"
             if fresh:
-                path.unlink(missing_ok=True)
                 (out / AUDIT).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             self._agree(setup)
             known = {
                 _try_of(record): _record_of(record)
@@ -357,16 +358,14 @@ class Records:
 
 
 def _refuse_results_of_others(out: Path, fresh: bool) -> None:
-    """Raises InputError where an audit would write over results that no audit has left."""
-    if (out / AUDIT).exists():
+    """Raises InputError where an audit would replace or delete what no audit has left."""
+    if (out / JOURNAL / "audit.jsonl" if fresh else out / AUDIT).exists():
         return
-    for path in _results_in(out):
+    others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
+    for folder in (out, out / PUBLISHED, out / TUNED):
+        others += _results_in(folder)
+    for path in others:
         raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
-    for path in () if fresh else (*_results_in(out / PUBLISHED), *_results_in(out / TUNED)):
-        raise InputError(
-            f'"{path}" is not from an audit in this folder: '
-            "choose another --out, or delete it with --fresh."
-        )
 
 
 def _results_in(folder: Path) -> list[Path]:

@@ -43,6 +43,7 @@ from srs_eval.engine import (
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.networks import check_device, release_device
 from srs_eval.models import all_models
+from srs_eval.outputs import refuse_nested
 from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
@@ -129,6 +130,7 @@ def run_batch(
     """
     context, makers = context or Context(), keep or {}
     refuse_audits(out)
+    refuse_nested(out, dataset.folder)
     jobs = cores() if jobs is None else max(1, jobs)
     wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = survey(dataset)

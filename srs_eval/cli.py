@@ -25,7 +25,6 @@ from srs_eval.cli_output import (
     FINE,
     INTERRUPTED,
     SOME_FAILED,
-    check_outputs,
     check_targets,
     write,
     write_document,
@@ -167,8 +166,9 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 def _refuse(sentence: str) -> int:
     from srs_eval.console import say
+    from srs_eval.printable import printable
 
-    say(f"srs-eval: {sentence}")
+    say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
 
 
@@ -270,8 +270,7 @@ def export(
     from srs_eval.selection import anonymous as without_names
 
     configurations = flags.resolve(models)
-    check_outputs([source.path] if source.path else [], html, md, csv, png, json)
-    check_targets(source, html, md, json)
+    check_targets([source.path], html, md, json, csv=csv, png=png)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
@@ -312,7 +311,7 @@ def inspect(source: Source, json: JsonOption = None) -> int:
     from srs_eval.console import console_for
     from srs_eval.inspection import inspect_log, render_inspection
 
-    check_targets(source, json)
+    check_targets([source.path], json)
     inspection = inspect_log(source.load())
     if json is not None:
         write(json, inspection.to_json() + "\n")
@@ -361,7 +360,7 @@ def compare(
     from srs_eval.presets.candidates import too_few
     from srs_eval.presets.stored import parsed_parameters
 
-    check_targets(source, json)
+    check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
@@ -459,7 +458,7 @@ def workload(
     from srs_eval.workload.estimate import RETENTIONS, Question, beginning
     from srs_eval.workload.estimate import workload as estimates
 
-    check_targets(source, json)
+    check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
     question = Question(
         retentions=RETENTIONS if retention is None else _retentions(retention),
@@ -509,7 +508,7 @@ def state(
     from srs_eval.learner_state import learner_state
     from srs_eval.protocol import Protocol
 
-    check_targets(source, json)
+    check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
@@ -542,6 +541,7 @@ def models(
     from srs_eval.export import models_document, to_json
     from srs_eval.tables import model_stories, models_table
 
+    check_targets([], json)
     load_model_files(model_file)
     document = models_document(names or ())
     if json is not None:
@@ -563,6 +563,7 @@ def models(
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
     from srs_eval.config import config_path, load_config
+    from srs_eval.console import show
 
     path = config_path()
     there = "" if path.exists() else ", which is not there: these are the defaults"
@@ -571,9 +572,9 @@ def config() -> int:
         from srs_eval.screens.themes import check_theme
 
         check_theme(settled.theme)
-    print(f"# {path}{there}")
+    show(f"# {path}{there}")
     for line in settled.lines():
-        print(line)
+        show(line)
     return FINE
 
 
@@ -621,13 +622,11 @@ def _run(
     use_cache: bool,
 ) -> int:
     year = names_of(names)
-    if json == "-" and csv == "-":
-        raise InputError("stdout can carry --json or --csv, not both: give one a file.")
     from srs_eval.console import console_for, show_missing, show_run
     from srs_eval.export import run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
-    check_targets(source, json, csv)
+    check_targets([source.path], json, csv)
     log = source.load()
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)

@@ -8,57 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.errors import InputError
+from srs_eval.printable import harmless
 
 if TYPE_CHECKING:
-    from srs_eval.options import Source
     from srs_eval.report.document import Document
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
-def check_targets(source: Source, *targets: str | None) -> None:
-    """Refuse what cannot or must not be written, before anything is evaluated."""
-    from srs_eval.report.files import check_target
-
-    for target in targets:
-        if target is not None and target != "-":
-            check_target(Path(target).expanduser(), source.path)
-
-
-def check_outputs(
-    read: Sequence[Path],
-    html: str | None,
-    md: str | None,
-    csv: Path | None,
-    png: Path | None,
-    json: str | None,
+def check_targets(
+    read: Sequence[Path | None],
+    *files: str | None,
+    csv: Path | None = None,
+    png: Path | None = None,
 ) -> None:
-    """Refuse what cannot be written, or would be written into what is read, before the work."""
-    from srs_eval.report.files import check_folder
+    """Refuse what cannot be written, or would cost a person a file, before the work.
 
-    for target in (html, md, json):
-        if target is None or target == "-":
-            continue
-        path = Path(target).expanduser()
-        if path.is_dir():
-            raise InputError(f'"{path}" is a folder: name a file in it.')
-        if not path.parent.is_dir():
-            raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
-        if path.exists() and path.suffix in (".jsonl", ".gz", ".anki2", ".colpkg", ".apkg"):
-            raise InputError(f'"{path}" holds results and is not overwritten: name another file.')
-        if any(path.resolve().is_relative_to(each.resolve()) for each in read):
-            raise InputError(f'"{path}" lies in what the report is on: name a file elsewhere.')
-    if [html, md, json].count("-") > 1:
-        raise InputError("stdout can carry one of --html, --md and --json: give the others files.")
-    for folder in (csv, png):
-        if folder == Path("-"):
-            raise InputError("--csv and --png take a folder: name one for the files.")
-        if folder is not None:
-            check_folder(folder)
-        if folder is not None and any(
-            folder.resolve().is_relative_to(each.resolve()) for each in read
-        ):
-            raise InputError(f'"{folder}" lies in what the report is on: name a folder elsewhere.')
+    `read` is what the work is on. Raises InputError.
+    """
+    from srs_eval.outputs import check_outputs
+
+    if files.count("-") > 1:
+        raise InputError("stdout can carry one document: give the others files.")
+    folders = [(ending, path) for ending, path in (("csv", csv), ("png", png)) if path is not None]
+    if Path("-") in (csv, png):
+        raise InputError("--csv and --png take a folder: name one for the files.")
+    named = [Path(each).expanduser() for each in files if each is not None and each != "-"]
+    check_outputs(named, folders, [each for each in read if each is not None])
 
 
 def write_document(
@@ -96,17 +72,10 @@ def write(target: str, text: str) -> None:
     if target == "-":
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text))
         sys.stdout.flush()
         return
-    from srs_eval.store import write_atomically
+    from srs_eval.outputs import write_file
 
-    path = Path(target).expanduser()
     content = text.encode("utf-8", "replace")  # a path need not be text
-    try:
-        if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
-            path.write_bytes(content)  # a pipe, a device, or /dev/stdout, whatever it is
-        else:
-            write_atomically(path.resolve(), content)
-    except OSError as error:
-        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None
+    write_file(Path(target).expanduser(), content)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from srs_eval.cli_output import FINE, SOME_FAILED, check_outputs, write, write_document
+from srs_eval.cli_output import FINE, SOME_FAILED, check_targets, write, write_document
 from srs_eval.errors import InputError
 from srs_eval.options import (
     OUTPUT_PANEL,
@@ -295,7 +295,7 @@ def report(
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.build import dataset_report
 
-    check_outputs([*folders, *([baseline] if baseline else [])], html, md, csv, png, json)
+    check_targets([*folders, baseline], html, md, json, csv=csv, png=png)
     document = dataset_report(
         folders,
         metric=metric,
@@ -354,8 +354,8 @@ def audit(
     from srs_eval.console import BatchProgress, say
     from srs_eval.report.audit import audit_document
 
-    check_outputs([out] if out.exists() else [], html, md, csv, None, json)
     opened = _opened(dataset, flags)
+    check_targets([out, opened.folder], html, md, json, csv=csv)
     chosen = _chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
@@ -443,22 +443,37 @@ def results(
     repair: Annotated[
         bool, typer.Option("--repair", help="With check: mend what can be mended.")
     ] = False,
+    take_what_is_whole: Annotated[
+        bool,
+        typer.Option(
+            "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
+        ),
+    ] = False,
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval import results_check
-    from srs_eval.console import say
+    from srs_eval.console import say, show
     from srs_eval.plural import counted
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
             raise InputError("results check writes no folder: --out is for results merge.")
+        if take_what_is_whole:
+            raise InputError("--take-what-is-whole is for results merge.")
     else:
         if repair:
             raise InputError("results merge mends nothing: --repair is for results check.")
         if out is None:
             raise InputError("results merge: name the folder that becomes of them with --out.")
-        taken = results_check.merge(folders, out)
+        lost = results_check.damaged_parts(folders) if take_what_is_whole else ""
+        try:
+            taken = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
+        except results_check.DamagedParts as error:
+            say(f"srs-eval: {error}")
+            return SOME_FAILED
         say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
+        if lost:
+            say(f"Damaged and left out: {lost}.")
         _say_environments(out)
         return FINE
     left = 0
@@ -468,21 +483,22 @@ def results(
         for each in found:
             mended = f"; {each.remedy}" if each not in remaining else ""
             hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
-            print(f"{each.path}: {each.what}{mended}{hint}")
+            show(f"{each.path}: {each.what}{mended}{hint}")
         if not any(each.wrong for each in found):
-            print(f"{folder}: nothing is wrong")
+            show(f"{folder}: nothing is wrong")
         left += sum(each.wrong for each in remaining)
     return SOME_FAILED if left else FINE
 
 
 def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
+    from srs_eval.console import show
     from srs_eval.upstream import differences, year_of_commit
 
     year = year_of_commit(commit_or_year)
     for each in differences(configurations, year):
         whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
         remedy = f" ({each.remedy} for that)" if each.remedy else ""
-        print(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
+        show(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
 
 
 def say_tuned_on(
@@ -560,16 +576,19 @@ def dataset(
         return _verify(folder, users)
     if users is not None:
         raise InputError("dataset info tells of all users: --users is for verify and download.")
+    from srs_eval.console import show
     from srs_eval.dataset import open_dataset
     from srs_eval.dataset_check import describe
     from srs_eval.export import dataset_document, to_json
     from srs_eval.tables import dataset_lines
 
-    found = describe(open_dataset(folder))
+    opened = open_dataset(folder)
+    check_targets([opened.folder], json)
+    found = describe(opened)
     if json is not None:
         write(json, to_json(dataset_document(found)))
     if json != "-":
-        print("\n".join(dataset_lines(found)))
+        show("\n".join(dataset_lines(found)))
     return FINE
 
 
@@ -629,7 +648,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 
 def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.console import console_for, harmless
+    from srs_eval.console import console_for, show
     from srs_eval.dataset import open_dataset
     from srs_eval.dataset_check import check
     from srs_eval.plural import counted
@@ -645,13 +664,13 @@ def _verify(folder: str, users: str | None) -> int:
         for done, user in enumerate(checked, start=1):
             hashes += user.hashes
             for finding in user.findings:
-                print(harmless(f"{finding.path}: {finding.what}"))
+                show(f"{finding.path}: {finding.what}")
             if user.findings:
                 damaged.append(user.user)
             status.update(f"{done:,} of {len(chosen):,} users read")
     known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
     if not damaged:
-        print(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
+        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
         return FINE
     named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
     raise InputError(

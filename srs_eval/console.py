@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from srs_eval.plural import counted
+from srs_eval.printable import harmless
 from srs_eval.words import clock
 
 if TYPE_CHECKING:
@@ -30,12 +31,21 @@ PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
 
 
 def console_for(stream: IO[str]) -> Console:
-    """A console for stdout or stderr; plain text of fixed width where it is no terminal."""
+    """A console for stdout or stderr; plain text of fixed width where it is no terminal.
+
+    Whatever is printed is made harmless: only rich's own control codes reach a terminal.
+    """
     from rich.console import Console
+    from rich.segment import Segment
+
+    class Harmless(Console):
+        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*given, **options):
+                yield Segment(text if control else harmless(text), style, control)
 
     if stream.isatty():
-        return Console(file=stream, highlight=False)
-    return Console(
+        return Harmless(file=stream, highlight=False)
+    return Harmless(
         file=stream,
         highlight=False,
         width=PLAIN_WIDTH,
@@ -46,12 +56,13 @@ def console_for(stream: IO[str]) -> Console:
 
 
 def say(text: str) -> None:
-    """A line for the person, on stderr; control characters of file names are made harmless."""
+    """A line for the person, on stderr, made harmless."""
     print(harmless(text), file=sys.stderr, flush=True)
 
 
-def harmless(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+def show(text: str) -> None:
+    """Lines of plain text on stdout, made harmless."""
+    print(harmless(text))
 
 
 # --- run -----------------------------------------------------------------------

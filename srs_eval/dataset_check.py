@@ -14,7 +14,8 @@ import numpy as np
 
 from srs_eval.dataset import TABLES, Dataset, Layout, rows_in
 from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.importing.files import file_errors, printable
+from srs_eval.importing.files import file_errors
+from srs_eval.printable import printable
 from srs_eval.reviews import IntArray, ReviewLog, Rows
 from srs_eval.workers import cores
 

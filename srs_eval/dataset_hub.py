@@ -183,6 +183,11 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: HubFile) ->
             return True
         force = False  # the hub's program keeps it and notes its hash
     else:
+        if path.exists() and hub_digest(folder, path) is None:
+            raise InputError(
+                f'"{path}" is not from the hub and is not overwritten: move it, or name another '
+                "folder."
+            )
         force = path.exists()
     for _ in range(2):
         try:

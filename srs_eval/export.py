@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
@@ -19,6 +17,7 @@ from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.extras import missing
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
+from srs_eval.printable import csv_text, escaped
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.results import Result
@@ -271,7 +270,7 @@ def source_file(model: Model) -> str:
 
 
 def to_json(document: Any) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return escaped(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def run_csv(
@@ -279,9 +278,7 @@ def run_csv(
 ) -> str:
     """The results of `run_document` as a table, with a line for each failure and skip."""
     by_name = {spelled(each.name, names): each for each in configurations}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, CSV_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
+    lines: list[Mapping[str, Any]] = []
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
@@ -290,11 +287,11 @@ def run_csv(
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
         metrics = {key: result["metrics"].get(key) for key in KEYS}
-        writer.writerow({**line, **metrics, "status": "done"})
+        lines.append({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:
             configuration = by_name[entry["configuration"]]
-            writer.writerow(
+            lines.append(
                 {
                     "configuration": entry["configuration"],
                     "words": configuration.words,
@@ -304,7 +301,7 @@ def run_csv(
                     "reason": entry["reason"],
                 }
             )
-    return text.getvalue()
+    return csv_text([CSV_COLUMNS, *(map(line.get, CSV_COLUMNS) for line in lines)])
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

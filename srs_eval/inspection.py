@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srs_eval import __version__
 from srs_eval.own_parameters import fault_of, version_of, why_left_out
+from srs_eval.printable import escaped, printable
 from srs_eval.reviews import MISSING, IntArray, ReviewLog
 from srs_eval.rows import RowKind, Selection, select_rows
 
@@ -115,7 +117,8 @@ class Inspection:
 
     def to_json(self) -> str:
         """One JSON object, strict (no NaN), two spaces indented."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        document = {"layout": 1, "srs_eval": __version__, **self.to_dict()}
+        return escaped(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def inspect_log(log: ReviewLog) -> Inspection:
@@ -304,7 +307,7 @@ def render_inspection(inspection: Inspection) -> RenderableType:
 
     facts = Table.grid(padding=(0, 2))
     for label, value in (
-        ("file", inspection.path),
+        ("file", printable(inspection.path, None)),
         ("format", inspection.format),
         ("entries", f"{inspection.entries_read:,}"),
         ("reviewed", _span_words(inspection)),

@@ -14,6 +14,7 @@ from srs_eval.cluster import environment
 from srs_eval.configurations import left_open
 from srs_eval.errors import InputError
 from srs_eval.models import all_models
+from srs_eval.outputs import write_atomically
 from srs_eval.plural import counted
 from srs_eval.protocol import Protocol
 from srs_eval.result_files import configuration_of, year_of
@@ -30,7 +31,6 @@ from srs_eval.store import (
     refuse_audits,
     result_text,
     with_setup_of,
-    write_atomically,
 )
 
 Result = Mapping[str, Any]  # a line of a result file
@@ -110,17 +110,27 @@ def _unused(path: Path) -> Path:
     return next(each for name in names if not (each := path.with_name(name)).exists())
 
 
-def merge(parts: Sequence[Path], out: Path) -> int:
+class DamagedParts(InputError):
+    """Some of what is to be merged is lost; nothing has been written."""
+
+
+def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False) -> int:
     """One folder of several with the same set-up; returns the number of units taken over.
 
     `out` may be one of them: what it holds stays, and the units of the others are added. Raises
-    InputError where set-ups differ, before anything is written.
+    InputError where set-ups differ, and DamagedParts where journals are damaged, unless one is to
+    `take_what_is_whole`; both before anything is written.
     """
     setup: dict[str, Any] | None = None
     for part in parts:
         setup = with_setup_of(part, setup)
     assert setup is not None
     refuse_audits(out)
+    if not take_what_is_whole and (lost := damaged_parts(parts)):
+        raise DamagedParts(
+            f"Nothing is merged, for journals are damaged: {lost}; the batch of such a part "
+            "evaluates them again, and --take-what-is-whole goes on without them."
+        )
     if read_setup(out) is not None:
         setup = with_setup_of(out, setup)
     with ResultStore(out, setup, fresh=None) as store:
@@ -128,6 +138,17 @@ def merge(parts: Sequence[Path], out: Path) -> int:
             return sum(store.take_over(part) for part in parts)
         finally:
             store.publish(everything=True)
+
+
+def damaged_parts(parts: Sequence[Path]) -> str:
+    """How many lines of the journals of which folder are damaged, in words; "" for none."""
+    told = []
+    for part in dict.fromkeys(parts):
+        lines = {path.stem: count for path, count in damaged_lines(part).items() if count}
+        if lines:
+            where = ", ".join(f"{name} {count}" for name, count in lines.items())
+            told.append(f'{counted(sum(lines.values()), "line")} of "{part}" ({where})')
+    return "; ".join(told)
 
 
 LEFT_OUT = "left out"

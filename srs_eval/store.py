@@ -8,6 +8,7 @@ killed run loses the units that it was working on and nothing else.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from srs_eval.errors import InputError
 from srs_eval.extras import is_installed
 from srs_eval.hyperparameters import setup_in_words
 from srs_eval.journal import append_record, hold, open_journal, read_records
+from srs_eval.outputs import write_atomically
 from srs_eval.result_lines import read_lines
 
 Status = Literal["done", "failed", "skipped"]
@@ -66,6 +68,10 @@ def named_by(file: str, setup: Mapping[str, Any]) -> str:
     return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")
 
 
+def _not_from_here(path: Path) -> InputError:
+    return InputError(f'"{path}" is not from a batch in this folder: choose another --out.')
+
+
 def refuse_audits(folder: Path) -> None:
     """Raises InputError for a folder that an audit writes to: its journal is no batch's."""
     place = folder.resolve()
@@ -98,8 +104,8 @@ class ResultStore:
         agree with what is stored, except that configurations may be new; `names` says how the
         readable files are spelled (`configurations.Names`), and where that has changed they
         are renamed; other keys are kept for information. Raises InputError where they do not,
-        where the folder holds results of other origin, or where another process is at work;
-        `fresh` deletes the former two; None where who asks cannot have that.
+        where a file of another origin would be replaced, or where another process is at work;
+        `fresh` deletes what a batch has left; None where who asks cannot have that.
         """
         self._or_fresh = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
@@ -110,12 +116,15 @@ class ResultStore:
         self._lock: Callable[[], None] | None = None
         try:
             with self._refusals_told():
+                if fresh:
+                    self._refuse_another_setup()
+                self._refuse_others(setup)
                 (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
                 self._lock = hold(
                     folder / JOURNAL, f'Another batch is writing to "{folder}": wait for it.'
                 )
                 if fresh:
-                    self._clear(setup["configurations"])
+                    self._clear()
                 self._agree(setup)
         except BaseException:
             self.close()
@@ -182,6 +191,7 @@ class ResultStore:
         assert here is not None
         joined = with_setup_of(other, here)
         with self._refusals_told():
+            self._refuse_others(joined)
             self._save_setup(joined)
         added = 0
         for configuration in _configurations_in(other):
@@ -231,17 +241,18 @@ class ResultStore:
         self, configuration: str, record: Mapping[str, Any], kept: Mapping[str, bytes]
     ) -> None:
         with self._refusals_told():
+            handle = self._journal_of(configuration)  # first, for by it all files here are known
             for kind, content in kept.items():
                 write_atomically(
                     kept_file(self.folder, kind, configuration, record["user"]), content
                 )
-            self._write(configuration, record)
+            append_record(handle, record)
+            self._dirty.add(configuration)
 
-    def _write(self, configuration: str, record: Mapping[str, Any]) -> None:
+    def _journal_of(self, configuration: str) -> int:
         if configuration not in self._handles:
             self._handles[configuration] = open_journal(_journal(self.folder, configuration))
-        append_record(self._handles[configuration], record)
-        self._dirty.add(configuration)
+        return self._handles[configuration]
 
     @contextmanager
     def _refusals_told(self) -> Iterator[None]:
@@ -267,14 +278,51 @@ class ResultStore:
             else:
                 path.unlink(missing_ok=True)
 
-    def _clear(self, configurations: Iterable[str]) -> None:
-        for configuration in {*configurations, *self.configurations()}:
-            for names in NAMES:
+    def _refuse_another_setup(self) -> None:
+        """Raises InputError where there is a setup.json that no batch has left."""
+        try:
+            read_setup(self.folder)
+        except InputError:
+            if not self.configurations():  # else it is a batch's, and damaged
+                raise _not_from_here(self.folder / SETUP) from None
+
+    def _refuse_others(self, setup: Mapping[str, Any]) -> None:
+        """Raises InputError for a file that no batch has left and that would be written over.
+
+        Files of a configuration are a batch's where its journal is.
+        """
+        journals = self.configurations()
+        spellings, others = self._spellings(), list[Path]()
+        for configuration in {*setup["configurations"], *journals}:
+            name = spelled(configuration, self.names)
+            if not any(name == spelled(each, names) for each in journals for names in spellings):
+                others += [self.folder / folder / f"{name}.jsonl" for folder in FOLDERS]
+            if configuration not in journals:
+                others += self._kept_of(configuration)
+        for path in others:
+            if os.path.lexists(path):
+                raise _not_from_here(path)
+
+    def _spellings(self) -> tuple[Names, ...]:
+        """The names that the files here have: of both years where no set-up says which."""
+        try:
+            stored = read_setup(self.folder)
+        except InputError:
+            stored = None
+        return NAMES if stored is None else (stored.get("names", "2025"),)
+
+    def _kept_of(self, configuration: str) -> list[Path]:
+        name = glob.escape(configuration)
+        patterns = (each.format(configuration=name, user="*") for each in KEPT.values())
+        return [path for pattern in patterns for path in self.folder.glob(pattern)]
+
+    def _clear(self) -> None:
+        for configuration in self.configurations():
+            for names in self._spellings():
                 self._unlink(configuration, names)
             _journal(self.folder, configuration).unlink(missing_ok=True)
-            for pattern in KEPT.values():
-                for path in self.folder.glob(pattern.format(configuration=configuration, user="*")):
-                    path.unlink()
+            for path in self._kept_of(configuration):
+                path.unlink()
         (self.folder / SETUP).unlink(missing_ok=True)
 
     def _unlink(self, configuration: str, names: Names) -> None:
@@ -356,27 +404,6 @@ def _training(values: Mapping[str, Any] | None) -> str:
 def as_json(content: Mapping[str, Any]) -> bytes:
     """A document for people and programs: indented, in order of its keys, without NaN."""
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step, on disk before this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:

@@ -221,7 +221,7 @@ def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableT
         room -= max(map(len, (heading, *cells))) + 1
     table.add_column("also", no_wrap=True)
     for *facts, variants in rows:
-        table.add_row(*map(Text, facts), words.cut(variants, max(room, 4)))
+        table.add_row(*map(Text, (*facts, words.cut(variants, max(room, 4)))))
     return table
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Checkbox, Input, RadioSet
+from textual.widgets import Checkbox, Input, RadioSet, Static
 
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.outputs import write_folder
+from srs_eval.report.document import Document
+from srs_eval.report.page import page
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import send
 from tests.app_world import MadeUpEngine, make_app, on, said, text_of, until
@@ -37,6 +40,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
+
+
+def refusal(app: SrsEvalApp) -> str:
+    """What the dialog says of the path."""
+    return str(app.screen.query_one("#said", Static).content)
 
 
 async def to_export(pilot: Any) -> None:
@@ -78,14 +86,14 @@ async def test_enter_writes_from_the_list_of_forms(
 
 async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
     target = here / "srs-eval-report.html"
-    target.write_text("mine")
+    target.write_text(before := page(Document("T", (), ())))
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "There is such a file" in text_of(app))
-        assert target.read_text() == "mine"
+        assert target.read_text() == before
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
         assert not written.asked
@@ -95,6 +103,32 @@ async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path
         await until(pilot, lambda: "There is such a file" in text_of(app))
         await pilot.press("enter")
         await until(pilot, lambda: target.read_text() == "report")
+
+
+async def test_what_somebody_else_has_written_is_never_overwritten(
+    here: Path, tmp_path: Path
+) -> None:
+    """Not with a second word either; nor does a folder with such files take tables."""
+    for name in ("srs-eval-report.html", "srs-eval-report.csv"):
+        (here / name).write_text("mine")
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        path = app.screen.query_one(Input)
+        for key, value in (("", path.value), ("down", str(here))):
+            if key:
+                app.screen.query_one(RadioSet).focus()
+                await pilot.press(key, key, "space")  # CSV
+                await pilot.pause()
+            path.value = value
+            path.focus()
+            for _ in range(2):
+                await pilot.press("enter")
+                await until(pilot, lambda: "is not overwritten" in refusal(app))
+                assert type(app.screen).__name__ == "ExportScreen"
+    assert not written.asked
+    assert {path.read_text() for path in here.iterdir()} == {"mine"}
 
 
 async def test_the_ending_follows_the_form_and_names_can_be_left_out(
@@ -116,7 +150,7 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
         app.screen.query_one(Checkbox).value = True
         path.focus()
         await pilot.press("enter")
-        await until(pilot, lambda: "there is no folder" in " ".join(text_of(app).split()))
+        await until(pilot, lambda: "there is no folder" in refusal(app))
         (here / "elsewhere").mkdir()
         await pilot.press("enter")
         await until(pilot, lambda: written.asked)
@@ -143,9 +177,7 @@ async def test_a_form_can_be_chosen_while_no_file_is_named(
 
 async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -> None:
     folder = here / "srs-eval-report"
-    folder.mkdir()
-    for name in ("mine.csv", "mine.png"):
-        (folder / name).write_text("mine")
+    write_folder(folder, {"ours.csv": b"a table\n", "ours.png": b"a picture"})
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -171,7 +203,7 @@ async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path)
         app.screen.query_one(Input).value = str(collection)
         app.screen.query_one(Input).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: "is not overwritten" in " ".join(text_of(app).split()))
+        await until(pilot, lambda: "is not overwritten" in refusal(app))
 
 
 async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:

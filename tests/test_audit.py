@@ -618,12 +618,14 @@ def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path
     foreign.parent.mkdir(parents=True)
     foreign.write_text("of somebody else\n")
     options: Any = {"users": [1, 2], "trials": 1, "repeats": 1, "jobs": 1}
-    with pytest.raises(InputError, match=r"AVG\.jsonl.*or delete it with --fresh"):
-        audited(dataset, "AVG", out, **options)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match=r"AVG\.jsonl.*choose another --out"):
+            audited(dataset, "AVG", out, fresh=fresh, **options)
     assert foreign.read_text() == "of somebody else\n"
-    audited(dataset, "AVG", out, fresh=True, **options)
-    audited(dataset, "AVG", out, **options)
-    assert len(foreign.read_text().splitlines()) == 2
+    foreign.unlink()
+    for fresh in (False, True, False):
+        audited(dataset, "AVG", out, fresh=fresh, **options)
+        assert len(foreign.read_text().splitlines()) == 2
     batch = out / "tuned"
     before = contents(batch)
     for fresh in (False, True):

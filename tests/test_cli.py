@@ -90,7 +90,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "FILE", "--no_test_same_day"], "without --secs"),
         (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
         (["run", "FILE", "--weights", "/nowhere/at/all"], "no folder"),
-        (["run", "FILE", "--json", "-", "--csv", "-"], "not both"),
+        (["run", "FILE", "--json", "-", "--csv", "-"], "stdout can carry one document"),
         (["run", "FILE", "--models", "AVG", "--json", "/"], "is a folder"),
         (["run", "FILE", "--models", "AVG", "--json", "/nowhere/at/all"], "cannot be written"),
         (["run", "FILE", "--deck", "Nothing"], "Did you mean"),
@@ -359,10 +359,10 @@ def test_what_networks_need_is_expected_where_they_can_run(
 
 def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
     script = Path(__file__).with_name("batch_with_test_models.py")
-    write_dataset({3: simulate_learner(1, 800)}, tmp_path)
+    write_dataset({3: simulate_learner(1, 800)}, tmp_path / "data")
     done = subprocess.run(
         [
-            *(sys.executable, script, "batch", "--dataset", tmp_path),
+            *(sys.executable, script, "batch", "--dataset", tmp_path / "data"),
             *("--models", "AVG,RAISING", "--out", tmp_path / "out"),
         ],
         capture_output=True,
@@ -394,11 +394,11 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
     import signal
 
     script = Path(__file__).with_name("batch_with_test_models.py")
-    write_dataset({1: simulate_learner(1, 800)}, tmp_path)
+    write_dataset({1: simulate_learner(1, 800)}, tmp_path / "data")
     target = tmp_path / "out.json"
     process = subprocess.Popen(
         [
-            *(sys.executable, script, "run", tmp_path, "--user", "1"),
+            *(sys.executable, script, "run", tmp_path / "data", "--user", "1"),
             *("--models", "AVG,STUCK", "--jobs", "2", "--json", target),
         ],
         stdout=subprocess.PIPE,
@@ -635,7 +635,7 @@ def test_targets_are_looked_at_before_the_work(
 
 def test_results_go_through_a_link(collection: Path, tmp_path: Path) -> None:
     target = tmp_path / "real.json"
-    target.write_text("old")
+    assert main(["models", "--json", str(target)]) == 0
     (tmp_path / "link.json").symlink_to(target)
     arguments = ["run", str(collection), "--models", "AVG", "--json", str(tmp_path / "link.json")]
     assert main(arguments) == 0

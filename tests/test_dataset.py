@@ -141,11 +141,12 @@ def test_users_without_cards_or_decks(made: Path) -> None:
 @pytest.mark.parametrize("table", ["cards", "decks"])
 def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> None:
     """Neither a partition that is none, nor a model that vanishes without a word."""
-    write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, tmp_path)
-    shutil.rmtree(tmp_path / table / "user_id=2")
+    folder = tmp_path / "data"
+    write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, folder)
+    shutil.rmtree(folder / table / "user_id=2")
     out = tmp_path / "out"
     done = program(
-        *("batch", "--dataset", tmp_path, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
+        *("batch", "--dataset", folder, "--models", "AVG,SM2,Anki-dry-run-deck", "--jobs", "1"),
         *("--out", out),
     )
     assert done.returncode == 0
@@ -156,11 +157,11 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
     assert skipped["user"] == 2
     assert "decks" in skipped["reason"]
-    refused = program("run", tmp_path, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    refused = program("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
     assert refused.returncode == 2
     assert "says nothing of decks" in refused.stderr
-    shutil.rmtree(tmp_path / table)
-    refused = program("batch", "--dataset", tmp_path, "--partitions", "preset", "--out", out)
+    shutil.rmtree(folder / table)
+    refused = program("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
     assert refused.returncode == 2
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
 

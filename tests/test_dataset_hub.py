@@ -191,6 +191,20 @@ def test_download(hub: Hub, there: Path, tmp_path: Path) -> None:
 
 
 @needs_hub
+@pytest.mark.parametrize("name", ["README.md", "cards/user_id=2/data.parquet"])
+def test_a_download_leaves_what_is_not_from_the_hub(hub: Hub, tmp_path: Path, name: str) -> None:
+    mine = tmp_path / "here" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine\n")
+    done = download(hub, tmp_path / "here")
+    assert done.returncode == 2
+    assert f'"{mine}" is not from the hub and is not overwritten' in done.stderr
+    assert mine.read_text() == "mine\n"
+    mine.rename(tmp_path / "elsewhere")
+    assert download(hub, tmp_path / "here").returncode == 0
+
+
+@needs_hub
 def test_an_interrupted_download_goes_on(hub: Hub, tmp_path: Path) -> None:
     hub.breaks_after = 5
     folder = tmp_path / "here"

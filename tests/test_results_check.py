@@ -14,7 +14,7 @@ from srs_eval.cli import main
 from srs_eval.configurations import resolve
 from srs_eval.dataset import open_dataset
 from srs_eval.errors import InputError
-from srs_eval.results_check import check, merge, repair
+from srs_eval.results_check import DamagedParts, check, merge, repair
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import SETUP, ResultStore, Unit, read_setup
 from tests.conftest import shared_or_skip
@@ -345,6 +345,36 @@ def test_a_refused_merge_leaves_nothing_behind(
         assert words in said
         assert "--fresh" not in said  # which merge has not
         assert texts(out / "result") == before
+
+
+def test_damaged_units_are_not_left_out_of_a_merge_unasked(
+    made: Path, ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, units in (("AVG", 2), ("90%", 1)):
+        journal = ours / ".journal" / f"{name}.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        broken = [line.replace(b"LogLoss", b"LogLess") for line in lines[:units]]
+        journal.write_bytes(b"".join([*broken, *lines[units:]]))
+    out = tmp_path / "out"
+    merging = ["results", "merge", str(ours), "--out", str(out)]
+    with pytest.raises(DamagedParts, match="3 lines"):
+        merge([ours], out)
+    assert main(merging) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f'3 lines of "{ours}" (90% 1, AVG 2)' in said
+    assert "--take-what-is-whole" in said
+    assert not out.exists()
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    assert main(["results", "merge", str(ours), "--out", str(made)]) == 1
+    assert before == {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert main([*merging, "--take-what-is-whole"]) == 0
+    said = capsys.readouterr().err
+    assert "9 units taken over" in said
+    assert f'left out: 3 lines of "{ours}" (90% 1, AVG 2)' in said
+    assert len(texts(out / "result")["AVG.jsonl"].splitlines()) == USERS - 2
+    assert main(["results", "check", str(ours), "--take-what-is-whole"]) == 2
 
 
 def test_refusals(tmp_path: Path) -> None:

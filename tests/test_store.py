@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.errors import InputError
+from srs_eval.outputs import write_atomically
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.store import (
@@ -29,7 +30,6 @@ from srs_eval.store import (
     environments,
     read_results,
     read_setup,
-    write_atomically,
 )
 
 SETUP: dict[str, Any] = {

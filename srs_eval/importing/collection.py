@@ -22,6 +22,7 @@ import numpy as np
 from srs_eval.errors import InputError
 from srs_eval.importing import files, proto
 from srs_eval.importing.days import StoredClock
+from srs_eval.printable import printable
 from srs_eval.reviews import (
     LEARNING,
     MOST_PARAMETERS,
@@ -563,13 +564,13 @@ def _preset(
     longest = _integer(maximum)
     if ignore_before and not _is_date(ignore_before):
         notes.append(
-            f"Preset {files.printable(label)!r} ignores reviews before "
-            f"{files.printable(ignore_before)!r}, which is no date; it is not applied."
+            f"Preset {printable(label)!r} ignores reviews before "
+            f"{printable(ignore_before)!r}, which is no date; it is not applied."
         )
         ignore_before = ""
     return Preset(
         id=key,
-        name=files.printable(label),
+        name=printable(label),
         fsrs_parameters={version: values for version, values in lists.items() if values},
         desired_retention=_within(desired, 0.7, 0.99, 0.9),
         historical_retention=_within(historical, 0.7, 0.97, 0.9),
@@ -638,7 +639,7 @@ def with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
 
 
 def _deck_name(label: str) -> str:
-    return files.printable(label, 1000)
+    return printable(label, 1000)
 
 
 # Values from untrusted places

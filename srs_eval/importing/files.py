@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from srs_eval.errors import InputError
+from srs_eval.printable import printable
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
@@ -47,13 +48,6 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ATTEMPTS = 8
 # File systems may stamp two writes within one tick with the same time.
 _CLOCK_TICK_S = 0.02
-
-
-def printable(text: object, limit: int = 300) -> str:
-    """`text` on one line without control characters (names come from files), cut at `limit`."""
-    line = " ".join(str(text).splitlines())
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in line)
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from srs_eval.errors import InputError
 from srs_eval.importing import files, proto
+from srs_eval.printable import printable
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZIP_MAGIC = b"PK\x03\x04"
@@ -41,7 +42,7 @@ def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 
     Raises InputError for anything that is not a sound package with a collection.
     """
-    name = files.printable(path)
+    name = printable(path)
     try:
         _check_directory(path, name)
         with zipfile.ZipFile(path) as archive:
@@ -74,12 +75,12 @@ def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
         MemoryError,
     ) as error:
         raise InputError(
-            f"{name} is damaged or no Anki package ({files.printable(error, 100)}); "
+            f"{name} is damaged or no Anki package ({printable(error, 100)}); "
             "export it again from Anki."
         ) from error
     except OSError as error:
         raise InputError(
-            f"{name} cannot be unpacked ({files.printable(error.strerror or error)})."
+            f"{name} cannot be unpacked ({printable(error.strerror or error)})."
         ) from error
     # The exporter's extension is all that tells the two kinds of package apart.
     kind = "deck package" if path.suffix.lower() == ".apkg" else "collection package"
@@ -90,7 +91,7 @@ def unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
 @contextmanager
 def decompressed(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
     """The same for the database in a zstd file (an extracted collection.anki21b)."""
-    name = files.printable(path)
+    name = printable(path)
     with files.file_errors(path), open(path, "rb") as source:
         chunks = iter(lambda: source.read(_CHUNK), b"")
         copy = _database(_decompressed(chunks, name), name, _limit(path))

@@ -25,9 +25,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from srs_eval.errors import InputError
-from srs_eval.importing import files
 from srs_eval.importing.collection import entries_from_columns
 from srs_eval.importing.days import DAY_S
+from srs_eval.printable import printable
 from srs_eval.reviews import (
     LEARNING,
     RELEARNING,
@@ -99,7 +99,7 @@ def header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
         known = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
     raise InputError(
         f"{name} is a table, but not of reviews as known here: its columns are "
-        f"{files.printable(', '.join(found), 200)}, needed are {known}."
+        f"{printable(', '.join(found), 200)}, needed are {known}."
     )
 
 
@@ -182,7 +182,7 @@ def _dated(
             except (ValueError, KeyError, OverflowError) as error:
                 raise InputError(
                     f"{name} is not a readable review log (line {number}: "
-                    f"{files.printable(error, 100)}); mend it."
+                    f"{printable(error, 100)}); mend it."
                 ) from error
     except csv.Error as error:
         raise InputError(f"{name} is not a readable review log ({error}); mend it.") from error
@@ -312,6 +312,6 @@ def _numbers(lines: io.BytesIO, places: list[int], delimiter: str, name: str) ->
                 raise ValueError(f"no whole number in row {row + 1}") from None
             table = numbers.astype(np.int64)
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
-        reason = files.printable(error, 120).split("; use")[0]
+        reason = printable(error, 120).split("; use")[0]
         raise InputError(f"{name} is not a readable review log ({reason}); mend it.") from error
     return [np.ascontiguousarray(column) for column in table.T.reshape(len(places), -1)]

@@ -236,10 +236,7 @@ def export_learner(
         anonymous=anonymous,
         tell=lambda *at: send(at),
     )
-    try:
-        return write_as(document, form, path)
-    except OSError as error:
-        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None
+    return write_as(document, form, path)
 
 
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
-from srs_eval.errors import InputError
+from srs_eval.outputs import write_file, write_folder
+from srs_eval.printable import csv_text, harmless
 from srs_eval.report.document import Cell, Document, Figure, Table
-from srs_eval.store import write_atomically
 
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 
@@ -21,42 +19,32 @@ def as_text(document: Document, form: str) -> str:
     if form == "html":
         from srs_eval.report.page import page
 
-        return page(document)
+        return harmless(page(document))
     if form == "md":
         from srs_eval.report.markdown import markdown
 
-        return markdown(document)
+        return harmless(markdown(document))
     from srs_eval.export import to_json
 
     return to_json(as_json(document))
 
 
 def write_as(document: Document, form: str, path: Path) -> list[Path]:
-    """Write a document to a file or, in one of the FOLDERS, into a folder; what was written."""
+    """Write a document to a file or, in one of the FOLDERS, into a folder; what was written.
+
+    Raises InputError where a file is not srs-eval's own (`outputs`), or cannot be written.
+    """
     if form == "csv":
-        return write_csv(document, path)
+        # One file for each table; figures have all their digits, none is an empty field.
+        tables = {f"{each.name}.csv": as_csv(each).encode() for each in document.tables()}
+        return write_folder(path, tables)
     if form == "png":
-        return write_png(document, path)
-    write_atomically(path.resolve(), as_text(document, form).encode("utf-8", "replace"))
+        from srs_eval.report.pictures import png
+
+        # One file for each picture, for a light background.
+        return write_folder(path, {f"{each.name}.png": png(each) for each in document.pictures()})
+    write_file(path, as_text(document, form).encode("utf-8", "replace"))
     return [path]
-
-
-def check_target(path: Path, source: Path | None) -> None:
-    """Raises InputError for a file that cannot or must not be written; `source` is what is read."""
-    from srs_eval.anki_import import is_learners_file
-
-    if path.is_dir():
-        raise InputError(f'"{path}" is a folder: name a file in it.')
-    if not path.parent.is_dir():
-        raise InputError(f'"{path}" cannot be written: there is no folder "{path.parent}".')
-    if path.is_file() and is_learners_file(path, source):
-        raise InputError(f'"{path}" holds reviews and is not overwritten: name another file.')
-
-
-def check_folder(folder: Path) -> None:
-    """Raises InputError for a folder that files cannot be written into."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f'"{folder}" is no folder: name one for the files.')
 
 
 def as_json(document: Document) -> dict[str, Any]:
@@ -79,24 +67,9 @@ def as_json(document: Document) -> dict[str, Any]:
     }
 
 
-def write_csv(document: Document, folder: Path) -> list[Path]:
-    """One file for each table; figures have all their digits, none is an empty field."""
-    written = []
-    for table in document.tables():
-        path = folder / f"{table.name}.csv"
-        write_atomically(path, as_csv(table).encode())
-        written.append(path)
-    return written
-
-
 def as_csv(table: Table) -> str:
     """A header and the rows; a column with intervals is followed by half-widths or both ends."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_header(table))
-    for row in table.rows:
-        writer.writerow(["" if each is None else each for each in _values(table, row)])
-    return text.getvalue()
+    return csv_text([_header(table), *(_values(table, row) for row in table.rows)])
 
 
 def _header(table: Table) -> list[str]:
@@ -131,18 +104,6 @@ def _values(table: Table, row: tuple[Cell, ...]) -> list[str | int | float | Non
         else:
             values.append(_digits(cell.half_width))
     return values
-
-
-def write_png(document: Document, folder: Path) -> list[Path]:
-    """One file for each picture, for a light background."""
-    from srs_eval.report.pictures import png
-
-    written = []
-    for picture in document.pictures():
-        path = folder / f"{picture.name}.png"
-        write_atomically(path, png(picture))
-        written.append(path)
-    return written
 
 
 def _digits(value: float) -> float | None:

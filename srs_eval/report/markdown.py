@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from srs_eval.outputs import MADE_BY
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -26,11 +27,11 @@ WIDEST = 14  # columns of a table that stands for a picture
 
 
 def markdown(document: Document) -> str:
-    """Headings, paragraphs and pipe tables."""
+    """Headings, paragraphs and pipe tables; the last line says what made it."""
     parts = [f"# {_escaped(document.title)}", *map(_escaped, document.lead)]
     for section in document.sections:
         parts += _section(section, 2)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, MADE_BY]) + "\n"
 
 
 def _section(section: Section, level: int) -> list[str]:

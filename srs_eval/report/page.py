@@ -10,7 +10,7 @@ import math
 import re
 from html import escape
 
-from srs_eval import __version__
+from srs_eval.outputs import GENERATOR, MADE_BY
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -121,6 +121,7 @@ def page(document: Document) -> str:
         "<!DOCTYPE html>",
         '<html lang="en">',
         "<head>",
+        GENERATOR,
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -134,7 +135,7 @@ def page(document: Document) -> str:
         f'<div class="lead">{"".join(_paragraph(each) for each in document.lead)}</div>',
         f"<nav><ul>{links}</ul></nav>" if len(numbered) > 2 else "",
         *(_section(section, 2, drawn, place) for place, section in numbered),
-        f"<footer>Made by srs-eval {escape(__version__)}.</footer>",
+        f"<footer>{MADE_BY}</footer>",
         "</main>",
         f"<script>{SCRIPT}</script>",
         "</body>",

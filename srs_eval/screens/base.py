@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from rich.highlighter import Highlighter
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -14,6 +16,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from srs_eval import words
+from srs_eval.printable import harmless
 from srs_eval.screens.actions import Action
 from srs_eval.screens.drawing import Piecewise
 from srs_eval.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
 
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
+
+
+class Harmless(Highlighter):
+    """For an input of a path, whose name may hold anything."""
+
+    def highlight(self, text: Text) -> None:
+        text.plain = harmless(text.plain)
 
 
 class AppScreen(Piecewise):

@@ -47,7 +47,7 @@ choose the models, s exchanges them, ◀ marks the better figure.
 
     def content(self) -> ComposeResult:
         configurations = [line.configuration for line in self.srs_app.evaluation.ranked()]
-        names = [(each.words, each.name) for each in configurations]
+        names = [(Text(each.words), each.name) for each in configurations]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
             for side, name in zip(("left", "right"), self.pair, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -63,7 +64,7 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
             + ("log bins" if self.srs_app.state.log_bins else "bins")
         )
         facts = self.query_one("#facts")
-        facts.border_title = line.configuration.words
+        facts.border_title = escape(line.configuration.words)
         against = f"{words.against_floor(line.against_floor).strip()} than the average"
         lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
         if line.is_floor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich.markup import escape
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
@@ -57,7 +58,7 @@ folds; your own are the ones stored in Anki, for each preset.
 
     def on_mount(self) -> None:
         box = self.query_one("#box")
-        box.border_title = self._title()
+        box.border_title = escape(self._title())
         box.focus()
         self._compute()
 
@@ -118,7 +119,7 @@ folds; your own are the ones stored in Anki, for each preset.
         this = models[self.configuration].configuration.words
         box = self.query_one("#box")
         over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""
-        box.border_title = self._title() + over
+        box.border_title = escape(self._title() + over)
         if name is not None and self._curves:
             box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
         for chart, below, table in self._curves:

@@ -12,6 +12,7 @@ from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.extras import missing
+from srs_eval.printable import printable
 from srs_eval.ranking import Group, Ranked, ranking
 from srs_eval.results import Result
 
@@ -128,9 +129,9 @@ class Evaluation:
                 model.took = max(model.took, event.result.seconds)
             self._groups = groups
         elif isinstance(event, Failed):
-            model.stage, model.reason = Stage.FAILED, event.reason
+            model.stage, model.reason = Stage.FAILED, printable(event.reason, None)
         elif isinstance(event, Skipped):
-            model.stage, model.reason = Stage.SKIPPED, event.reason
+            model.stage, model.reason = Stage.SKIPPED, printable(event.reason, None)
 
     def end(self, now: float) -> None:
         """The engine has stopped: what has not finished counts as cancelled."""

@@ -13,8 +13,10 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Checkbox, Input, RadioButton, RadioSet, Static
 
 from srs_eval.errors import InputError
-from srs_eval.report.files import FOLDERS, check_folder, check_target
-from srs_eval.screens.base import Dialog
+from srs_eval.outputs import check_outputs, with_ending
+from srs_eval.printable import printable
+from srs_eval.report.files import FOLDERS
+from srs_eval.screens.base import Dialog, Harmless
 
 FORMS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",
@@ -68,7 +70,7 @@ class Wanted:
 
 
 class ExportScreen(Dialog):
-    """Dismissed with what is `Wanted`, or None; nothing is overwritten without a second word."""
+    """Dismissed with what is `Wanted`, or None; our own is overwritten at a second word only."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
 
@@ -85,7 +87,7 @@ class ExportScreen(Dialog):
             with _Forms(compact=True):
                 for form, meaning in FORMS.items():
                     yield _Form(meaning, form == "html", id=form, compact=True)
-            yield Input(self._default("html"), compact=True)
+            yield Input(self._default("html"), highlighter=Harmless(), compact=True)
             yield _Tick("Number decks and presets, name no file", compact=True)
             yield Static(self._basis(), id="basis", markup=False)
             yield Static(id="said", markup=False)
@@ -137,14 +139,15 @@ class ExportScreen(Dialog):
         try:
             if not text:
                 raise InputError("Name a file." if not folder else "Name a folder.")
+            read = [] if self._source is None else [self._source]
             if folder:
-                check_folder(path)
-                taken = path.is_dir() and any(path.glob(f"*.{self._form}"))
+                check_outputs([], [(self._form, path)], read)
+                taken = bool(with_ending(path, self._form))
             else:
-                check_target(path, self._source)
+                check_outputs([path], read=read)
                 taken = path.exists()
-        except (InputError, OSError, RuntimeError) as error:  # no home folder is a RuntimeError
-            self._say(str(error), "Write")
+        except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
+            self._say(printable(error, None), "Write")
             return
         if taken and self._asked != path:
             what = (

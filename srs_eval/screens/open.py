@@ -20,8 +20,9 @@ from textual.widgets.option_list import Option
 
 from srs_eval import words
 from srs_eval.plural import counted
+from srs_eval.printable import harmless, printable
 from srs_eval.screens.actions import OPEN, bindings
-from srs_eval.screens.base import AppScreen
+from srs_eval.screens.base import AppScreen, Harmless
 from srs_eval.state import Recent
 
 _MOST = 200  # entries listed of one folder
@@ -64,7 +65,7 @@ class _PathSuggester(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         for candidate in candidates(value):
-            if candidate.startswith(value) and candidate != value:
+            if candidate.startswith(value) and value != candidate == harmless(candidate):
                 return candidate
         return None
 
@@ -88,6 +89,7 @@ class PathInput(Input):
         super().__init__(
             placeholder="a collection.anki2, .colpkg, .apkg, .revlog, .csv or .txt",
             suggester=_PathSuggester(),
+            highlighter=Harmless(),
             id="path",
             select_on_focus=False,
         )
@@ -187,7 +189,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             choices.border_title = "What fits"
             found = candidates(typed)
             choices.add_options(
-                Option(Text(candidate), id=f"path:{candidate}") for candidate in found
+                Option(Text(printable(candidate)), id=f"path:{candidate}") for candidate in found
             )
             if not found:
                 choices.add_option(Option(Text("nothing here begins so", "dim"), disabled=True))
@@ -236,9 +238,9 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         yield Option(Text("  Try a simulated learner"), id=DEMO)
 
     def _option(self, key: str, name: str, facts: list[str], width: int) -> Option:
-        note = " · ".join(facts)
+        note = printable(" · ".join(facts))
         note = words.shortened(note, max(2 * width // 3, 12))
-        name = words.shortened(_home(name), width - len(note) - 6)
+        name = words.shortened(printable(_home(name)), width - len(note) - 6)
         return Option(Text.assemble(f"  {name}   ", (note, "dim")), id=key)
 
     def action_browse(self) -> None:

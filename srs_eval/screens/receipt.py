@@ -56,7 +56,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         with Horizontal(id="choice"):
             yield Static("Models")
             yield Select(
-                [(words.cut(name, 24), name) for name in self.srs_app.model_choices()],
+                [(Text(words.cut(name, 24)), name) for name in self.srs_app.model_choices()],
                 value=self.srs_app.models,
                 allow_blank=False,
                 compact=True,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.plural import counted
+from srs_eval.printable import printable
 from srs_eval.screens.background import Background
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Reports:
 
         def deliver(written: Sequence[Path]) -> None:
             what = f" ({counted(len(written), 'file')})" if len(written) > 1 else ""
-            app.call_from_thread(app.notify, f"Written: {path}{what}", markup=False, timeout=8)
+            said = f"Written: {printable(path)}{what}"
+            app.call_from_thread(app.notify, said, markup=False, timeout=8)
 
         def ended(error: Exception | None) -> None:
             if error is not None:

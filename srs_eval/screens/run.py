@@ -238,7 +238,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             return
         self._shown = seen
         box = self.query_one("#model")
-        box.border_title = model.configuration.words
+        box.border_title = escape(model.configuration.words)
         result = model.result
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")
