@@ -968,6 +968,27 @@ def test_what_was_kept_of_other_reviews_is_not_improved(tmp_path: Path) -> None:
     assert len(found.answers) == len(kept.answers)
 
 
+def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
+    """Whatever is not as it was written: no number of it need be looked at."""
+    kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    keep("file", kept, tmp_path)
+    assert last("file", tmp_path) == kept
+    (place,) = (tmp_path / "answers").iterdir()
+    whole = place.read_text()
+    for was, becomes in (
+        *(('"at": 1.0', f'"at": {number}') for number in ("NaN", "-1e300", "2.0")),
+        ('"entries": 4000', f'"entries": {10**400}'),
+        ('"estimate": -0.029', '"estimate": 1e999'),
+        ("FSRS predicts you well", "FSRS predicts you ill"),
+    ):
+        assert was in whole
+        place.write_text(whole.replace(was, becomes))
+        assert last("file", tmp_path) is None, becomes
+    for damaged in ("", "{", whole[:-1], whole.partition("\n")[2]):
+        place.write_text(damaged)
+        assert last("file", tmp_path) is None
+
+
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
     answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
