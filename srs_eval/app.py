@@ -35,7 +35,7 @@ from srs_eval.context import Context
 from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.flags import Protocol
 from srs_eval.plural import counted
-from srs_eval.screens.actions import EVERYWHERE, Action, bindings
+from srs_eval.screens.actions import EVERYWHERE, QUIT, Action, bindings
 from srs_eval.screens.background import (
     AllAnswered,
     Answered,
@@ -46,12 +46,13 @@ from srs_eval.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.screens.base import AppScreen
+from srs_eval.screens.base import TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.screens.garbage import EVERY_S, Garbage
 from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.reports import Reports
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
 from srs_eval.screens.typed_keys import TypedKeys
+from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
@@ -128,6 +129,8 @@ class SrsEvalApp(App[int]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
     CSS_PATH = "screens/app.tcss"
+    HORIZONTAL_BREAKPOINTS = TOO_NARROW
+    VERTICAL_BREAKPOINTS = TOO_LOW
 
     def __init__(
         self,
@@ -174,7 +177,7 @@ class SrsEvalApp(App[int]):
         self.reports = Reports(self)
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
-        self._keys = TypedKeys(self, super().on_event, monotonic)
+        self._keys = TypedKeys(self, self._forward, monotonic)
         self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
@@ -202,6 +205,20 @@ class SrsEvalApp(App[int]):
         if isinstance(event, events.InputEvent):
             self._garbage.touched()
         await self._keys.take(event)
+
+    async def _forward(self, event: events.Event) -> None:
+        """As Textual does it; where the window is too small for any screen, keys only leave."""
+        hidden = self.size.width < MINIMUM[0] or self.size.height < MINIMUM[1]
+        if not hidden or not isinstance(event, events.Key | events.Paste):
+            await super().on_event(event)
+        elif isinstance(event, events.Key) and not self._leaving.isdisjoint(event.aliases):
+            await self.action_quit()
+
+    @property
+    def _leaving(self) -> set[str]:
+        """The keys that quit."""
+        (leave,) = self.on_keys([QUIT])
+        return {"ctrl+c", *map(str.strip, leave.key.split(","))}
 
     # --- start and end
 

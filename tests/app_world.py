@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from textual import events
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.comparison import Interval
@@ -365,3 +366,10 @@ def text_of(app: SrsEvalApp) -> str:
 def said(app: Any) -> str:
     """What the app has told in passing."""
     return " ".join(each.message for each in app._notifications)
+
+
+def type_at_once(app: SrsEvalApp, keys: str) -> None:
+    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
+    names = {"/": "slash", "?": "question_mark", "\x1b": "escape", "\r": "enter", "\x10": "ctrl+p"}
+    for key in keys:
+        app.post_message(events.Key(names.get(key, key), key))

@@ -12,16 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual import events
 from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.config import Config
 from srs_eval.configurations import in_words, resolve
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import with_floors
-from srs_eval.screens.actions import EVERYWHERE
+from srs_eval.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
@@ -39,6 +41,7 @@ from tests.app_world import (
     on,
     text_of,
     to_receipt,
+    type_at_once,
     until,
 )
 from tests.conftest import SHARED
@@ -329,20 +332,76 @@ async def test_bins_are_chosen_and_kept(tmp_path: Path) -> None:
     assert load_state(tmp_path).bins == 10
 
 
+KEYS = sorted(
+    {key for each in SCREENS.values() for action in each for key in action.key.split(",")} - {"q"}
+    | {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
+    | {"backspace", "ctrl+q", "1", "j", "k", "Q"}
+)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 16), (60, 15)])
 async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
-        await to_receipt(pilot)
+        await until(pilot, on(app, "AnswersScreen"))
         assert app.screen.query_one(TooSmall).display
         if size[0] >= 20:
             assert "larger" in text_of(app)
-        await pilot.press("enter", "question_mark")
-        await until(pilot, on(app, "HelpScreen"))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: not app.screen.query_one(TooSmall).display)
-        await pilot.press("escape")
-        await until(pilot, lambda: "entries" in text_of(app) or "models" in text_of(app))
+        await until(pilot, lambda: "models" in text_of(app))
+        await pilot.press("question_mark")
+        await until(pilot, on(app, "HelpScreen"))
+
+
+@pytest.mark.parametrize(
+    ("way", "last"),
+    [
+        ("", "AnswersScreen"),
+        ("p", "ChooseScreen"),
+        ("x", "ExportScreen"),
+        ("g", "JumpScreen"),
+        ("\x10", "CommandPalette"),
+        ("i", "ReceiptScreen"),
+        ("m", "RunScreen"),
+        ("m/a", "RunScreen"),  # in the filter, where letters are letters
+        ("mf", "FamiliesScreen"),
+        ("m2", "CompareScreen"),
+        ("md", "DetailsScreen"),
+        ("md?", "HelpScreen"),
+    ],
+)
+async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
+    """Else they reach lists that nobody sees, and that know no page to go down."""
+    app, tiny = make_app(tmp_path, FILE), (40, 10)
+    async with app.run_test(size=(80, 24) if way else tiny) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        type_at_once(app, way)
+        await until(pilot, on(app, last))
+        await until(pilot, lambda: not app._keys.waiting)
+        await pilot.resize_terminal(*tiny)
+        await until(pilot, lambda: "larger" in text_of(app))
+        stack, state = list(app.screen_stack), app.state
+        for key in KEYS:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("pasted"))
+        await until(pilot, lambda: not app._keys.waiting)
+        assert app.screen_stack == stack
+        assert app.state == state
+        assert not app._exit
+        type_at_once(app, "q")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
+    for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
+        options = Options(config=Config(keys={"quit": "Q,f9"}))
+        app = make_app(tmp_path, options=options)
+        async with app.run_test(size=(40, 10)) as pilot:
+            await until(pilot, on(app, "OpenScreen"))
+            await pilot.press("pagedown", key)
+            assert app._exit == leaves
 
 
 @pytest.mark.parametrize("size", [(60, 16), (100, 60), (300, 20)])

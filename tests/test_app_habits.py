@@ -53,6 +53,7 @@ from tests.app_world import (
     on,
     text_of,
     to_receipt,
+    type_at_once,
     until,
 )
 from tests.test_app import FILE, to_results
@@ -480,13 +481,6 @@ async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, engine.closed.is_set)
     app.shut_down()
-
-
-def type_at_once(app: Any, keys: str) -> None:
-    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
-    names = {"/": "slash", "\x1b": "escape", "\r": "enter"}
-    for key in keys:
-        app.post_message(events.Key(names.get(key, key), key))
 
 
 async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
