@@ -12,7 +12,6 @@ import contextlib
 import importlib
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,7 +74,6 @@ Rows = Literal["benchmark", "anki"]
 LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
-DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
 _NEXT = (
     "scipy.special",  # intervals
@@ -186,7 +184,7 @@ class SrsEvalApp(App[int]):
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
         self._prepared: dict[Protocol, tuple[int, int]] = {}
-        self._demo: tempfile.TemporaryDirectory[str] | None = None
+        self._demo: Path | None = None  # the folder of its learner
         self._warm_up: list[WorkerPool] = []
         self.asked_for_models = False  # or they follow the answers by themselves
         self.compiles = False  # before the questions asked now can be answered
@@ -318,7 +316,9 @@ class SrsEvalApp(App[int]):
             for process in multiprocessing.active_children():
                 process.terminate()
         if self._demo is not None:
-            self._demo.cleanup()
+            from srs_eval.importing.files import remove_folder
+
+            remove_folder(self._demo)
             self._demo = None
 
     def refresh_css(self, animate: bool = True) -> None:
@@ -466,6 +466,8 @@ class SrsEvalApp(App[int]):
         self.file_name = " · ".join([shown, *self.options.decks, *self.options.presets])
         self._prepared = {}
         self._graphs = {}
+        from srs_eval.importing.files import DEMO_FOLDER
+
         if path.parent.name.startswith(DEMO_FOLDER):
             self.file_name = "demo: a simulated learner"  # deleted when the app closes
             self._place = None
@@ -518,27 +520,27 @@ class SrsEvalApp(App[int]):
 
         def make() -> None:
             from srs_eval.demo import make_demo_collection
+            from srs_eval.importing.files import DEMO_FOLDER, make_folder
 
-            if self._demo is None:
-                self._demo = tempfile.TemporaryDirectory(prefix=DEMO_FOLDER)
-            path = Path(self._demo.name) / "collection.anki2"
-            error: Exception | None = None
             try:
-                if not path.exists():
-                    path = make_demo_collection(path.parent)
-            except Exception as failure:
-                error = failure
+                if self._demo is None:
+                    self._demo = make_folder(DEMO_FOLDER)
+                outcome: Path | Exception = self._demo / "collection.anki2"
+                if not outcome.exists():
+                    outcome = make_demo_collection(self._demo)
+            except Exception as error:
+                outcome = error
             with contextlib.suppress(RuntimeError):
-                self.call_from_thread(made, path, error)
+                self.call_from_thread(made, outcome)
 
-        def made(path: Path, error: Exception | None) -> None:
+        def made(outcome: Path | Exception) -> None:
             if number != self._reading:
                 return
             self._say("")
-            if error is not None:
-                self.refuse("Can't make the demo", error, "Back", "")
+            if isinstance(outcome, Exception):
+                self.refuse("Can't make the demo", outcome, "Back", "")
             else:
-                self.open_file(path)
+                self.open_file(outcome)
 
         threading.Thread(target=make, daemon=True, name="demo").start()
 

@@ -69,9 +69,13 @@ def large_package(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return make_package(tmp_path_factory.mktemp("package") / "a.colpkg", large.read_bytes())
 
 
-def start(path: Path, place: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(path: Path, place: Path) -> subprocess.Popen[str]:
+    return start_command(place, "inspect", path)
+
+
+def start_command(place: Path, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "srs_eval", "inspect", str(path), *arguments],
+        [sys.executable, "-m", "srs_eval", *map(str, arguments)],
         env={**os.environ, "TMPDIR": str(place)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -167,6 +171,28 @@ def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: 
         check=True,
     )
     assert list(tmp_path.iterdir()) == [mine]
+
+
+def test_killed_demo_leaves_nothing_for_long(tmp_path: Path) -> None:
+    """Nor is one deleted that is still at work, or what somebody has under such a name."""
+    mine = tmp_path / "srs-eval-demo-of-my-own"
+    mine.mkdir()
+    (mine / "results.csv").write_text("mine")
+    demo = start_command(tmp_path, "demo", "--models", "AVG", "--jobs", 2)
+    wait_for_copy(demo, tmp_path)
+    for number, left in ((signal.SIGSTOP, 1), (signal.SIGKILL, 0)):
+        os.killpg(demo.pid, number)  # a process that is stopped is still there
+        if number == signal.SIGKILL:
+            demo.communicate()
+        subprocess.run(
+            [sys.executable, "-m", "srs_eval", "models"],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        folders = [path for path in tmp_path.iterdir() if path != mine and path.is_dir()]
+        assert len(folders) == left
+    assert (mine / "results.csv").read_text() == "mine"
 
 
 def test_copy_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
