@@ -525,9 +525,10 @@ class SrsEvalApp(App[int]):
             try:
                 if self._demo is None:
                     self._demo = make_folder(DEMO_FOLDER)
-                outcome: Path | Exception = self._demo / "collection.anki2"
-                if not outcome.exists():
-                    outcome = make_demo_collection(self._demo)
+                path = self._demo / "collection.anki2"
+                outcome: Path | Exception = (
+                    path if path.exists() else make_demo_collection(self._demo)
+                )
             except Exception as error:
                 outcome = error
             with contextlib.suppress(RuntimeError):
