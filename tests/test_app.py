@@ -36,6 +36,7 @@ from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import (
     MODELS,
     MadeUpEngine,
+    WatchedApp,
     configurations,
     make_app,
     on,
@@ -44,7 +45,7 @@ from tests.app_world import (
     type_at_once,
     until,
 )
-from tests.conftest import SHARED
+from tests.conftest import PATIENCE, SHARED
 
 FILE = Path("collection.anki2")
 
@@ -250,7 +251,7 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
             if path.is_dir() or "bomb" in path.name:
                 continue
             app.open_file(path)
-            await until(pilot, lambda: not on(app, "OpenScreen")(), seconds=60)
+            await until(pilot, lambda: not on(app, "OpenScreen")())
             if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
                 await pilot.press("escape")
             else:
@@ -270,7 +271,7 @@ async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
             await to_receipt(pilot)
             await pilot.press("enter")
             await until(pilot, on(app, "Refusal"))
-            assert words in text_of(app)
+            await until(pilot, lambda app=app, words=words: words in text_of(app))
             await pilot.press("escape")
             await until(pilot, on(app, "ReceiptScreen"))
 
@@ -422,15 +423,16 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 60)) as pilot:
         await to_results(pilot, app)
-        for key in (None, "d", "2"):
+        for key, name in ((None, "RunScreen"), ("d", "DetailsScreen"), ("2", "CompareScreen")):
             if key is not None:
                 await pilot.press(key)
-                await pilot.pause(0.1)
+            await until(pilot, on(app, name))
             screen = app.screen
             assert isinstance(screen, AppScreen)
             commands = {command.title for command in app.get_system_commands(screen)}
             await pilot.press("question_mark")
             await until(pilot, on(app, "HelpScreen"))
+            await until(pilot, lambda screen=screen: screen.actions[-1].label in text_of(app))
             shown = text_of(app)
             for action in (*screen.actions, *EVERYWHERE):
                 assert action.label in shown, action
@@ -448,12 +450,12 @@ async def test_theme_survives(tmp_path: Path) -> None:
     async with app.run_test() as pilot:
         assert app.theme == DARK_THEME.name
         await pilot.press("ctrl+t")
-        assert app.theme == LIGHT_THEME.name
+        await until(pilot, lambda: app.state.theme == LIGHT_THEME.name)
     app = make_app(tmp_path)
     assert app.theme == LIGHT_THEME.name
     async with app.run_test() as pilot:
         app.theme = "nord"
-        await pilot.pause()
+        await until(pilot, lambda: app.state.dark_theme == "nord")
         await pilot.press("ctrl+t")
         assert app.theme == LIGHT_THEME.name
         await pilot.press("ctrl+t")
@@ -515,8 +517,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press(key)
-        await pilot.pause(0.1)
-        assert app._exit
+        await until(pilot, lambda: app._exit)
     app.shut_down()
     assert engine.closed.is_set()
     assert not any(background.alive for background in app.backgrounds)
@@ -529,8 +530,7 @@ async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
         await pilot.press("ctrl+o", "q", "question_mark")
         assert app.screen.query_one(Input).value == "q?"  # letters are letters there
         await pilot.press("ctrl+c")
-        await pilot.pause()
-        assert app._exit
+        await until(pilot, lambda: app._exit)
 
 
 async def test_paths_complete(tmp_path: Path) -> None:
@@ -546,19 +546,21 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await pilot.press("ctrl+o")
         path = app.screen.query_one(Input)
         path.value = f"{tmp_path}/al"
-        await pilot.pause()
-        await pilot.press("end", "tab")
-        assert path.value == f"{tmp_path}/alpha"
-        path.value += "/"
-        await pilot.pause()
         choices = app.screen.query_one(OptionList)
-        names = [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
-        assert names == ["", "note.txt", "one.colpkg"]  # deep/, then what may be read
+
+        def names() -> list[str]:
+            return [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
+
+        await until(pilot, lambda: len(names()) == 2)
+        await pilot.press("end", "tab")
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha")
+        path.value += "/"
+        # deep/, then what may be read
+        await until(pilot, lambda: names() == ["", "note.txt", "one.colpkg"])
         await pilot.press("down", "enter")
-        assert path.value == f"{tmp_path}/alpha/deep/"
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
         path.value = f"{tmp_path}/\0"
-        await pilot.pause()
-        assert "nothing here begins so" in text_of(app)
+        await until(pilot, lambda: "nothing here begins so" in text_of(app))
 
 
 async def test_profiles_are_offered(tmp_path: Path) -> None:
@@ -586,7 +588,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await until(pilot, lambda: "protocol: anki" in text_of(app))
         assert app.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
-        await pilot.pause()
+        await until(pilot, lambda: app.models == "fsrs")
         await pilot.press("e")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.evaluation.running)
@@ -615,14 +617,14 @@ async def test_one_deck_only(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, options=Options(decks=("Japanesse",)))
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, on(app, "Refusal"))
-        assert 'Did you mean "Japanese::Words"' in text_of(app)
+        await until(pilot, lambda: 'Did you mean "Japanese::Words"' in text_of(app))
 
 
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:
         await to_receipt(pilot)
-        assert "[red]x [b] $a.anki2" in text_of(app)
+        await until(pilot, lambda: "[red]x [b] $a.anki2" in text_of(app))
         tabs = app.screen.query_one("TabbedContent")
         tabs.active = "per-deck"  # type: ignore[attr-defined]
         await until(pilot, lambda: "Geography [rivers]" in text_of(app))
@@ -638,11 +640,11 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         for event in events
         if isinstance(event, Finished)
     }
-    app = SrsEvalApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
+    app = WatchedApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot, 60)
+        await to_receipt(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running, 120)
+        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running)
         await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
         assert {name: r.metrics for name, r in app.evaluation.results().items()} == expected
         for name, metrics in expected.items():
@@ -662,12 +664,12 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return path
 
     monkeypatch.setattr("srs_eval.demo.make_demo_collection", small_demo)
-    app = SrsEvalApp(state_folder=tmp_path, profiles=lambda: [])
+    app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
         await pilot.press("enter")
-        await to_receipt(pilot, 60)
-        assert "demo: a simulated learner" in text_of(app)
+        await to_receipt(pilot)
+        await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
     app.shut_down()
     assert not made[0].exists()
     assert load_state(tmp_path).recent == ()
@@ -690,7 +692,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.strip() == "[]"
 
@@ -725,9 +727,9 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     os.close(theirs)
     seen = ""
 
-    def read_until(words: str, seconds: float = 60.0) -> None:
+    def read_until(words: str) -> None:
         nonlocal seen
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while words not in seen:
             assert time.monotonic() < end, seen[-2000:]
             if select.select([terminal], [], [], 0.1)[0]:
@@ -743,7 +745,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         read_until("questions open")
         os.write(terminal, b"m")
         read_until("waiting")
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while len(session()) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         assert len(session()) >= 2  # the app and its workers
@@ -751,15 +753,15 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
             os.write(terminal, b"\x03")
         else:
             process.send_signal(signal.SIGTERM)
-        end = time.monotonic() + 15
+        end = time.monotonic() + PATIENCE
         while process.poll() is None and time.monotonic() < end:
             if select.select([terminal], [], [], 0.1)[0]:
                 try:
                     os.read(terminal, 65536)
                 except OSError:  # the other side is closed
                     break
-        assert process.wait(timeout=10) == 0
-        end = time.monotonic() + 5
+        assert process.wait(timeout=PATIENCE) == 0
+        end = time.monotonic() + PATIENCE
         while session() and time.monotonic() < end:
             time.sleep(0.05)
         assert session() == []

@@ -492,12 +492,12 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
         await until(pilot, lambda: not app.evaluation.running)
         type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
         assert app.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
         await until(pilot, on(app, "ChooseScreen"))
         assert app.state.filter == ""
+    assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
 
 
 async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
@@ -555,8 +555,7 @@ async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) 
         await until(pilot, on(app, "Question"))
         engine.go.set()
         await until(pilot, on(app, "AnswersScreen"))
-        said = [each.message for each in app._notifications]
-        assert said == ["The models have ended by themselves."]
+        await until(pilot, lambda: app.told == ["The models have ended by themselves."])
 
 
 async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from srs_eval.state import FILE, RECENT_FILES, Recent, State, load_state, save_state
 from tests.app_world import MODELS, make_app, text_of, until
+from tests.conftest import PATIENCE
 
 
 def test_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from srs_eval.state import State, load_state; "
         "sys.exit(load_state(Path(sys.argv[1])) != State())"
     )
-    subprocess.run([sys.executable, "-c", script, tmp_path], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)
 
 
 def test_what_is_nested_too_deep_to_be_copied_is_survived(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from srs_eval.errors import InputError
 from srs_eval.screens import actions
 from srs_eval.simulation import simulate_learner, write_collection, write_dataset
 from tests.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.conftest import PATIENCE
 from tests.program import program
 from tests.test_app import FILE, to_results
 
@@ -107,7 +108,7 @@ def test_what_is_no_file_is_told_and_not_waited_for(what: str, tmp_path: Path) -
         path.mkdir()
     for command in (["config"], ["run", "x.anki2"]):
         environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
-        done = program(*command, env=environment, timeout=60)
+        done = program(*command, env=environment, timeout=PATIENCE)
         assert done.returncode == 2
         assert f"{path} cannot be read (no regular file); mend or delete it." in done.stderr
 
