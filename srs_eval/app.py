@@ -12,7 +12,6 @@ import contextlib
 import importlib
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.flags import Protocol
 from srs_eval.plural import counted
 from srs_eval.printable import printable
-from srs_eval.screens.actions import EVERYWHERE, Action, bindings
+from srs_eval.screens.actions import EVERYWHERE, QUIT, Action, bindings
 from srs_eval.screens.background import (
     AllAnswered,
     Answered,
@@ -47,12 +46,13 @@ from srs_eval.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.screens.base import AppScreen
+from srs_eval.screens.base import TOO_LOW, TOO_NARROW, AppScreen
 from srs_eval.screens.garbage import EVERY_S, Garbage
 from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.reports import Reports
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
 from srs_eval.screens.typed_keys import TypedKeys
+from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
     from srs_eval.calibration_graph import CalibrationGraph
@@ -75,7 +75,6 @@ Rows = Literal["benchmark", "anki"]
 LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
-DEMO_FOLDER = "srs-eval-demo-"  # prefix of the temporary folder's name
 BIN_CHOICES = (10, 20, 40)
 _NEXT = (
     "scipy.special",  # intervals
@@ -129,6 +128,8 @@ class SrsEvalApp(App[int]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
     CSS_PATH = "screens/app.tcss"
+    HORIZONTAL_BREAKPOINTS = TOO_NARROW
+    VERTICAL_BREAKPOINTS = TOO_LOW
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class SrsEvalApp(App[int]):
         self.reports = Reports(self)
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
-        self._keys = TypedKeys(self, super().on_event, monotonic)
+        self._keys = TypedKeys(self, self._forward, monotonic)
         self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
@@ -184,7 +185,7 @@ class SrsEvalApp(App[int]):
         self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
         self._reading = 0
         self._prepared: dict[Protocol, tuple[int, int]] = {}
-        self._demo: tempfile.TemporaryDirectory[str] | None = None
+        self._demo: Path | None = None  # the folder of its learner
         self._warm_up: list[WorkerPool] = []
         self.asked_for_models = False  # or they follow the answers by themselves
         self.compiles = False  # before the questions asked now can be answered
@@ -203,6 +204,20 @@ class SrsEvalApp(App[int]):
         if isinstance(event, events.InputEvent):
             self._garbage.touched()
         await self._keys.take(event)
+
+    async def _forward(self, event: events.Event) -> None:
+        """As Textual does it; where the window is too small for any screen, keys only leave."""
+        hidden = self.size.width < MINIMUM[0] or self.size.height < MINIMUM[1]
+        if not hidden or not isinstance(event, events.Key | events.Paste):
+            await super().on_event(event)
+        elif isinstance(event, events.Key) and not self._leaving.isdisjoint(event.aliases):
+            await self.action_quit()
+
+    @property
+    def _leaving(self) -> set[str]:
+        """The keys that quit."""
+        (leave,) = self.on_keys([QUIT])
+        return {"ctrl+c", *map(str.strip, leave.key.split(","))}
 
     # --- start and end
 
@@ -302,7 +317,9 @@ class SrsEvalApp(App[int]):
             for process in multiprocessing.active_children():
                 process.terminate()
         if self._demo is not None:
-            self._demo.cleanup()
+            from srs_eval.importing.files import remove_folder
+
+            remove_folder(self._demo)
             self._demo = None
 
     def refresh_css(self, animate: bool = True) -> None:
@@ -451,6 +468,8 @@ class SrsEvalApp(App[int]):
         self.file_name = " · ".join([shown, *asked])
         self._prepared = {}
         self._graphs = {}
+        from srs_eval.importing.files import DEMO_FOLDER
+
         if path.parent.name.startswith(DEMO_FOLDER):
             self.file_name = "demo: a simulated learner"  # deleted when the app closes
             self._place = None
@@ -503,27 +522,28 @@ class SrsEvalApp(App[int]):
 
         def make() -> None:
             from srs_eval.demo import make_demo_collection
+            from srs_eval.importing.files import DEMO_FOLDER, make_folder
 
-            if self._demo is None:
-                self._demo = tempfile.TemporaryDirectory(prefix=DEMO_FOLDER)
-            path = Path(self._demo.name) / "collection.anki2"
-            error: Exception | None = None
             try:
-                if not path.exists():
-                    path = make_demo_collection(path.parent)
-            except Exception as failure:
-                error = failure
+                if self._demo is None:
+                    self._demo = make_folder(DEMO_FOLDER)
+                path = self._demo / "collection.anki2"
+                outcome: Path | Exception = (
+                    path if path.exists() else make_demo_collection(self._demo)
+                )
+            except Exception as error:
+                outcome = error
             with contextlib.suppress(RuntimeError):
-                self.call_from_thread(made, path, error)
+                self.call_from_thread(made, outcome)
 
-        def made(path: Path, error: Exception | None) -> None:
+        def made(outcome: Path | Exception) -> None:
             if number != self._reading:
                 return
             self._say("")
-            if error is not None:
-                self.refuse("Can't make the demo", error, "Back", "")
+            if isinstance(outcome, Exception):
+                self.refuse("Can't make the demo", outcome, "Back", "")
             else:
-                self.open_file(path)
+                self.open_file(outcome)
 
         threading.Thread(target=make, daemon=True, name="demo").start()
 

@@ -590,20 +590,21 @@ def demo(
     reference: ReferenceOption = "FSRS-6",
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
-    import tempfile
-
     from srs_eval.console import say
     from srs_eval.demo import make_demo_collection
+    from srs_eval.importing.files import DEMO_FOLDER, make_folder, remove_folder
 
-    with tempfile.TemporaryDirectory(prefix="srs-eval-demo-") as folder:
+    folder = make_folder(DEMO_FOLDER)
+    try:
         say("Simulating a learner ...")
-        path = make_demo_collection(Path(folder))
-        source = Source(path)
+        source = Source(make_demo_collection(folder))
         if sys.stdout.isatty() and sys.stdin.isatty() and json is None and csv is None:
             return _open_app(source, flags, context, models, jobs, use_cache=True)
         return _run(
             source, flags, context, models, jobs, json, csv, reference, "2025", use_cache=True
         )
+    finally:
+        remove_folder(folder)
 
 
 # --- what commands do ----------------------------------------------------------

@@ -13,7 +13,7 @@ cancel = "c,ctrl+x"
 
 from __future__ import annotations
 
-import math
+import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,11 +22,12 @@ from typing import Any
 
 from srs_eval.errors import InputError
 from srs_eval.flags import EQUIVALENT
-from srs_eval.places import config_dir
+from srs_eval.places import config_dir, content_of
 from srs_eval.screens.actions import SCREENS, conflict
 
 FILE = "config.toml"
 _MOST_BYTES = 1 << 20
+_MOST_TOLD = 500  # letters about what is wrong
 
 
 @dataclass(frozen=True)
@@ -71,20 +72,19 @@ def load_config(path: Path | None = None) -> Config:
     """
     path = path or config_path()
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES)
+        content = content_of(path, _MOST_BYTES)
     except FileNotFoundError:
         return Config()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}); mend or delete it.") from None
     try:
         given = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of thousands of digits
         raise InputError(f"{path} is no TOML ({error}); mend or delete it.") from None
     for name, value in given.items():
         wrong = _wrong(name, value)
         if wrong:
-            raise InputError(f"{path}: {wrong}.")
+            raise InputError(f"{path}: {wrong[:_MOST_TOLD]}.")
     return Config(**given)
 
 
@@ -94,9 +94,9 @@ def _wrong(name: str, value: Any) -> str:
     if name not in known:
         return f"there is no setting {name}, only {', '.join(known)}"
     if name == "rows" and value not in ("benchmark", "anki"):
-        return f"rows must be benchmark or anki, not {value!r}"
+        return f"rows must be benchmark or anki, not {_shown(value)}"
     if name in ("theme", "models") and not (isinstance(value, str) and value):
-        return f"{name} must be a name in quotes, not {value!r}"
+        return f"{name} must be a name in quotes, not {_shown(value)}"
     if name == "models":
         from srs_eval.configurations import resolve
 
@@ -106,11 +106,19 @@ def _wrong(name: str, value: Any) -> str:
             return f"models: {str(error).rstrip('.?')}"
     if name == "equivalence":
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (math.isfinite(value) and 0 <= value < 1):
-            return f"equivalence must be a log loss from 0 to 1, not {value!r}"
+        if not number or not 0 <= value < 1:  # as no NaN is
+            return f"equivalence must be a log loss from 0 to 1, not {_shown(value)}"
     if name == "reduced_motion" and not isinstance(value, bool):
-        return f"reduced_motion must be true or false, not {value!r}"
+        return f"reduced_motion must be true or false, not {_shown(value)}"
     return _wrong_keys(value) if name == "keys" else ""
+
+
+def _shown(value: Any) -> str:
+    """A value as Python writes it, its middle left out where it is long."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python writes no number of so many digits
+        return "a number of thousands of digits"
 
 
 def _wrong_keys(value: Any) -> str:

@@ -20,12 +20,13 @@ from typing import Any
 from srs_eval.cache import code_digest
 from srs_eval.comparison import Interval
 from srs_eval.context import Context
-from srs_eval.places import state_dir
+from srs_eval.places import content_of, state_dir
 from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.reviews import ReviewLog
 
-LAYOUT = 2
+LAYOUT = 3
 MOST = 20  # files whose answers are kept
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, default=lambda value: value.item())  # numpy's numbers
+        text = json.dumps(content, default=lambda value: value.item())  # numpy's numbers
+        with os.fdopen(handle, "wb") as file:
+            file.write(_digest(text.encode()) + b"\n" + text.encode())
         os.replace(temporary, place)
         files = sorted(place.parent.glob("*.json"), key=lambda each: -each.stat().st_mtime)
         for old in files[MOST:]:
@@ -94,8 +96,9 @@ def improve(path: str, basis: str, better: Sequence[Answer], folder: Path | None
 def last(path: str, folder: Path | None = None) -> Kept | None:
     """What was kept for a path; None where nothing is, or it is damaged."""
     try:
-        content = json.loads(_place(path, folder).read_text("utf-8"))
-        if content["layout"] != LAYOUT:
+        digest, _, text = content_of(_place(path, folder), _MOST_BYTES).partition(b"\n")
+        content = json.loads(text)
+        if digest != _digest(text) or content["layout"] != LAYOUT:
             return None
         return Kept(
             tuple(_answer(each) for each in content["answers"]),
@@ -105,6 +108,11 @@ def last(path: str, folder: Path | None = None) -> Kept | None:
         )
     except Exception:  # a damaged file is as good as none
         return None
+
+
+def _digest(text: bytes) -> bytes:
+    """Of what is kept: where anything in it is not as it was written, all of it is damaged."""
+    return hashlib.sha256(text).hexdigest().encode()
 
 
 def _place(path: str, folder: Path | None) -> Path:

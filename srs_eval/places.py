@@ -1,12 +1,14 @@
-"""Folders of this program on each system, and the digest of what lies in a folder.
+"""Folders of this program on each system, what a file in them holds, a folder's digest.
 
 SRS_EVAL_{CACHE,CONFIG,DATA,STATE}_DIR override the folders.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +33,30 @@ def config_dir() -> Path:
 def state_dir() -> Path:
     """What the app remembers: recent files, theme."""
     return _place("SRS_EVAL_STATE_DIR", "user_state_path")
+
+
+def content_of(path: Path, most: int) -> bytes:
+    """All that a small file holds, `most` bytes at most.
+
+    Raises OSError, also of what is larger and of what is no file: a pipe or a device is not opened,
+    for that may wait for ever.
+    """
+    _refuse_other_than_file(os.stat(path), path)
+    with open(path, "rb", opener=_without_waiting) as file:
+        _refuse_other_than_file(os.fstat(file.fileno()), path)
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _refuse_other_than_file(found: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
 
 
 def content_digest(folder: Path, files: Iterable[Path]) -> str:

@@ -16,12 +16,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.places import state_dir
+from srs_eval.places import content_of, state_dir
 from srs_eval.words import FAMILIES
 
 FILE = "app.json"
 RECENT_FILES = 8
 _MOST_PACES = 500
+_MOST_BYTES = 16 << 20
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+_MOST = 10**12  # entries or reviews
 DARK, LIGHT = "srs-dark", "srs-light"
 
 
@@ -68,7 +71,7 @@ class State:
 def load_state(folder: Path | None = None) -> State:
     """The stored state; damaged values get their defaults."""
     try:
-        raw = json.loads(((folder or state_dir()) / FILE).read_text("utf-8"))
+        raw = json.loads(content_of((folder or state_dir()) / FILE, _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return State()
     if not isinstance(raw, dict):
@@ -104,16 +107,16 @@ def load_state(folder: Path | None = None) -> State:
 def save_state(state: State, folder: Path | None = None) -> bool:
     """Write the state atomically; False where it cannot be written."""
     folder = folder or state_dir()
-    content = asdict(state)
-    content = {**content.pop("extra"), **content}
     temporary = None
     try:
+        content = asdict(state)
+        content = {**content.pop("extra"), **content}
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{FILE}.", dir=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1, ensure_ascii=False)
         os.replace(temporary, folder / FILE)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # a newer version's values may be nested deep
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -126,9 +129,9 @@ def _pace(entries: dict[str, Any]) -> dict[str, tuple[float, int]]:
         name: (float(entry[0]), entry[1])
         for name, entry in list(entries.items())[:_MOST_PACES]
         if isinstance(entry, list)
-        and [isinstance(each, int | float) for each in entry] == [True, True]
-        and 0 < entry[0] < 1e6
-        and type(entry[1]) is int
+        and len(entry) == 2
+        and _is_within(entry[0], 0.001, 1e6)
+        and _is_count(entry[1])
         and entry[1] > 0
     }
 
@@ -137,14 +140,23 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) < 100
 
 
+def _is_within(value: Any, least: float, most: float) -> bool:
+    """Whether it is a number from `least` to `most`: neither NaN nor infinite."""
+    return type(value) in (int, float) and least <= value <= most
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
+
+
 def _recent(entry: Any) -> Recent | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
         return None
     if not entry["path"] or "\0" in entry["path"]:
         return None
-    opened, entries = entry.get("opened"), entry.get("entries")
+    opened, entries = entry.get("opened", 0.0), entry.get("entries", 0)
     return Recent(
         entry["path"],
-        float(opened) if isinstance(opened, int | float) else 0.0,
-        entries if type(entries) is int else 0,
+        float(opened) if _is_within(opened, 0, _LAST_SECOND) else 0.0,
+        entries if _is_count(entries) else 0,
     )

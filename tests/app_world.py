@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from textual import events
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.bins import rmse_bin_ids
@@ -319,14 +322,50 @@ class MadeUpAnswers:
             yield tuple(each for each in answers if each.question == question), (question,)
 
 
-async def to_receipt(pilot: Any, seconds: float = 10.0) -> None:
+async def to_receipt(pilot: Any) -> None:
     """From the answers of a file that is being opened to what was read from it."""
-    await until(pilot, on(pilot.app, "AnswersScreen"), seconds)
+    await until(pilot, on(pilot.app, "AnswersScreen"))
     await pilot.press("i")
     await until(pilot, on(pilot.app, "ReceiptScreen"))
 
 
-def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> SrsEvalApp:
+class WatchedApp(SrsEvalApp):
+    """The app as a test can follow it, however fast or slow the machine is."""
+
+    CSS_PATH = Path(inspect.getfile(SrsEvalApp)).parent / "screens" / "app.tcss"
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.opened: list[str] = []
+        """The classes of the screens in the order of their opening, of those closed again, too."""
+
+        self.told: list[str] = []
+        """What it has told in passing, also what is seen no more."""
+
+    def notify(self, message: str, **named: Any) -> None:
+        self.told.append(message)
+        super().notify(message, **named)
+
+    def push_screen(self, screen: Any, *arguments: Any, **named: Any) -> Any:
+        self.opened.append(type(screen).__name__)
+        return super().push_screen(screen, *arguments, **named)
+
+    async def _press_keys(self, keys: Iterable[str]) -> None:
+        """Until all that each key leads to is there.
+
+        Textual waits until the process does nothing for a moment, as it often does, with much
+        before it, on a busy machine.
+        """
+        for key in keys:
+            await super()._press_keys([key])
+            taken = asyncio.Event()
+            if self.call_later(taken.set):
+                await taken.wait()
+            while self._keys.waiting and not self._exit:
+                await asyncio.sleep(0.01)
+
+
+def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> WatchedApp:
     """An app whose surroundings are made up; what is remembered goes to `folder`."""
     settings: dict[str, Any] = {
         "evaluate": MadeUpEngine(),
@@ -338,11 +377,14 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> SrsEval
     }
     settings.update(keywords)
     options = settings.pop("options", Options())
-    return SrsEvalApp(path, options, state_folder=folder, **settings)
+    return WatchedApp(path, options, state_folder=folder, **settings)
 
 
-async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 10.0) -> None:
-    """Let the app work until something is true."""
+async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    """Let the app work until something is true that stays so.
+
+    What is there for a moment only may have gone before the first look.
+    """
     for _ in range(int(seconds / 0.02)):
         await pilot.pause(0.02)
         if condition():
@@ -363,6 +405,8 @@ def text_of(app: SrsEvalApp) -> str:
     return "\n".join(strip.text[:width] for strip in strips[:height])
 
 
-def said(app: Any) -> str:
-    """What the app has told in passing."""
-    return " ".join(each.message for each in app._notifications)
+def type_at_once(app: SrsEvalApp, keys: str) -> None:
+    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
+    names = {"/": "slash", "?": "question_mark", "\x1b": "escape", "\r": "enter", "\x10": "ctrl+p"}
+    for key in keys:
+        app.post_message(events.Key(names.get(key, key), key))

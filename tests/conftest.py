@@ -23,6 +23,9 @@ from srs_eval.simulation import Learner, simulate_learner, write_collection, wri
 hypothesis.settings.register_profile("srs-eval", deadline=None)
 hypothesis.settings.load_profile("srs-eval")
 
+PATIENCE = 300.0
+"""Seconds that a test waits for what must come; a busy machine takes its time."""
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"

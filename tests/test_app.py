@@ -12,16 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual import events
 from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
+from srs_eval.config import Config
 from srs_eval.configurations import in_words, resolve
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.errors import InputError
 from srs_eval.protocol import Protocol
 from srs_eval.ranking import with_floors
-from srs_eval.screens.actions import EVERYWHERE
+from srs_eval.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
@@ -34,14 +36,16 @@ from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import (
     MODELS,
     MadeUpEngine,
+    WatchedApp,
     configurations,
     make_app,
     on,
     text_of,
     to_receipt,
+    type_at_once,
     until,
 )
-from tests.conftest import SHARED
+from tests.conftest import PATIENCE, SHARED
 
 FILE = Path("collection.anki2")
 
@@ -247,7 +251,7 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
             if path.is_dir() or "bomb" in path.name:
                 continue
             app.open_file(path)
-            await until(pilot, lambda: not on(app, "OpenScreen")(), seconds=60)
+            await until(pilot, lambda: not on(app, "OpenScreen")())
             if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
                 await pilot.press("escape")
             else:
@@ -267,7 +271,7 @@ async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
             await to_receipt(pilot)
             await pilot.press("enter")
             await until(pilot, on(app, "Refusal"))
-            assert words in text_of(app)
+            await until(pilot, lambda app=app, words=words: words in text_of(app))
             await pilot.press("escape")
             await until(pilot, on(app, "ReceiptScreen"))
 
@@ -329,20 +333,76 @@ async def test_bins_are_chosen_and_kept(tmp_path: Path) -> None:
     assert load_state(tmp_path).bins == 10
 
 
+KEYS = sorted(
+    {key for each in SCREENS.values() for action in each for key in action.key.split(",")} - {"q"}
+    | {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
+    | {"backspace", "ctrl+q", "1", "j", "k", "Q"}
+)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 16), (60, 15)])
 async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
-        await to_receipt(pilot)
+        await until(pilot, on(app, "AnswersScreen"))
         assert app.screen.query_one(TooSmall).display
         if size[0] >= 20:
             assert "larger" in text_of(app)
-        await pilot.press("enter", "question_mark")
-        await until(pilot, on(app, "HelpScreen"))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: not app.screen.query_one(TooSmall).display)
-        await pilot.press("escape")
-        await until(pilot, lambda: "entries" in text_of(app) or "models" in text_of(app))
+        await until(pilot, lambda: "models" in text_of(app))
+        await pilot.press("question_mark")
+        await until(pilot, on(app, "HelpScreen"))
+
+
+@pytest.mark.parametrize(
+    ("way", "last"),
+    [
+        ("", "AnswersScreen"),
+        ("p", "ChooseScreen"),
+        ("x", "ExportScreen"),
+        ("g", "JumpScreen"),
+        ("\x10", "CommandPalette"),
+        ("i", "ReceiptScreen"),
+        ("m", "RunScreen"),
+        ("m/a", "RunScreen"),  # in the filter, where letters are letters
+        ("mf", "FamiliesScreen"),
+        ("m2", "CompareScreen"),
+        ("md", "DetailsScreen"),
+        ("md?", "HelpScreen"),
+    ],
+)
+async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
+    """Else they reach lists that nobody sees, and that know no page to go down."""
+    app, tiny = make_app(tmp_path, FILE), (40, 10)
+    async with app.run_test(size=(80, 24) if way else tiny) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        type_at_once(app, way)
+        await until(pilot, on(app, last))
+        await until(pilot, lambda: not app._keys.waiting)
+        await pilot.resize_terminal(*tiny)
+        await until(pilot, lambda: "larger" in text_of(app))
+        stack, state = list(app.screen_stack), app.state
+        for key in KEYS:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("pasted"))
+        await until(pilot, lambda: not app._keys.waiting)
+        assert app.screen_stack == stack
+        assert app.state == state
+        assert not app._exit
+        type_at_once(app, "q")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
+    for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
+        options = Options(config=Config(keys={"quit": "Q,f9"}))
+        app = make_app(tmp_path, options=options)
+        async with app.run_test(size=(40, 10)) as pilot:
+            await until(pilot, on(app, "OpenScreen"))
+            await pilot.press("pagedown", key)
+            assert app._exit == leaves
 
 
 @pytest.mark.parametrize("size", [(60, 16), (100, 60), (300, 20)])
@@ -363,15 +423,16 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 60)) as pilot:
         await to_results(pilot, app)
-        for key in (None, "d", "2"):
+        for key, name in ((None, "RunScreen"), ("d", "DetailsScreen"), ("2", "CompareScreen")):
             if key is not None:
                 await pilot.press(key)
-                await pilot.pause(0.1)
+            await until(pilot, on(app, name))
             screen = app.screen
             assert isinstance(screen, AppScreen)
             commands = {command.title for command in app.get_system_commands(screen)}
             await pilot.press("question_mark")
             await until(pilot, on(app, "HelpScreen"))
+            await until(pilot, lambda screen=screen: screen.actions[-1].label in text_of(app))
             shown = text_of(app)
             for action in (*screen.actions, *EVERYWHERE):
                 assert action.label in shown, action
@@ -389,12 +450,12 @@ async def test_theme_survives(tmp_path: Path) -> None:
     async with app.run_test() as pilot:
         assert app.theme == DARK_THEME.name
         await pilot.press("ctrl+t")
-        assert app.theme == LIGHT_THEME.name
+        await until(pilot, lambda: app.state.theme == LIGHT_THEME.name)
     app = make_app(tmp_path)
     assert app.theme == LIGHT_THEME.name
     async with app.run_test() as pilot:
         app.theme = "nord"
-        await pilot.pause()
+        await until(pilot, lambda: app.state.dark_theme == "nord")
         await pilot.press("ctrl+t")
         assert app.theme == LIGHT_THEME.name
         await pilot.press("ctrl+t")
@@ -456,8 +517,7 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await pilot.press("enter")
         await until(pilot, engine.holding.is_set)
         await pilot.press(key)
-        await pilot.pause(0.1)
-        assert app._exit
+        await until(pilot, lambda: app._exit)
     app.shut_down()
     assert engine.closed.is_set()
     assert not any(background.alive for background in app.backgrounds)
@@ -470,8 +530,7 @@ async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
         await pilot.press("ctrl+o", "q", "question_mark")
         assert app.screen.query_one(Input).value == "q?"  # letters are letters there
         await pilot.press("ctrl+c")
-        await pilot.pause()
-        assert app._exit
+        await until(pilot, lambda: app._exit)
 
 
 async def test_paths_complete(tmp_path: Path) -> None:
@@ -487,19 +546,21 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await pilot.press("ctrl+o")
         path = app.screen.query_one(Input)
         path.value = f"{tmp_path}/al"
-        await pilot.pause()
-        await pilot.press("end", "tab")
-        assert path.value == f"{tmp_path}/alpha"
-        path.value += "/"
-        await pilot.pause()
         choices = app.screen.query_one(OptionList)
-        names = [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
-        assert names == ["", "note.txt", "one.colpkg"]  # deep/, then what may be read
+
+        def names() -> list[str]:
+            return [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
+
+        await until(pilot, lambda: len(names()) == 2)
+        await pilot.press("end", "tab")
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha")
+        path.value += "/"
+        # deep/, then what may be read
+        await until(pilot, lambda: names() == ["", "note.txt", "one.colpkg"])
         await pilot.press("down", "enter")
-        assert path.value == f"{tmp_path}/alpha/deep/"
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
         path.value = f"{tmp_path}/\0"
-        await pilot.pause()
-        assert "nothing here begins so" in text_of(app)
+        await until(pilot, lambda: "nothing here begins so" in text_of(app))
 
 
 async def test_profiles_are_offered(tmp_path: Path) -> None:
@@ -527,7 +588,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await until(pilot, lambda: "protocol: anki" in text_of(app))
         assert app.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
-        await pilot.pause()
+        await until(pilot, lambda: app.models == "fsrs")
         await pilot.press("e")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: not app.evaluation.running)
@@ -556,14 +617,14 @@ async def test_one_deck_only(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, options=Options(decks=("Japanesse",)))
     async with app.run_test(size=(160, 40)) as pilot:
         await until(pilot, on(app, "Refusal"))
-        assert 'Did you mean "Japanese::Words"' in text_of(app)
+        await until(pilot, lambda: 'Did you mean "Japanese::Words"' in text_of(app))
 
 
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:
         await to_receipt(pilot)
-        assert "[red]x [b] $a.anki2" in text_of(app)
+        await until(pilot, lambda: "[red]x [b] $a.anki2" in text_of(app))
         tabs = app.screen.query_one("TabbedContent")
         tabs.active = "per-deck"  # type: ignore[attr-defined]
         await until(pilot, lambda: "Geography [rivers]" in text_of(app))
@@ -579,11 +640,11 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         for event in events
         if isinstance(event, Finished)
     }
-    app = SrsEvalApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
+    app = WatchedApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await to_receipt(pilot, 60)
+        await to_receipt(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running, 120)
+        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running)
         await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
         assert {name: r.metrics for name, r in app.evaluation.results().items()} == expected
         for name, metrics in expected.items():
@@ -603,12 +664,12 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return path
 
     monkeypatch.setattr("srs_eval.demo.make_demo_collection", small_demo)
-    app = SrsEvalApp(state_folder=tmp_path, profiles=lambda: [])
+    app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
         await pilot.press("enter")
-        await to_receipt(pilot, 60)
-        assert "demo: a simulated learner" in text_of(app)
+        await to_receipt(pilot)
+        await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
     app.shut_down()
     assert not made[0].exists()
     assert load_state(tmp_path).recent == ()
@@ -631,7 +692,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.strip() == "[]"
 
@@ -666,9 +727,9 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     os.close(theirs)
     seen = ""
 
-    def read_until(words: str, seconds: float = 60.0) -> None:
+    def read_until(words: str) -> None:
         nonlocal seen
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while words not in seen:
             assert time.monotonic() < end, seen[-2000:]
             if select.select([terminal], [], [], 0.1)[0]:
@@ -684,7 +745,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         read_until("questions open")
         os.write(terminal, b"m")
         read_until("waiting")
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while len(session()) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         assert len(session()) >= 2  # the app and its workers
@@ -692,15 +753,15 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
             os.write(terminal, b"\x03")
         else:
             process.send_signal(signal.SIGTERM)
-        end = time.monotonic() + 15
+        end = time.monotonic() + PATIENCE
         while process.poll() is None and time.monotonic() < end:
             if select.select([terminal], [], [], 0.1)[0]:
                 try:
                     os.read(terminal, 65536)
                 except OSError:  # the other side is closed
                     break
-        assert process.wait(timeout=10) == 0
-        end = time.monotonic() + 5
+        assert process.wait(timeout=PATIENCE) == 0
+        end = time.monotonic() + PATIENCE
         while session() and time.monotonic() < end:
             time.sleep(0.05)
         assert session() == []

@@ -17,7 +17,7 @@ from srs_eval.report.document import Document
 from srs_eval.report.page import page
 from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import send
-from tests.app_world import MadeUpEngine, make_app, on, said, text_of, until
+from tests.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
 
 FILE = Path("collection.anki2")
 
@@ -47,6 +47,11 @@ def refusal(app: SrsEvalApp) -> str:
     return str(app.screen.query_one("#said", Static).content)
 
 
+def chosen_form(app: Any) -> str | None:
+    button = app.screen.query_one(RadioSet).pressed_button
+    return None if button is None else button.id
+
+
 async def to_export(pilot: Any) -> None:
     await until(pilot, on(pilot.app, "AnswersScreen"))
     await until(pilot, lambda: len(pilot.app.evaluation.results()) == 8)
@@ -63,7 +68,7 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
         await pilot.press("tab", "enter")
         await until(pilot, lambda: (here / "srs-eval-report.html").exists())
         told = f"Written: {here / 'srs-eval-report.html'}"
-        await until(pilot, lambda: told in said(app))
+        await until(pilot, lambda: told in app.told)
     (asked,) = written.asked
     assert asked["log"] is app.log_
     assert sorted(asked["outcome"].results) == sorted(app.evaluation.results())
@@ -139,13 +144,15 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         path = app.screen.query_one(Input)
-        seen = []
-        for _ in range(4):
-            await pilot.press("down", "space")
-            await pilot.pause()
-            seen.append(path.value)
         stem = here / "srs-eval-report"
-        assert seen == [f"{stem}.md", str(stem), str(stem), f"{stem}.json"]
+        for form, value in zip(
+            ("md", "csv", "png", "json"),
+            (f"{stem}.md", str(stem), str(stem), f"{stem}.json"),
+            strict=True,
+        ):
+            await pilot.press("down", "space")
+            await until(pilot, lambda form=form: chosen_form(app) == form)
+            await until(pilot, lambda value=value: path.value == value)
         path.value = str(here / "elsewhere" / "report.json")
         app.screen.query_one(Checkbox).value = True
         path.focus()
@@ -167,11 +174,8 @@ async def test_a_form_can_be_chosen_while_no_file_is_named(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         app.screen.query_one(Input).value = entered
-        await pilot.press("down", "space")  # Markdown
-        await pilot.pause()
-        chosen = app.screen.query_one(RadioSet).pressed_button
-        assert chosen is not None
-        assert chosen.id == "md"
+        await pilot.press("down", "space")
+        await until(pilot, lambda: chosen_form(app) == "md")
         assert app.screen.query_one(Input).value == entered
 
 
@@ -187,8 +191,7 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
         await until(pilot, lambda: "The folder has CSV files" in text_of(app))
         app.screen.query_one(RadioSet).focus()
         await pilot.press("down", "space")  # PNG: the same folder
-        await pilot.pause()
-        assert "The folder has CSV files" not in text_of(app)
+        await until(pilot, lambda: "The folder has CSV files" not in text_of(app))
         await pilot.click("#write")
         await until(pilot, lambda: "The folder has PNG files" in text_of(app))
     assert not written.asked
@@ -231,12 +234,12 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "report 2 of 9" in text_of(app), 60)
+        await until(pilot, lambda: "report 2 of 9" in text_of(app))
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "report 2 of 9" in text_of(app))
         await pilot.press("x")
-        await until(pilot, lambda: "one at a time" in said(app))
+        await until(pilot, lambda: "one at a time" in " ".join(app.told))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await until(pilot, lambda: not app.exporting)
@@ -262,15 +265,15 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
     """A real one, in a process of its own: answers, ranking of what has finished, no names."""
     path = here / "collection.anki2"
     write_collection(simulate_learner(5, 1_500), path)
-    app = SrsEvalApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
+    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"), 60)
+        await until(pilot, on(app, "AnswersScreen"))
         await until(pilot, lambda: not app.overview.waiting and not app.evaluation.running, 240)
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"), 30)
+        await until(pilot, on(app, "ExportScreen"))
         forms = app.screen.query_one(RadioSet)
         forms.query("RadioButton").last().value = True  # type: ignore[attr-defined]
-        await pilot.pause()
+        await until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
         app.screen.query_one(Checkbox).value = True
         await pilot.click("#write")
         await until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)

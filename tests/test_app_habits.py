@@ -53,6 +53,7 @@ from tests.app_world import (
     on,
     text_of,
     to_receipt,
+    type_at_once,
     until,
 )
 from tests.test_app import FILE, to_results
@@ -482,13 +483,6 @@ async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
     app.shut_down()
 
 
-def type_at_once(app: Any, keys: str) -> None:
-    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
-    names = {"/": "slash", "\x1b": "escape", "\r": "enter"}
-    for key in keys:
-        app.post_message(events.Key(names.get(key, key), key))
-
-
 async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -498,12 +492,12 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
         await until(pilot, lambda: not app.evaluation.running)
         type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
         assert app.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
         await until(pilot, on(app, "ChooseScreen"))
         assert app.state.filter == ""
+    assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
 
 
 async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
@@ -561,8 +555,7 @@ async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) 
         await until(pilot, on(app, "Question"))
         engine.go.set()
         await until(pilot, on(app, "AnswersScreen"))
-        said = [each.message for each in app._notifications]
-        assert said == ["The models have ended by themselves."]
+        await until(pilot, lambda: app.told == ["The models have ended by themselves."])
 
 
 async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ SCREENS = (
     *("ExportScreen", "ReceiptScreen", "RunScreen", "FamiliesScreen", "DetailsScreen"),
     *("ErrorsScreen", "CompareScreen", "HelpScreen", "JumpScreen", "Question", "Refusal"),
 )
-PATIENCE = 120.0  # seconds; a busy machine takes its time
 # From the ranking and from the answers: keys, and the screen that they lead to.
 FROM_ANSWERS = (
     *(("enter", "EvidenceScreen"), ("w", "CostsScreen"), ("p", "ChooseScreen")),
@@ -99,7 +98,7 @@ async def test_every_screen(
     different: list[str] = []
 
     async def look(name: str) -> None:
-        await until(pilot, on(app, name), PATIENCE)
+        await until(pilot, on(app, name))
         for entry in app.screen.query(Input):
             entry.cursor_blink = False
         await settle(pilot)
@@ -110,28 +109,28 @@ async def test_every_screen(
     async with app.run_test(size=size) as pilot:
         await look("OpenScreen")
         app.open_file(FILE)
-        await until(pilot, lambda: "models: 9 of 9" in text_of(app), PATIENCE)
+        await until(pilot, lambda: "models: 9 of 9" in text_of(app))
         await look("AnswersScreen")
         for key, name in FROM_ANSWERS:
             await pilot.press(key)
-            await until(pilot, on(app, name), PATIENCE)
+            await until(pilot, on(app, name))
             if name == "ExportScreen":
                 app.screen.query_one(Input).value = "srs-eval-report.html"  # whatever folder
             await look(name)
             await pilot.press("escape")
-            await until(pilot, on(app, "AnswersScreen"), PATIENCE)
+            await until(pilot, on(app, "AnswersScreen"))
         await pilot.press("m")
-        await until(pilot, lambda: "9 of 9" in text_of(app), PATIENCE)
+        await until(pilot, lambda: "9 of 9" in text_of(app))
         await look("RunScreen")
         for key, name in FROM_RANKING:
             await pilot.press(key)
             await look(name)
             await pilot.press("escape")
-            await until(pilot, on(app, "RunScreen"), PATIENCE)
+            await until(pilot, on(app, "RunScreen"))
         await pilot.press("d")
         await look("DetailsScreen")
         await pilot.press("e")
-        await until(pilot, lambda: "Forgetting curves" in text_of(app), PATIENCE)
+        await until(pilot, lambda: "Forgetting curves" in text_of(app))
         await look("ErrorsScreen")
         for dialog in (
             Question("Stop the models?", "What has finished is kept.", "Stop", "Keep running"),
@@ -140,7 +139,7 @@ async def test_every_screen(
             app.push_screen(dialog)
             await look(type(dialog).__name__)
             await pilot.press("escape")
-            await until(pilot, on(app, "ErrorsScreen"), PATIENCE)
+            await until(pilot, on(app, "ErrorsScreen"))
     app.shut_down()
     assert sorted(seen) == sorted(SCREENS)
     assert not different, f"look at {', '.join(different)}; wanted: --snapshot-update"

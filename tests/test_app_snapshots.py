@@ -43,7 +43,8 @@ async def settle(pilot: Any) -> None:
     for _ in range(50):
         await pilot.pause(0.1)
         looks.append(text_of(pilot.app))
-        if len(looks) > 3 and len(set(looks[-3:])) == 1:
+        worked_out = all(each.is_finished for each in pilot.app.workers)
+        if worked_out and len(looks) > 3 and len(set(looks[-3:])) == 1:
             return
 
 

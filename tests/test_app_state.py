@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.state import FILE, RECENT_FILES, Recent, State, load_state, save_state
+from tests.app_world import MODELS, make_app, text_of, until
+from tests.conftest import PATIENCE
 
 
 def test_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -47,6 +52,44 @@ def test_a_file_is_listed_once_latest_first() -> None:
 def test_damage_is_as_good_as_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     assert load_state(tmp_path) == State()
+
+
+NUMBERS = ["NaN", "-Infinity", "1e999", "-1e300", "1" * 400, "-5", "0.5", "5e-324", "true", '"9"']
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:10])
+async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str) -> None:
+    (tmp_path / FILE).write_text(
+        f"""{{
+            "recent": [{{"path": "/mine.anki2", "opened": {number}, "entries": {number}}}],
+            "bins": {number},
+            "pace": {{"FSRS-6": [2.5, {number}], "AVG": [{number}, 3000]}}
+        }}"""
+    )
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        app.open_file(Path("collection.anki2"))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: not app.evaluation.running)
+    assert load_state(tmp_path) == app.state
+    kept = json.loads((tmp_path / FILE).read_text(), parse_constant=pytest.fail)
+    assert [entry["path"] for entry in kept["recent"]][1:] == ["/mine.anki2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes among the files")
+def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    script = (
+        "import sys; from pathlib import Path; from srs_eval.state import State, load_state; "
+        "sys.exit(load_state(Path(sys.argv[1])) != State())"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)
+
+
+def test_what_is_nested_too_deep_to_be_copied_is_survived(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"later": ' + "[" * 900 + "]" * 900 + "}")
+    save_state(load_state(tmp_path), tmp_path)
 
 
 def test_good_parts_of_a_damaged_file_are_kept(tmp_path: Path) -> None:

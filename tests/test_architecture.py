@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from srs_eval.cache import VIEWS
-from tests.conftest import REPOSITORY
+from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
 HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual", "matplotlib")
@@ -141,7 +141,11 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "HEAVY []"
@@ -158,7 +162,11 @@ def test_the_first_screen_does_without_numpy() -> None:
         "print([name for name in ('numpy', 'srs_eval.engine') if name in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.stdout.strip() == "[]", done.stderr
 

@@ -46,6 +46,7 @@ from srs_eval.results_check import merge
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
+from tests.conftest import PATIENCE
 from tests.program import program
 
 # The search
@@ -221,7 +222,11 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
         *("--out", str(out), "--jobs", "2"),
     )
     done = subprocess.run(
-        [*command, "--json", str(page)], capture_output=True, text=True, check=False, timeout=600
+        [*command, "--json", str(page)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     places = json.loads(page.read_text())["tables"]["places-1"]["rows"]
@@ -253,7 +258,7 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
     report = program("report", out / "tuned", "--baseline", out / "published", "--md", "-")
     assert report.returncode == 0, report.stderr
     assert "SLOW" in report.stdout
-    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert again.returncode == 0, again.stderr
     assert ": 0 units to evaluate" in again.stderr
 

@@ -47,7 +47,7 @@ from srs_eval.results_check import check
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import Unit
 from srs_eval.workers import TaskEvents
-from tests.conftest import shared_or_skip
+from tests.conftest import PATIENCE, shared_or_skip
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
 MODELS = "AVG,90%,MOVING-AVG,SM2-short,Memrise,Anki-dry-run"
@@ -85,7 +85,7 @@ def run(
         command(dataset, out, *more, models=models),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         env=environment,
     )
 
@@ -201,8 +201,9 @@ def _wait_for_growth(process: subprocess.Popen[bytes], out: Path, units: int) ->
         return sum(journal.read_bytes().count(b"\n") for journal in journals)
 
     goal = count() + units
-    until = time.monotonic() + 60
-    while process.poll() is None and count() < goal and time.monotonic() < until:
+    until = time.monotonic() + PATIENCE
+    while process.poll() is None and count() < goal:
+        assert time.monotonic() < until
         time.sleep(0.005)
 
 
@@ -217,7 +218,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _assert_gone(processes: Sequence[int]) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE
     left = list(processes)
     while left and time.monotonic() < until:
         left = [process for process in left if _alive(process)]
@@ -247,15 +248,20 @@ def test_signals_leave_no_worker_and_all_results(
         text=True,
         start_new_session=True,
     )
-    _wait_for_growth(process, tmp_path, units=2)  # one AVG of each worker: now both are stuck
-    time.sleep(0.2)
+    _wait_for_growth(process, tmp_path, units=2)  # one AVG of each worker
+    assert process.stderr is not None
+    told = ""
+    while told.count("must not reach stdout") < 2:  # now both are stuck
+        assert process.poll() is None
+        told += process.stderr.readline()
     workers = _children(process.pid)
     assert len(workers) >= 2
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to everyone
     else:
         process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    stderr = told + stderr
     assert process.returncode == code
     _assert_gone(workers)
     assert stdout == ""
@@ -306,7 +312,7 @@ def test_a_dask_cluster_makes_the_same_files_though_a_worker_is_killed(
     ]
     assert process.poll() is None
     os.kill(workers[-1], signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, errors  # the poisoned file
     assert "Traceback" not in errors
     run(dataset, tmp_path / "local", models=models)
@@ -406,7 +412,7 @@ def on_small_disk(
     start = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", size, str(out), after]
     with contextlib.suppress(OSError):
         done = subprocess.run(
-            [*start, *command(dataset, out)], capture_output=True, text=True, timeout=240
+            [*start, *command(dataset, out)], capture_output=True, text=True, timeout=PATIENCE
         )
         if done.returncode != 99 and "unshare" not in done.stderr:
             return done
@@ -453,7 +459,7 @@ def test_a_second_batch_into_a_folder_is_refused(dataset: Path, tmp_path: Path) 
         assert first.poll() is None
     finally:
         first.send_signal(signal.SIGINT)
-        assert first.wait(60) == 130
+        assert first.wait(PATIENCE) == 130
     assert lines(tmp_path / "result" / "AVG.jsonl")
 
 

@@ -21,6 +21,7 @@ from srs_eval.context import Context
 from srs_eval.dataset import Dataset
 from srs_eval.errors import InputError
 from srs_eval.simulation import simulate_learner, write_dataset
+from tests.conftest import PATIENCE
 from tests.test_batch import _assert_gone, _children, _wait_for_growth, command, lines, needs_proc
 
 DEVICE = ("--device", "cpu:0")
@@ -45,7 +46,7 @@ def run(
         command(dataset, out, *more, models=models),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         env={**os.environ, **environment},
     )
 
@@ -152,7 +153,7 @@ def test_the_next_user_is_made_ready_meanwhile(
     monkeypatch.setattr(Dataset, "load", watched)
     batch.evaluate_user(dataset, 1, chosen, context, {}, following=2)
     assert batch._ready is not None
-    ready = batch._ready.session.result(timeout=10)
+    ready = batch._ready.session.result(timeout=PATIENCE)
     assert loaded == [1, 2]
     assert list(ready._trials) == [ready.preparation(chosen[0].protocol)]
     second = batch.evaluate_user(dataset, 2, chosen, context, {}, following=POISONED)

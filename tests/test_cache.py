@@ -15,6 +15,7 @@ import pytest
 from srs_eval import cache, installed
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
+from tests.conftest import PATIENCE
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         (result,) = json.loads(done.stdout)["results"]
         answer: bool = result["cached"]

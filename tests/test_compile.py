@@ -19,7 +19,7 @@ from srs_eval.fitting import compile as compile_module
 from srs_eval.fitting import kernel_marks, kernel_source, simd
 from srs_eval.fitting.kernel_source import MAKERS, kernel_digest
 from srs_eval.own_files import own_files
-from tests.conftest import COMPILED, REPOSITORY
+from tests.conftest import COMPILED, PATIENCE, REPOSITORY
 
 PROGRAM = """
 from srs_eval.fitting.compile import compiled
@@ -43,7 +43,7 @@ def output(program: Path, cache: Path, package: Path = REPOSITORY, **settings: s
             "PYTHONPATH": str(package),
             **settings,
         },
-        timeout=240,
+        timeout=PATIENCE,
     )
     assert not done.stderr
     return done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from srs_eval.errors import InputError
 from srs_eval.screens import actions
 from srs_eval.simulation import simulate_learner, write_collection, write_dataset
 from tests.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.conftest import PATIENCE
+from tests.program import program
 from tests.test_app import FILE, to_results
 
 
@@ -58,6 +61,13 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
         ("theme = 3", "theme must be a name in quotes"),
         ("equivalence = true", "equivalence must be a log loss from 0 to 1"),
         ("equivalence = nan", "equivalence must be a log loss from 0 to 1"),
+        ("equivalence = 1e999", "equivalence must be a log loss from 0 to 1, not inf"),
+        (f"equivalence = {10**400}", "equivalence must be a log loss from 0 to 1, not 1000"),
+        (f"equivalence = {'1' * 5_000}", "is no TOML"),  # more digits than Python reads
+        (f"equivalence = 0x{'f' * 5_000}", "a number of thousands of digits"),
+        (f"theme = [0x{'f' * 5_000}]", "theme must be a name in quotes"),
+        (f"{'x' * 100_000} = 1", "there is no setting xxx"),
+        (f"# {'x' * (1 << 20)}", "larger than 1,048,576 bytes"),
         ('reduced_motion = "yes"', "reduced_motion must be true or false"),
         ("keys = 3", "[keys] must be a table"),
         ('[keys]\nfly = "x"', "there is no action fly"),
@@ -65,6 +75,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
         ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
         ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
     ],
+    ids=lambda text: text[:30],
 )
 def test_what_is_wrong_is_one_sentence(
     text: str,
@@ -79,9 +90,27 @@ def test_what_is_wrong_is_one_sentence(
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 600
     monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
     assert main(["config"]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and devices among the files")
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
+def test_what_is_no_file_is_told_and_not_waited_for(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    if what == "a pipe":
+        os.mkfifo(path)
+    elif what == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for command in (["config"], ["run", "x.anki2"]):
+        environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
+        done = program(*command, env=environment, timeout=PATIENCE)
+        assert done.returncode == 2
+        assert f"{path} cannot be read (no regular file); mend or delete it." in done.stderr
 
 
 def test_keys_may_be_exchanged(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from srs_eval.results import Result
 from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner
-from tests.conftest import REPOSITORY
+from tests.conftest import PATIENCE, REPOSITORY
 
 # Rows as Anki's optimizer takes them: which reviews are judged depends on no outcome. Upstream's
 # outlier filter looks at all of them, so that a changed rating could change the rows themselves.
@@ -360,7 +360,7 @@ def test_models_compile_when_they_say_so() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import PATIENCE, REPOSITORY
 
 TESTS = """
 import pytest
@@ -68,5 +68,5 @@ def run(folder: Path, source: str, required: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )

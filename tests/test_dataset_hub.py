@@ -25,7 +25,7 @@ from srs_eval.dataset_check import check, describe, digest, hub_digest, impossib
 from srs_eval.errors import InputError
 from srs_eval.extras import is_installed
 from srs_eval.simulation import simulate_learner, write_dataset
-from tests.conftest import shared_or_skip
+from tests.conftest import PATIENCE, shared_or_skip
 from tests.program import program
 
 REPO = "open-spaced-repetition/anki-revlogs-10k"
@@ -128,7 +128,7 @@ class Answer(BaseHTTPRequestHandler):
                 return self.answer(b"", 503, {})
             if server.waits_after is not None and sum(server.sent.values()) >= server.waits_after:
                 server.waiting.set()
-                until = time.monotonic() + 60
+                until = time.monotonic() + PATIENCE
                 while server.waits_after is not None and time.monotonic() < until:
                     time.sleep(0.05)
             server.sent[name] += 1
@@ -162,7 +162,7 @@ def hub(there: Path, tmp_path: Path) -> Iterator[Hub]:
 
 
 def download(hub: Hub, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return program("dataset", "download", folder, *more, env=hub.environment(), timeout=180)
+    return program("dataset", "download", folder, *more, env=hub.environment())
 
 
 @needs_hub
@@ -234,11 +234,11 @@ def test_ctrl_c_keeps_what_has_come(hub: Hub, tmp_path: Path) -> None:
         text=True,
         env=hub.environment(),
     )
-    assert hub.waiting.wait(120)
+    assert hub.waiting.wait(PATIENCE)
     process.send_signal(signal.SIGINT)
     hub.waits_after = None
     hub.waiting.clear()
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "the same command goes on" in told
     assert "Traceback" not in told

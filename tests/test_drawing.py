@@ -24,6 +24,7 @@ from textual.widget import Widget
 from srs_eval.screens.drawing import Piecewise
 from srs_eval.screens.garbage import AWAY_S, Garbage
 from srs_eval.widgets.facts import in_columns
+from tests.conftest import PATIENCE
 
 LINES = 40
 
@@ -93,7 +94,7 @@ class Pieces(App[Any]):
 
 
 async def until(holds: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
 

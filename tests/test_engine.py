@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import textwrap
@@ -34,9 +33,11 @@ from srs_eval.engine import (
 )
 from srs_eval.errors import InputError
 from srs_eval.learner_state import learner_state
-from srs_eval.models import Context, all_models
+from srs_eval.models import Context, all_models, load_model_file
 from srs_eval.protocol import Protocol
 from srs_eval.reviews import ReviewLog
+from tests.conftest import PATIENCE
+from tests.program import dying_workers
 from tests.test_protocol import make_log
 
 MODELS = "AVG,SM2,SM2-short,FSRS-6-dry-run"
@@ -51,7 +52,7 @@ def finals(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
     return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
 
 
-def wait_until(condition: object, seconds: float = 15.0) -> bool:
+def wait_until(condition: object, seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():  # type: ignore[operator]
@@ -184,34 +185,47 @@ def test_closing_the_iterator_ends_every_worker(log: ReviewLog) -> None:
     assert not multiprocessing.active_children()
 
 
-def kill_the_worker() -> None:
-    (worker,) = multiprocessing.active_children()
-    assert worker.pid
-    os.kill(worker.pid, signal.SIGKILL)
+KILLED = """
+import os, signal
+from dataclasses import replace
+from srs_eval.models import all_models
 
 
-def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(log: ReviewLog) -> None:
-    slow, *others = (each for name in ("SBD", "AVG", "SM2") for each in resolve(name))
-    events = []
-    for event in evaluate(log, [slow, *others], jobs=1, use_cache=False, first={slow.name}):
-        if isinstance(event, Progress) and not any(isinstance(each, Progress) for each in events):
-            kill_the_worker()
-        events.append(event)
-    outcomes = finals(events)
-    lost = outcomes.pop(slow.name)
+def predict(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+MODELS = (replace(all_models()["SM2"], name="KILLED", predict=predict),)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
+    log: ReviewLog, tmp_path: Path
+) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    load_model_file(tmp_path / "killed.py")
+    try:
+        chosen = resolve("KILLED,AVG,SM2")
+        outcomes = finals(list(evaluate(log, chosen, jobs=1, use_cache=False, first={"KILLED"})))
+    finally:
+        del all_models()["KILLED"]
+    lost = outcomes.pop("KILLED")
     assert isinstance(lost, Failed)
     assert "killed" in lost.reason
     assert len(outcomes) == 2
     assert all(isinstance(outcome, Finished) for outcome in outcomes.values())
 
 
-def test_a_worker_killed_before_it_could_begin_costs_nothing(log: ReviewLog) -> None:
-    events = []
-    for event in evaluate(log, MODELS, jobs=1, use_cache=False):
-        if isinstance(event, Started) and not any(isinstance(each, Started) for each in events):
-            kill_the_worker()
-        events.append(event)
-    assert [type(outcome) for outcome in finals(events).values()] == [Finished] * 4
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_a_worker_killed_before_it_could_begin_costs_nothing(
+    log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in dying_workers(tmp_path, 1).items():
+        monkeypatch.setenv(name, value)
+    outcomes = finals(list(evaluate(log, MODELS, jobs=1, use_cache=False)))
+    assert (tmp_path / "0").exists()
+    assert [type(outcome) for outcome in outcomes.values()] == [Finished] * 4
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
@@ -228,7 +242,7 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
                     if isinstance(event, Started):
                         pids = [p.pid for p in multiprocessing.active_children()]
                         print(*pids, flush=True)
-                        import time; time.sleep(60)
+                        import time; time.sleep(6_000)
             """
         )
     )

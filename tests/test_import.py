@@ -25,7 +25,7 @@ from srs_eval.importing.days import DAY_S
 from srs_eval.reviews import Deck, ReviewLog
 from srs_eval.rows import select_rows
 from tests.anki_files import folder_state
-from tests.conftest import SHARED, shared_or_skip
+from tests.conftest import PATIENCE, SHARED, shared_or_skip
 
 FIXTURES = SHARED / "anki" / "fixtures"
 BROKEN = sorted(path.name for path in (FIXTURES / "broken").glob("*"))
@@ -385,7 +385,7 @@ def test_no_reviews_is_told(name: str, words: str, fixtures: Path, no_litter: Pa
 @pytest.mark.parametrize("name", BROKEN or ["(none here)"])
 def test_broken_files_get_one_sentence(name: str, fixtures: Path, no_litter: Path) -> None:
     path = fixtures / "broken" / name
-    started = time.monotonic()
+    began = time.process_time()
     if name in READ_ANYWAY:
         assert load_log(path).receipt.entries_read == READ_ANYWAY[name]
         return
@@ -396,7 +396,7 @@ def test_broken_files_get_one_sentence(name: str, fixtures: Path, no_litter: Pat
     assert sentence.endswith(".")
     assert "\n" not in sentence
     assert len(sentence) < 500
-    assert time.monotonic() - started < 5
+    assert time.process_time() - began < 5
 
 
 def test_bombs_in_little_memory(fixtures: Path) -> None:
@@ -417,7 +417,7 @@ for path in sys.argv[1:]:
 """
     bombs = sorted(map(str, (fixtures / "broken").glob("bomb-*")))
     assert len(bombs) == 3
-    done = subprocess.run([sys.executable, "-c", code, *bombs], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *bombs], timeout=PATIENCE, check=False)
     assert done.returncode == 0
 
 

@@ -43,6 +43,7 @@ from tests.anki_files import (
     make_revlog,
     plain_history,
 )
+from tests.conftest import PATIENCE
 
 HISTORY = plain_history()
 
@@ -422,14 +423,14 @@ def test_collection_open_in_another_process(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert int(found.stdout) == len(HISTORY) + 40
         assert folder_state(folder) == before
         writer.stdin.write("go on\n")
         writer.stdin.flush()
         assert int(writer.stdout.readline()) == len(HISTORY) + 41
-        assert writer.wait(timeout=30) == 0
+        assert writer.wait(timeout=PATIENCE) == 0
     finally:
         if writer.poll() is None:
             writer.kill()
@@ -447,7 +448,7 @@ def test_unfinished_change_of_a_killed_program(tmp_path: Path) -> None:
         "c.execute('create table filler (x)'); "
         "c.executemany('insert into filler values (zeroblob(4000))', [()] * 50); os._exit(9)"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=PATIENCE)
     before = folder_state(tmp_path)
     assert set(before) == {"collection.anki2", "collection.anki2-journal"}
     log = load_log(path)

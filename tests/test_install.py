@@ -13,6 +13,7 @@ import pytest
 
 from srs_eval import __version__
 from srs_eval.simulation import simulate_learner, write_collection
+from tests.conftest import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -22,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(out), str(REPOSITORY)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     (made,) = out.glob("*.whl")
     return made
 
@@ -46,7 +47,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def srs_eval(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(python), "-c", "import sys; from srs_eval.cli import main; sys.exit(main())"]
     return subprocess.run(
-        [*command, *arguments], cwd=python.parent, capture_output=True, text=True, timeout=120
+        [*command, *arguments], cwd=python.parent, capture_output=True, text=True, timeout=PATIENCE
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.app import Options
 from srs_eval.comparison import Interval
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
@@ -19,7 +19,7 @@ from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Table
 from srs_eval.results import Result
 from srs_eval.widgets.curves import CurvesChart
-from tests.app_world import on, text_of, until
+from tests.app_world import WatchedApp, on, text_of, until
 from tests.conftest import made_collection
 
 (CONFIGURATION,) = resolve("FSRS-6-dry-run")
@@ -155,30 +155,30 @@ def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session)
 
 
 async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
-    app = SrsEvalApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
+    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, lambda: app.log_ is not None, 60)
+        await until(pilot, lambda: app.log_ is not None)
         app.start_evaluation()
-        await until(pilot, lambda: not app.evaluation.running and app.evaluation.results(), 120)
+        await until(pilot, lambda: not app.evaluation.running and app.evaluation.results())
         from srs_eval.screens.details import DetailsScreen
 
         app.push_screen(DetailsScreen("FSRS-6-dry-run"))
-        await until(pilot, on(app, "DetailsScreen"), 30)
+        await until(pilot, on(app, "DetailsScreen"))
         await pilot.press("e")
-        await until(pilot, on(app, "ErrorsScreen"), 30)
-        await until(pilot, lambda: "By days since the review before" in text_of(app), 60)
+        await until(pilot, on(app, "ErrorsScreen"))
+        await until(pilot, lambda: "By days since the review before" in text_of(app))
         assert "minus expected" in text_of(app)
-        await until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2, 30)
+        await until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2)
         chart = app.screen.query(CurvesChart).first()
         chart.scroll_visible(animate=False)
-        await until(pilot, lambda: "lines: expected" in text_of(app), 30)
+        await until(pilot, lambda: "lines: expected" in text_of(app))
         assert "∘" not in text_of(app)
         await pilot.press("home")  # where no curve is seen
-        await until(pilot, lambda: "lines: expected" not in text_of(app), 30)
+        await until(pilot, lambda: "lines: expected" not in text_of(app))
         await pilot.press("v")  # with what the average expected
-        await until(pilot, lambda: "∘ by average" in text_of(app), 60)
+        await until(pilot, lambda: "∘ by average" in text_of(app))
         assert "∘ in the curves: average" in text_of(app)
         assert text_of(app).count("∘") > 2  # the title and the key tell it once each
         await pilot.press("v")
-        await until(pilot, lambda: "∘" not in text_of(app), 30)
+        await until(pilot, lambda: "∘" not in text_of(app))
     app.shut_down()

@@ -59,11 +59,10 @@ from tests.app_world import (
     make_app,
     make_log,
     on,
-    said,
     text_of,
     until,
 )
-from tests.conftest import made_collection, shared_or_skip
+from tests.conftest import PATIENCE, made_collection, shared_or_skip
 
 FILE = Path("collection.anki2")
 
@@ -237,7 +236,7 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         await pilot.press("down")
         app.copy_to_clipboard("")
         await pilot.press("y")  # nothing to copy: it can't be told yet
-        await until(pilot, lambda: "no parameters to copy" in said(app))
+        await until(pilot, lambda: "no parameters to copy" in " ".join(app.told))
         assert app.clipboard == ""
 
 
@@ -269,8 +268,8 @@ async def test_copied_is_said_only_where_it_is_known(
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("y")
         says = "Copied." if taken else "if nothing pastes"
-        await until(pilot, lambda: says in said(app))
-        assert ("Copied." in said(app)) is taken
+        await until(pilot, lambda: says in " ".join(app.told))
+        assert ("Copied." in " ".join(app.told)) is taken
 
 
 async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
@@ -773,10 +772,14 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await until(pilot, on(app, "ChooseScreen"))
         await until(pilot, lambda: "preset Default" in text_of(app))
         await pilot.press("home", "space")
-        lines = text_of(app).splitlines()
-        ticked = [line for line in lines if re.search(r"X.? (preset|deck) ", line)]
-        assert len(ticked) == 1
-        assert "Default" in ticked[0]
+
+        def ticked() -> list[str]:
+            lines = text_of(app).splitlines()
+            return [line for line in lines if re.search(r"X.? (preset|deck) ", line)]
+
+        await until(pilot, ticked)
+        (line,) = ticked()
+        assert "Default" in line
         await pilot.press("enter")
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]
@@ -837,10 +840,10 @@ async def test_what_a_retention_costs_gets_better_known(
         asked.append(preset)
         now[0] += 60  # kernels are prepared: that is no measure of what is left
         yield [Answer("workload", "Default", "90 %", ("About 80 reviews a day.",))], doing[0]
-        first.wait(10)
+        assert first.wait(PATIENCE)
         now[0] += 12
         yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing[1]
-        known.wait(10)
+        assert known.wait(PATIENCE)
         yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing[1]
         raise NotEnoughData("the next preset has 3 reviews")
 
@@ -912,7 +915,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
             if found.drawn:
                 return  # all that comes later is of other models
             if len(found.draws) == 2:
-                assert leave.wait(60)
+                assert leave.wait(PATIENCE)
 
     first = at_a_glance(log)
     made_up = [first if each.question == "costs" else each for each in make_answers()]
@@ -935,13 +938,13 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         await until(pilot, lambda: "answered in" in text_of(app))
         assert "~" in line(app)
         await pilot.press("end", "w")  # of no preset in particular: of that with the most reviews
-        await until(pilot, lambda: "allow: 2 of 3" in text_of(app), 60)
+        await until(pilot, lambda: "allow: 2 of 3" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
         assert "a first estimate" in line(app)
         leave.set()
         await pilot.press("w")
-        await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "", 60)
+        await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
         rows = {row[0]: row for row in costs_in_words(seen[-1])[0].tables[0].rows}
         await pilot.press("escape")
         await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
@@ -966,6 +969,27 @@ def test_what_was_kept_of_other_reviews_is_not_improved(tmp_path: Path) -> None:
     assert found is not None
     assert [each for each in found.answers if each.question == "costs"] == better[:1]
     assert len(found.answers) == len(kept.answers)
+
+
+def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
+    """Whatever is not as it was written: no number of it need be looked at."""
+    kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    keep("file", kept, tmp_path)
+    assert last("file", tmp_path) == kept
+    (place,) = (tmp_path / "answers").iterdir()
+    whole = place.read_text()
+    for was, becomes in (
+        *(('"at": 1.0', f'"at": {number}') for number in ("NaN", "-1e300", "2.0")),
+        ('"entries": 4000', f'"entries": {10**400}'),
+        ('"estimate": -0.029', '"estimate": 1e999'),
+        ("FSRS predicts you well", "FSRS predicts you ill"),
+    ):
+        assert was in whole
+        place.write_text(whole.replace(was, becomes))
+        assert last("file", tmp_path) is None, becomes
+    for damaged in ("", "{", whole[:-1], whole.partition("\n")[2]):
+        place.write_text(damaged)
+        assert last("file", tmp_path) is None
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval import words
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.app import Options
 from srs_eval.cli import main
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.dataset import open_dataset
@@ -35,7 +35,7 @@ from srs_eval.reviews import Preset
 from srs_eval.rows import select_rows
 from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import MODELS, make_log, make_result, on, to_receipt, until
+from tests.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip
 
 TOO_FEW = (
@@ -370,14 +370,14 @@ async def test_every_view_shows_the_same_places(
         for name, row in frame.iterrows()
     ]
     assert list(notebook) == [name for _, _, name in flat]
-    app = SrsEvalApp(
+    app = WatchedApp(
         dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
     )
     async with app.run_test(size=(160, 48)) as pilot:
-        await to_receipt(pilot, 60)
+        await to_receipt(pilot)
         await pilot.press("enter")
-        await until(pilot, on(app, "RunScreen"), 60)
-        await until(pilot, lambda: not app.evaluation.running, 60)
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: not app.evaluation.running)
         await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
         in_app = {

@@ -13,7 +13,7 @@ from srs_eval import engine
 from srs_eval.configurations import OWN, resolve
 from srs_eval.fitting.kernel_marks import mark_kernels
 from srs_eval.simulation import simulate_learner, write_dataset
-from tests.conftest import COMPILED
+from tests.conftest import COMPILED, PATIENCE
 
 
 def test_what_compiles_nothing_comes_first() -> None:
@@ -66,7 +66,7 @@ def test_nothing_is_compiled_after_warming_up(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["[]"]

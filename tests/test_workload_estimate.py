@@ -34,6 +34,7 @@ from srs_eval.workload.preview import preview, worded
 from srs_eval.workload.rivals import candidates
 from srs_eval.workload.today import todays_cards
 from tests.anki_files import make_collection, plain_history
+from tests.conftest import PATIENCE
 
 QUICK = Question(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
 FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
@@ -424,7 +425,9 @@ def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "srs_eval", "workload", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600)
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE
+    )
 
 
 def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ writes beside it. So the database is copied, and only the copy is opened.
 
 A copy holds everything that a person wrote on their cards and must not outlive us, however we
 end. So it is made in memory. It lies in a private folder only while SQLite folds a journal
-into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder is
-locked while its process lives: the next start sweeps away what a killed process has left.
+into it, and as long as it is read where it is larger than `MEMORY_BYTES`. Such a folder, and
+that of the demo, is locked while its process lives: the next start sweeps away what a killed
+process has left.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ MEMORY_BYTES = 512 << 20
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
-_PREFIX = "srs-eval-copy-"
+COPY_FOLDER, DEMO_FOLDER = "srs-eval-copy-", "srs-eval-demo-"
+"""How names of private folders begin: of copies, and of the demo's learner."""
+_COLLECTION = "collection.anki2"  # in each of them, and its journals, nothing else
 _ABANDONED_AFTER_S = 86_400.0  # on Windows, where a folder cannot be locked
 _JOURNALS = ("-wal", "-journal")
 # The first 8 bytes of a rollback journal, and the last 8 of one that names a second file
@@ -163,13 +166,13 @@ class PrivateFile:
         self._folder: Path | None = None
         self.stream: BinaryIO = io.BytesIO()
         if on_disk or size > MEMORY_BYTES:
-            self._folder = _make_folder()
-            self.stream = open(self._folder / "collection.anki2", "w+b")  # noqa: SIM115
+            self._folder = make_folder(COPY_FOLDER)
+            self.stream = open(self._folder / _COLLECTION, "w+b")  # noqa: SIM115
 
     @property
     def path(self) -> Path | None:
         """Where it lies, if it lies on disk."""
-        return None if self._folder is None else self._folder / "collection.anki2"
+        return None if self._folder is None else self._folder / _COLLECTION
 
     def connect(self) -> sqlite3.Connection:
         """Open it for reading. What fits into memory has left the disk afterwards.
@@ -205,7 +208,7 @@ class PrivateFile:
         """Delete it."""
         self.stream.close()
         if self._folder is not None:
-            _remove_folder(self._folder)
+            remove_folder(self._folder)
 
     def __enter__(self) -> PrivateFile:
         return self
@@ -253,12 +256,14 @@ def sweep_abandoned_copies() -> None:
     """Delete the private folders whose process was killed before it could."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith(_PREFIX):
+            if entry.name.startswith((COPY_FOLDER, DEMO_FOLDER)):
                 with suppress(OSError):
                     _sweep(Path(entry.path))
 
 
 def _sweep(folder: Path) -> None:
+    if not all(each.name.startswith(_COLLECTION) for each in folder.iterdir()):
+        return  # somebody else's, of a similar name
     if sys.platform == "win32":
         if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
             shutil.rmtree(folder)
@@ -298,11 +303,15 @@ def _locked(folder: Path) -> int | None:
 _folders: dict[Path, int] = {}  # those of this process, and their locks
 
 
-def _make_folder() -> Path:
-    """A locked temporary folder for this user only."""
+def make_folder(prefix: str) -> Path:
+    """A temporary folder for this user only, locked until `remove_folder`.
+
+    `prefix` is one of the above. Where the process ends without removing it, the next one does.
+    Raises InputError where there is no room.
+    """
     try:
         while True:
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            folder = Path(tempfile.mkdtemp(prefix=prefix))
             with suppress(FileNotFoundError):  # swept away before it was locked
                 lock = _locked(folder)
                 if lock is not None:
@@ -314,7 +323,7 @@ def _make_folder() -> Path:
         ) from error
 
 
-def _remove_folder(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         lock = _folders.pop(folder, -1)
@@ -328,7 +337,7 @@ def _remove_folders() -> None:
     for folder in list(_folders):
         for _ in range(5):
             if folder in _folders:
-                _remove_folder(folder)
+                remove_folder(folder)
 
 
 def _states(real: Path) -> list[tuple[int, int, int] | None]:

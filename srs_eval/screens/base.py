@@ -43,8 +43,6 @@ class AppScreen(Piecewise):
         Binding("k", "line(-1)", "Up", show=False),
     ]
 
-    HORIZONTAL_BREAKPOINTS = TOO_NARROW
-    VERTICAL_BREAKPOINTS = TOO_LOW
     actions: ClassVar[tuple[Action, ...]] = ()
     about: ClassVar[str] = ""
     passed_over: ClassVar[str] = ""
@@ -67,7 +65,7 @@ class AppScreen(Piecewise):
 
     def _fit(self, width: int, height: int) -> None:
         """Take on the size's classes at once; Textual would style all widgets anew for them."""
-        widths, heights = self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS
+        widths, heights = self.HORIZONTAL_BREAKPOINTS or TOO_NARROW, TOO_LOW
         classes = {name: False for _, name in (*widths, *heights)}
         for length, breakpoints in ((width, widths), (height, heights)):
             classes |= dict.fromkeys(self._get_breakpoint_classes(length, breakpoints), True)
@@ -171,8 +169,6 @@ class AppScreen(Piecewise):
 class Dialog(ModalScreen[Any], Piecewise):  # Textual styles it as the first
     """A box over the current screen; Esc closes it."""
 
-    HORIZONTAL_BREAKPOINTS = TOO_NARROW
-    VERTICAL_BREAKPOINTS = TOO_LOW
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
 
     def compose(self) -> ComposeResult:

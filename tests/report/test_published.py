@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from srs_eval.configurations import in_words
 from srs_eval.report.build import dataset_report
 from srs_eval.report.document import (
     rounded,
@@ -63,8 +63,15 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
     assert off == [(1, "FSRS-5", "LogLoss"), (1, "FSRS-5", "AUC")]
 
 
-def test_published_report_as_a_page(tmp_path: Path) -> None:
+def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
+    """Who changes places is told as the README's figures have it."""
     text = page(dataset_report([shared_or_skip("published")]))
     check_page(text)
-    assert "FSRSv4 and DASH change places" in text
+    exact = [(name, *map(float, figures)) for name, *figures in published_tables["2"]]
+    by_reviews = [name for name, *_ in sorted(exact, key=lambda row: row[1])]
+    by_users = [name for name, *_ in sorted(exact, key=lambda row: row[4])]
+    moved = [in_words(a) for a, b in zip(by_reviews, by_users, strict=True) if a != b]
+    assert {"FSRSv4", "DASH"} <= {*moved}
+    *others, last = moved
+    assert f": {', '.join(others)} and {last} change places." in text
     assert "61 users" in text
