@@ -31,7 +31,7 @@ from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, save_state
 from srs_eval.tables import models_table
 from srs_eval.widgets.ranking import RankingTable
-from tests.app_world import MODELS, MadeUpEngine, make_app, on, said, text_of, until
+from tests.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
 
 WICKED = "\x1b[2J\x1b]0;owned\x07[red]\u202egpj\x9b31m"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -150,7 +150,7 @@ async def test_the_app_shows_names_harmlessly(
     )
 
     def look() -> str:
-        seen.append(text_of(app) + said(app))
+        seen.append(text_of(app) + " ".join(app.told))
         assert not OBEYED.search(seen[-1]), seen[-1]
         return seen[-1]
 
