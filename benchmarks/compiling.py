@@ -162,8 +162,8 @@ def compile_all(names: str, golden: Path | None) -> None:
 
 def one_by_one(names: str, golden: Path | None) -> None:
     from srs_eval.configurations import resolve
+    from srs_eval.data.extras import missing
     from srs_eval.engine import Session, must_compile
-    from srs_eval.extras import missing
 
     session = Session(first_rows(learner(golden), ROWS))
     chosen = sorted(resolve(names), key=lambda each: each.model.name not in NEEDED)
@@ -183,11 +183,11 @@ def one_by_one(names: str, golden: Path | None) -> None:
 
 
 def learner(golden: Path | None) -> Any:
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     if golden is not None:
         return open_dataset(golden / "dataset").load(LEARNER)
-    from srs_eval.simulation import simulate_learner, write_dataset
+    from srs_eval.data.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({LEARNER: simulate_learner(LEARNER, 2 * ROWS)}, Path(folder))

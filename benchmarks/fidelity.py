@@ -26,9 +26,9 @@ import numpy as np
 from _peers import run_peer
 
 from srs_eval.configurations import Configuration, published, resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine import Session
-from srs_eval.errors import NotEnoughData
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 
@@ -101,7 +101,7 @@ def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparis
 
 
 def with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[Comparison]:
-    from srs_eval.simulation import simulate_learner, write_dataset
+    from srs_eval.data.simulated import simulate_learner, write_dataset
 
     users = range(1, number + 1)
     with tempfile.TemporaryDirectory() as name:

@@ -77,7 +77,7 @@ def make_dataset(folder: Path, learners: int) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from srs_eval.simulation import simulate_learner, write_dataset
+    from srs_eval.data.simulated import simulate_learner, write_dataset
 
     tables: dict[str, list[Any]] = {"revlogs": [], "cards": [], "decks": []}
     free = {"card_id": 0, "note_id": 0, "deck_id": 0, "preset_id": 0}
@@ -107,10 +107,10 @@ def make_dataset(folder: Path, learners: int) -> None:
 
 def character(seed: int) -> Any:
     """A learner who relearns much within a day, like 106 of the golden data set."""
-    from srs_eval.simulation import Character, Habits
-    from srs_eval.simulation.learner import character_presets
-    from srs_eval.simulation.memories import Fsrs6
-    from srs_eval.simulation.memory import DEFAULT_PARAMETERS, SPREAD
+    from srs_eval.data.simulated import Character, Habits
+    from srs_eval.data.simulated.learner import character_presets
+    from srs_eval.data.simulated.memories import Fsrs6
+    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
 
     random = np.random.default_rng(seed)
     w = np.array(DEFAULT_PARAMETERS) * np.exp(SPREAD * random.standard_normal(21))
@@ -141,7 +141,7 @@ def character(seed: int) -> Any:
 def sharing(data: Path, user: int) -> str:
     """How many nodes there are for each judged review, in words."""
     from srs_eval.configurations import resolve
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
     from srs_eval.engine import Session
     from srs_eval.fitting.trie import history_trie
 
@@ -194,7 +194,7 @@ class Measured:
 def serve(data: Path, user: int, models: str) -> None:
     """What `Measured` talks to: reads names from standard input, answers in JSON."""
     from srs_eval.configurations import resolve
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
     from srs_eval.engine import Session
 
     named = models != "all"

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 from srs_eval.configurations import resolve
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 TARGETS = {
     "GRU-P": 4.0,
@@ -58,7 +58,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.data is None:
-            from srs_eval.simulation import simulate_learner, write_dataset
+            from srs_eval.data.simulated import simulate_learner, write_dataset
 
             write_dataset({options.user: simulate_learner(1, 12_000)}, Path(folder))
             options.data = Path(folder)
@@ -96,7 +96,7 @@ def in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, A
 
 
 def one_side(options: argparse.Namespace) -> dict[str, Any]:
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     configuration = resolve(options.models)[0]
     model = configuration.model

@@ -43,7 +43,7 @@ import numpy as np
 from srs_eval.batch import make_setup, survey
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
-from srs_eval.dataset import Dataset
+from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics
 from srs_eval.store import ResultStore, Unit
 

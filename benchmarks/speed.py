@@ -41,12 +41,12 @@ from _peers import histories, run_peer
 from compiling import record_compilation
 
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Finished, Session, Started, evaluate
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, ReviewLog
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -131,7 +131,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def load(golden: Path | None, user: int) -> Learner:
     if golden is not None:
         return Learner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
-    from srs_eval.simulation import simulate_learner, write_dataset
+    from srs_eval.data.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({user: simulate_learner(user, 15_000)}, Path(folder))
@@ -295,7 +295,7 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 def part_cold(repeat: int) -> None:
     """In fresh processes with an empty cache folder; wall time from their start on."""
-    from srs_eval.demo import make_demo_collection
+    from srs_eval.data.simulated.demo import make_demo_collection
 
     with tempfile.TemporaryDirectory() as folder:
         collection = make_demo_collection(Path(folder))

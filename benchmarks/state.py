@@ -23,8 +23,10 @@ import numpy as np
 from srs_eval.anki_import import load_log
 from srs_eval.comparison import mean_interval
 from srs_eval.context import Context
-from srs_eval.dataset import open_dataset
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.online_filter import running_offset
 from srs_eval.fitting.state_features import state_features, timeline
@@ -38,8 +40,6 @@ from srs_eval.models.state import (
     without_prior,
 )
 from srs_eval.pretraining.state import prior_from, trials_of
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, ReviewLog
 
 REAL_IN_GOLDEN = 101
 ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k

@@ -44,13 +44,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.comparison import EQUIVALENT
-from srs_eval.metrics import EPSILON
-from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
-from srs_eval.presets.pooling import fitted, pooled_fits
-from srs_eval.presets.split import over_all_presets
-from srs_eval.pretraining.population import draw
-from srs_eval.protocol import Fold
-from srs_eval.reviews import (
+from srs_eval.data.reviews import (
     Cards,
     Deck,
     FloatArray,
@@ -60,7 +54,7 @@ from srs_eval.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.simulation.memory import (
+from srs_eval.data.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
     first_state,
@@ -69,9 +63,15 @@ from srs_eval.simulation.memory import (
     next_state,
     retrievability,
 )
+from srs_eval.data.trials import Fold
+from srs_eval.metrics import EPSILON
+from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
+from srs_eval.presets.pooling import fitted, pooled_fits
+from srs_eval.presets.split import over_all_presets
+from srs_eval.pretraining.population import draw
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
-STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.simulation.learner)
+STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.data.simulated.learner)
 LONGEST_DAYS = 2_000
 LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
 TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters

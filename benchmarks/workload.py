@@ -44,12 +44,12 @@ from typing import Any
 import numpy as np
 
 from srs_eval.api import load
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
+from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.data.simulated.memory import fuzzed
 from srs_eval.engine import Session
 from srs_eval.pretraining.population import draw
-from srs_eval.protocol import Protocol
-from srs_eval.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
-from srs_eval.simulation import simulate_learner, write_collection
-from srs_eval.simulation.memory import fuzzed
 from srs_eval.workload.draws import draws
 from srs_eval.workload.estimate import Question, workload
 from srs_eval.workload.memories import SCHEDULERS, Memory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 
 CONFIDENCE = 0.99
 RESAMPLES = 9_999

@@ -18,14 +18,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.errors import InputError
-from srs_eval.importing import files
-from srs_eval.importing.days import StoredClock, day_grid
-from srs_eval.printable import printable
-from srs_eval.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.days import StoredClock, day_grid
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
+from srs_eval.data.readers import files
+from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
 
 if TYPE_CHECKING:
-    from srs_eval.importing.table import Table
+    from srs_eval.data.readers.table import Table
 
 _START_BYTES = 1 << 16
 _PARQUET_MAGIC = b"PAR1"
@@ -85,7 +85,7 @@ class _DayChoice:
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.importing import package, research, supermemo, table
+    from srs_eval.data.readers import package, research, supermemo, table
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
@@ -140,7 +140,7 @@ def _from_database(
     days: _DayChoice,
     notes: tuple[str, ...] = (),
 ) -> ReviewLog:
-    from srs_eval.importing.collection import read_collection, relative_to
+    from srs_eval.data.readers.collection import read_collection, relative_to
 
     name = printable(path)
     found = read_collection(database, name)
@@ -179,7 +179,7 @@ def _scheduled_by_fsrs(stored: bool | None, path: Path) -> bool | None:
 
 
 def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
-    from srs_eval.importing.table import with_inferred_kinds
+    from srs_eval.data.readers.table import with_inferred_kinds
 
     entries, grid, notes = found.entries, None, found.notes
     _refuse_empty(found.rows if entries is None else entries, printable(path))
@@ -238,7 +238,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
             rollover=days.rollover,
             user=user,
         )
-    from srs_eval.dataset import is_dataset, open_dataset
+    from srs_eval.data.datasets import is_dataset, open_dataset
 
     if is_dataset(folder):
         days.refuse("The days of a data set")
@@ -270,7 +270,7 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
 
 def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     parents = path.absolute().parents
     number = parents[0].name.removeprefix("user_id=")
@@ -313,7 +313,7 @@ class Glimpse:
 
 def glimpse(path: Path) -> Glimpse | None:
     """How many reviews a collection holds and when the last was; None if it can't be read."""
-    from srs_eval.importing.collection import count_answers
+    from srs_eval.data.readers.collection import count_answers
 
     try:
         with files.private_copy(path) as (database, _):

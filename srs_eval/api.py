@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from srs_eval.comparison import EQUIVALENT, Interval
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import Event
 from srs_eval.engine import evaluate as engine_evaluate
-from srs_eval.errors import InputError
 from srs_eval.export import Outcome
-from srs_eval.protocol import Protocol
 from srs_eval.ranking import REFERENCE, Group, Ranked, with_floors
 from srs_eval.results import Result
-from srs_eval.reviews import ReviewLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def load(
 ) -> ReviewLog:
     """Read a collection, package, revlog, CSV or one user of an anki-revlogs-10k folder.
 
-    The file is never written to. Raises srs_eval.errors.InputError.
+    The file is never written to. Raises srs_eval.data.errors.InputError.
     """
     from srs_eval.anki_import import load_log
 
@@ -143,7 +143,7 @@ def compare(
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
     with others' predictions. Raises InputError and
-    NotEnoughData (srs_eval.errors).
+    NotEnoughData (srs_eval.data.errors).
     """
     from srs_eval import presets
 

@@ -31,10 +31,10 @@ from textual.theme import Theme
 from srs_eval import state as remembered
 from srs_eval.config import Config
 from srs_eval.context import Context
-from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.flags import Protocol
-from srs_eval.plural import counted
-from srs_eval.printable import printable
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.plural import counted
+from srs_eval.data.printable import printable
+from srs_eval.data.protocol import Protocol
 from srs_eval.screens.actions import EVERYWHERE, QUIT, Action, bindings
 from srs_eval.screens.background import (
     AllAnswered,
@@ -57,13 +57,13 @@ from srs_eval.widgets.chrome import MINIMUM
 if TYPE_CHECKING:
     from srs_eval.calibration_graph import CalibrationGraph
     from srs_eval.configurations import Configuration
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
     from srs_eval.inspection import Inspection
     from srs_eval.kept_answers import Kept
     from srs_eval.overview import Line, Overview
     from srs_eval.presets.answers import Answer, Table
     from srs_eval.results import Result
-    from srs_eval.reviews import ReviewLog
     from srs_eval.screens.choose import Chosen
     from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
@@ -317,7 +317,7 @@ class SrsEvalApp(App[int]):
             for process in multiprocessing.active_children():
                 process.terminate()
         if self._demo is not None:
-            from srs_eval.importing.files import remove_folder
+            from srs_eval.data.readers.files import remove_folder
 
             remove_folder(self._demo)
             self._demo = None
@@ -438,7 +438,7 @@ class SrsEvalApp(App[int]):
         options = self.options
         whose = {} if options.user is None else {"user": options.user}
         log = load(path, timezone=options.timezone, rollover=options.rollover, **whose)
-        from srs_eval.selection import only_deck, only_preset
+        from srs_eval.data.selection import only_deck, only_preset
 
         if options.decks:
             log = only_deck(log, *options.decks)
@@ -468,7 +468,7 @@ class SrsEvalApp(App[int]):
         self.file_name = " · ".join([shown, *asked])
         self._prepared = {}
         self._graphs = {}
-        from srs_eval.importing.files import DEMO_FOLDER
+        from srs_eval.data.readers.files import DEMO_FOLDER
 
         if path.parent.name.startswith(DEMO_FOLDER):
             self.file_name = "demo: a simulated learner"  # deleted when the app closes
@@ -521,8 +521,8 @@ class SrsEvalApp(App[int]):
         self._say("Making up a learner …")
 
         def make() -> None:
-            from srs_eval.demo import make_demo_collection
-            from srs_eval.importing.files import DEMO_FOLDER, make_folder
+            from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
+            from srs_eval.data.simulated.demo import make_demo_collection
 
             try:
                 if self._demo is None:
@@ -577,8 +577,8 @@ class SrsEvalApp(App[int]):
         number = self._reading
 
         def narrow() -> None:
+            from srs_eval.data.selection import only_deck, only_preset
             from srs_eval.inspection import inspect_log
-            from srs_eval.selection import only_deck, only_preset
 
             try:
                 log = whole[0]

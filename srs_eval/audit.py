@@ -38,15 +38,15 @@ from srs_eval.batch import (
 )
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
-from srs_eval.dataset import Dataset
+from srs_eval.data.datasets import Dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.outputs import refuse_nested, write_atomically
+from srs_eval.data.reviews import IntArray
 from srs_eval.engine import seconds_to_compile
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.hyperparameters import SEED
 from srs_eval.ledger import LAYOUT, LEDGER
-from srs_eval.outputs import refuse_nested, write_atomically
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
-from srs_eval.reviews import IntArray
 from srs_eval.standings import Change, changes, compare
 from srs_eval.store import (
     PUBLISHED,

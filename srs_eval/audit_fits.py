@@ -24,8 +24,13 @@ import numpy as np
 from srs_eval import metrics
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
-from srs_eval.dataset import Dataset
-from srs_eval.dataset_check import load_possible
+from srs_eval.data.dataset_check import load_possible
+from srs_eval.data.datasets import Dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.extras import is_installed, require
+from srs_eval.data.outputs import write_atomically
+from srs_eval.data.reviews import IntArray
+from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine import (
     Failed,
     Finished,
@@ -35,14 +40,9 @@ from srs_eval.engine import (
     in_words,
     outcome_of,
 )
-from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.extras import is_installed, require
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.ledger import LEDGER
 from srs_eval.models import all_models
-from srs_eval.outputs import write_atomically
-from srs_eval.protocol import Fold, Trials
-from srs_eval.reviews import IntArray
 from srs_eval.store import (
     AUDIT,
     JOURNAL,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import log_losses
-from srs_eval.reviews import FloatArray, IntArray
 
 MODES = ("global", "user", "deck", "card")
 METRICS = ("LogLoss", "RMSE", "AUC")

@@ -25,12 +25,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from srs_eval import __version__, extras
+from srs_eval import __version__
 from srs_eval.cluster import ON_THIS_MACHINE, Place, environment, open_place
 from srs_eval.configurations import Configuration, Names
 from srs_eval.context import Context
-from srs_eval.dataset import TABLES, Dataset, rows_in
-from srs_eval.dataset_check import load_possible
+from srs_eval.data import extras
+from srs_eval.data.dataset_check import load_possible
+from srs_eval.data.datasets import TABLES, Dataset, rows_in
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.outputs import refuse_nested
+from srs_eval.data.protocol import Protocol
 from srs_eval.engine import (
     Failed,
     Finished,
@@ -40,11 +44,8 @@ from srs_eval.engine import (
     in_words,
     seconds_to_compile,
 )
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting.networks import check_device, release_device
 from srs_eval.models import all_models
-from srs_eval.outputs import refuse_nested
-from srs_eval.protocol import Protocol
 from srs_eval.results import Result
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
 from srs_eval.workers import (

@@ -22,8 +22,8 @@ import numpy as np
 from srs_eval import __version__, installed
 from srs_eval.configurations import Configuration
 from srs_eval.context import Context
-from srs_eval.places import cache_dir, content_digest
-from srs_eval.reviews import FloatArray
+from srs_eval.data.paths import cache_dir, content_digest
+from srs_eval.data.reviews import FloatArray
 
 LIMIT_BYTES = 500_000_000
 VIEWS = frozenset(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import ascending, checked_pair, lowess_knots
-from srs_eval.reviews import FloatArray, IntArray
 
 _Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 

@@ -30,7 +30,7 @@ from srs_eval.cli_output import (
     write_document,
 )
 from srs_eval.cli_research import audit, batch, dataset, report, results, say_tuned_on
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
 
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
     from srs_eval.export import Outcome
     from srs_eval.ledger import Ledger
-    from srs_eval.reviews import ReviewLog
 
 WORTH_TELLING_SECONDS = 5.0
 QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
@@ -166,7 +166,7 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 def _refuse(sentence: str) -> int:
     from srs_eval.console import say
-    from srs_eval.printable import printable
+    from srs_eval.data.printable import printable
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
@@ -188,7 +188,7 @@ def _about(
     ] = False,
 ) -> None:
     """Options before a command."""
-    from srs_eval.importing.files import sweep_abandoned_copies
+    from srs_eval.data.readers.files import sweep_abandoned_copies
 
     sweep_abandoned_copies()
 
@@ -265,9 +265,9 @@ def export(
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.console import ReportProgress
+    from srs_eval.data.selection import anonymous as without_names
     from srs_eval.ranking import with_own
     from srs_eval.report.build import learner_report
-    from srs_eval.selection import anonymous as without_names
 
     configurations = flags.resolve(models)
     check_targets([source.path], html, md, json, csv=csv, png=png)
@@ -505,8 +505,8 @@ def state(
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.console import console_for, print_answers
+    from srs_eval.data.protocol import Protocol
     from srs_eval.learner_state import learner_state
-    from srs_eval.protocol import Protocol
 
     check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
@@ -591,8 +591,8 @@ def demo(
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
     from srs_eval.console import say
-    from srs_eval.demo import make_demo_collection
-    from srs_eval.importing.files import DEMO_FOLDER, make_folder, remove_folder
+    from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
+    from srs_eval.data.simulated.demo import make_demo_collection
 
     folder = make_folder(DEMO_FOLDER)
     try:
@@ -660,7 +660,7 @@ def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None
     if ledger is None or source.path is None or log.user not in ledger.users:
         return
     from srs_eval.batch import survey
-    from srs_eval.dataset import is_dataset, open_dataset
+    from srs_eval.data.datasets import is_dataset, open_dataset
 
     # A file of one user does not tell of which data set it is.
     fingerprint = survey(open_dataset(source.path))[0] if is_dataset(source.path) else ""
@@ -684,8 +684,8 @@ def _evaluate(
     from srs_eval.config import load_config
     from srs_eval.configurations import untuned
     from srs_eval.console import RunProgress, say
+    from srs_eval.data.plural import counted
     from srs_eval.export import Outcome
-    from srs_eval.plural import counted
     from srs_eval.ranking import with_floors
     from srs_eval.words import clock
 
@@ -762,7 +762,7 @@ def _retentions(text: str) -> tuple[float, ...]:
 
 def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
     """Of one core, without compiling; nothing of what cannot run here."""
-    from srs_eval.extras import missing
+    from srs_eval.data.extras import missing
 
     return sum(
         each.expected_seconds(entries) for each in configurations if not missing(each.model.needs)

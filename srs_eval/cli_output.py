@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.errors import InputError
-from srs_eval.printable import harmless
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import harmless
 
 if TYPE_CHECKING:
     from srs_eval.report.document import Document
@@ -26,7 +26,7 @@ def check_targets(
 
     `read` is what the work is on. Raises InputError.
     """
-    from srs_eval.outputs import check_outputs
+    from srs_eval.data.outputs import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
@@ -57,7 +57,7 @@ def write_document(
         if folder is not None:
             written += write_as(document, form, folder)
     if written:
-        from srs_eval.plural import counted
+        from srs_eval.data.plural import counted
 
         say(f"{counted(len(written), 'file')} written.")
     if html is md is csv is png is json is None:
@@ -75,7 +75,7 @@ def write(target: str, text: str) -> None:
         sys.stdout.write(harmless(text))
         sys.stdout.flush()
         return
-    from srs_eval.outputs import write_file
+    from srs_eval.data.outputs import write_file
 
     content = text.encode("utf-8", "replace")  # a path need not be text
     write_file(Path(target).expanduser(), content)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from srs_eval.cli_output import FINE, SOME_FAILED, check_targets, write, write_document
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
@@ -38,7 +38,7 @@ from srs_eval.options import (
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration
     from srs_eval.context import Context
-    from srs_eval.dataset import Dataset
+    from srs_eval.data.datasets import Dataset
     from srs_eval.ledger import Ledger
 
 
@@ -396,7 +396,7 @@ def audit(
 def _opened(dataset: str, flags: Flags) -> Dataset:
     """A data set that the flags can be used on; raises InputError."""
     from srs_eval.console import say
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
@@ -453,7 +453,7 @@ def results(
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval import results_check
     from srs_eval.console import say, show
-    from srs_eval.plural import counted
+    from srs_eval.data.plural import counted
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
@@ -509,7 +509,7 @@ def say_tuned_on(
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
     from srs_eval.console import say
-    from srs_eval.plural import counted
+    from srs_eval.data.plural import counted
 
     if ledger is None or not (seen := ledger.users.intersection(users)):
         return
@@ -577,8 +577,8 @@ def dataset(
     if users is not None:
         raise InputError("dataset info tells of all users: --users is for verify and download.")
     from srs_eval.console import show
-    from srs_eval.dataset import open_dataset
-    from srs_eval.dataset_check import describe
+    from srs_eval.data.dataset_check import describe
+    from srs_eval.data.datasets import open_dataset
     from srs_eval.export import dataset_document, to_json
     from srs_eval.tables import dataset_lines
 
@@ -594,8 +594,7 @@ def dataset(
 
 def _download(folder: str, repo: str | None, users: str | None) -> int:
     from srs_eval.console import console_for, say
-    from srs_eval.dataset import datasets_folder
-    from srs_eval.dataset_hub import (
+    from srs_eval.data.dataset_hub import (
         KNOWN,
         Fetched,
         Listed,
@@ -604,7 +603,8 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
         refuse_misnamed,
         usual_repo,
     )
-    from srs_eval.plural import counted
+    from srs_eval.data.datasets import datasets_folder
+    from srs_eval.data.plural import counted
 
     target = Path(folder).expanduser()
     if folder in KNOWN and not target.exists():
@@ -649,9 +649,9 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 def _verify(folder: str, users: str | None) -> int:
     from srs_eval.console import console_for, show
-    from srs_eval.dataset import open_dataset
-    from srs_eval.dataset_check import check
-    from srs_eval.plural import counted
+    from srs_eval.data.dataset_check import check
+    from srs_eval.data.datasets import open_dataset
+    from srs_eval.data.plural import counted
 
     opened = open_dataset(folder)
     chosen = _chosen(opened, users)

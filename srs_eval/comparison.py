@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.flags import EQUIVALENT
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.protocol import EQUIVALENT
+from srs_eval.data.reviews import FloatArray, IntArray
 
 FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from srs_eval.errors import InputError
-from srs_eval.flags import EQUIVALENT
-from srs_eval.places import config_dir, content_of
+from srs_eval.data.errors import InputError
+from srs_eval.data.paths import config_dir, content_of
+from srs_eval.data.protocol import EQUIVALENT
 from srs_eval.screens.actions import SCREENS, conflict
 
 FILE = "config.toml"

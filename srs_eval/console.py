@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from srs_eval.plural import counted
-from srs_eval.printable import harmless
+from srs_eval.data.plural import counted
+from srs_eval.data.printable import harmless
 from srs_eval.words import clock
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from srs_eval.places import content_digest
+from srs_eval.data.paths import content_digest
 
 
 class Cancelled(Exception):

@@ -24,18 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import cache, metrics
-from srs_eval.bins import rmse_bin_ids
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Cancelled, Context
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled, cut, described, in_one_line
-from srs_eval.extras import require
-from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
-from srs_eval.models import file_of
-from srs_eval.own_files import no_thread_left
-from srs_eval.plural import counted
-from srs_eval.protocol import Protocol, Trials, prepare_trials, recency_weights
-from srs_eval.results import Result
-from srs_eval.reviews import (
+from srs_eval.data.bins import rmse_bin_ids
+from srs_eval.data.errors import (
+    InputError,
+    NotEnoughData,
+    NotInstalled,
+    cut,
+    described,
+    in_one_line,
+)
+from srs_eval.data.extras import require
+from srs_eval.data.plural import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
     FloatArray,
     ImportReceipt,
     IntArray,
@@ -44,7 +47,12 @@ from srs_eval.reviews import (
     arrays_in,
     read_only,
 )
-from srs_eval.rows import Selection, select_rows
+from srs_eval.data.rows import Selection, select_rows
+from srs_eval.data.trials import Trials, prepare_trials, recency_weights
+from srs_eval.fitting.kernel_marks import kernels_there, mark_kernels
+from srs_eval.models import file_of
+from srs_eval.own_files import no_thread_left
+from srs_eval.results import Result
 from srs_eval.start_order import start_order
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, WorkersCannotStart, send
 

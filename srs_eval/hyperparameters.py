@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
-    from srs_eval.protocol import Protocol
+    from srs_eval.data.protocol import Protocol
 
 Value = float | str
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval import __version__
+from srs_eval.data.printable import escaped, printable
+from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
+from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.own_parameters import fault_of, version_of, why_left_out
-from srs_eval.printable import escaped, printable
-from srs_eval.reviews import MISSING, IntArray, ReviewLog
-from srs_eval.rows import RowKind, Selection, select_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 
 def append_record(handle: int, record: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.configurations import Configuration, meant_by, resolve
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.hyperparameters import Value
 
 LEDGER = "ledger.json"

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 
 EPSILON = float(np.finfo(np.float64).eps)
 """Log loss keeps probabilities this far from 0 and 1, as scikit-learn does."""

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration, Fit, Names
     from srs_eval.context import Context
-    from srs_eval.flags import Protocol
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.ledger import Ledger
-    from srs_eval.reviews import ReviewLog
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 ROWS_PANEL = "Which reviews count"
@@ -212,7 +212,7 @@ def protocol_options(
     ] = 1.0,
 ) -> Flags:
     """Which reviews are judged, and how models are trained."""
-    from srs_eval.flags import Protocol
+    from srs_eval.data.protocol import Protocol
 
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
@@ -311,7 +311,7 @@ class Source:
 
     def load(self) -> ReviewLog:
         from srs_eval.anki_import import find_profiles, load_log
-        from srs_eval.selection import only_deck, only_preset
+        from srs_eval.data.selection import only_deck, only_preset
 
         if self.path is None:
             found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field, replace
 from srs_eval.comparison import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.plural import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import in_words as reason_of
 from srs_eval.engine import must_compile
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.over_time import in_words
-from srs_eval.plural import counted
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import (
     Answer,
@@ -51,8 +53,6 @@ from srs_eval.presets.fit import FITTED, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.parameters import has_a_figure
-from srs_eval.protocol import Protocol
-from srs_eval.reviews import ReviewLog
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.workload.glance import FIRST, at_a_glance
 from srs_eval.workload.glance import NOW as AS_NOW

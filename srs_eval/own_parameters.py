@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.models import fsrs6
-from srs_eval.plural import counted
-from srs_eval.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 
 FSRS5_DECAY = 0.5
 VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})

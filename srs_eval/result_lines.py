@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 

@@ -25,11 +25,11 @@ from srs_eval.across_users import (
     t_effects,
     wilcoxon_effects,
 )
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import better
 from srs_eval.ranking import apart, judged_alike, placed
 from srs_eval.result_files import ResultFile
-from srs_eval.reviews import FloatArray, IntArray
 
 Weighting = Literal["reviews", "users"]
 WEIGHTINGS: tuple[Weighting, ...] = ("reviews", "users")

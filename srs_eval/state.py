@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.places import content_of, state_dir
+from srs_eval.data.paths import content_of, state_dir
 from srs_eval.words import FAMILIES
 
 FILE = "app.json"

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srs_eval.configurations import NAMES, Names, spelled
-from srs_eval.errors import InputError
-from srs_eval.extras import is_installed
+from srs_eval.data.errors import InputError
+from srs_eval.data.extras import is_installed
+from srs_eval.data.outputs import write_atomically
 from srs_eval.hyperparameters import setup_in_words
 from srs_eval.journal import append_record, hold, open_journal, read_records
-from srs_eval.outputs import write_atomically
 from srs_eval.result_lines import read_lines
 
 Status = Literal["done", "failed", "skipped"]

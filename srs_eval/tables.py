@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from srs_eval import words
-from srs_eval.dataset_check import Description
-from srs_eval.plural import counted
+from srs_eval.data.dataset_check import Description
+from srs_eval.data.plural import counted
 from srs_eval.ranking import Group, MeanGroup
 from srs_eval.report.document import Document, Figure, Picture, Section, written
 from srs_eval.report.document import Table as FiguresTable

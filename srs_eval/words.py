@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from srs_eval.flags import Protocol
+from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
     from srs_eval.comparison import Interval

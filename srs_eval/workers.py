@@ -28,7 +28,7 @@ from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from srs_eval.errors import InputError, described
+from srs_eval.data.errors import InputError, described
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import numpy as np
 
 from srs_eval import models
 from srs_eval.cli import main
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 MISBEHAVES = os.environ.get("TEST_MISBEHAVE") == "1"
 

@@ -17,7 +17,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from srs_eval.simulation import Learner, simulate_learner, write_collection, write_dataset
+from srs_eval.data.simulated import Learner, simulate_learner, write_collection, write_dataset
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
 hypothesis.settings.register_profile("srs-eval", deadline=None)

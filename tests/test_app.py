@@ -19,16 +19,16 @@ import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.config import Config
 from srs_eval.configurations import in_words, resolve
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
-from srs_eval.errors import InputError
-from srs_eval.protocol import Protocol
 from srs_eval.ranking import with_floors
 from srs_eval.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.screens.time_left import seconds_left
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.chrome import TooSmall
@@ -663,7 +663,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.demo.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.simulated.demo.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))

@@ -12,10 +12,10 @@ import pytest
 from textual.widgets import Checkbox, Input, RadioSet, Static
 
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.outputs import write_folder
+from srs_eval.data.outputs import write_folder
+from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.report.document import Document
 from srs_eval.report.page import page
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.workers import send
 from tests.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
 
@@ -211,7 +211,7 @@ async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path)
 
 async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
     def full(*_: Any, **__: Any) -> Sequence[Path]:
-        from srs_eval.errors import InputError
+        from srs_eval.data.errors import InputError
 
         raise InputError('"report.html" cannot be written (No space left on device).')
 

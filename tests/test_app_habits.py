@@ -26,18 +26,18 @@ from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
 from srs_eval import words
 from srs_eval.configurations import Configuration, resolve
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import Preset, ReviewLog
+from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import Finished, Prepared, Started
-from srs_eval.errors import NotEnoughData
 from srs_eval.overview import NOT_WAITED_FOR, Overview
-from srs_eval.protocol import Protocol
-from srs_eval.reviews import Preset, ReviewLog
 from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.jump import JumpScreen
 from srs_eval.screens.open import told_apart
 from srs_eval.screens.receipt import ReceiptScreen
 from srs_eval.screens.time_left import measured_pace, seconds_left
-from srs_eval.simulation import simulate_learner, write_collection
 from srs_eval.state import Recent, State, load_state, save_state
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.ranking import RankingTable

@@ -66,7 +66,7 @@ def in_room(*wanted: str) -> list[str]:
 
 
 def test_the_check_itself_sees_imports() -> None:
-    assert "reviews" in rooms(imports("srs_eval.protocol"))
+    assert "reviews" in rooms(imports("srs_eval.data.trials"))
     assert "srs_eval.api.load" in imports("srs_eval")  # for type checkers only
     assert "srs_eval.api.load" not in imports("srs_eval", at_start=True)
     assert in_room("models")
@@ -92,10 +92,10 @@ def test_only_views_import_views(module: str) -> None:
 
 
 def test_reviews_stand_alone() -> None:
-    assert rooms(imports("srs_eval.reviews")) <= {"errors"}
-    assert rooms(imports("srs_eval.errors")) == set()
-    ours = {name for name in imports("srs_eval.reviews") if name.startswith("srs_eval")}
-    others = {name.split(".")[0] for name in imports("srs_eval.reviews") - ours}
+    assert rooms(imports("srs_eval.data.reviews")) <= {"errors"}
+    assert rooms(imports("srs_eval.data.errors")) == set()
+    ours = {name for name in imports("srs_eval.data.reviews") if name.startswith("srs_eval")}
+    others = {name.split(".")[0] for name in imports("srs_eval.data.reviews") - ours}
     assert others - set(sys.stdlib_module_names) == {"numpy"}
 
 

@@ -24,9 +24,11 @@ from srs_eval.cli_output import write_document
 from srs_eval.cli_research import say_tuned_on
 from srs_eval.configurations import published, resolve, spelled
 from srs_eval.context import Context
-from srs_eval.dataset import Dataset, open_dataset
+from srs_eval.data.datasets import Dataset, open_dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import Session
-from srs_eval.errors import InputError
 from srs_eval.hyperparameters import (
     SEED,
     Hyperparameter,
@@ -39,11 +41,9 @@ from srs_eval.journal import read_records
 from srs_eval.ledger import Ledger
 from srs_eval.models import all_models, load_model_file
 from srs_eval.options import Flags
-from srs_eval.protocol import Protocol
 from srs_eval.report.audit import audit_document
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import merge
-from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import disagreement
 from srs_eval.tuning import Search
 from tests.conftest import PATIENCE

@@ -37,14 +37,14 @@ from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.console import BatchProgress
 from srs_eval.context import Context
-from srs_eval.dataset import open_dataset
-from srs_eval.dataset_check import check as verify
+from srs_eval.data.dataset_check import check as verify
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import Session
-from srs_eval.errors import InputError
 from srs_eval.models import all_models
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
-from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.store import Unit
 from srs_eval.workers import TaskEvents
 from tests.conftest import PATIENCE, shared_or_skip
@@ -750,7 +750,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
 
 def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it, a later batch knows when to try again (`ResultStore.statuses`)."""
-    monkeypatch.setattr("srs_eval.extras.is_installed", lambda module: module != "torch")
+    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: module != "torch")
     networks, average = resolve("LSTM"), resolve("AVG")
     units = evaluate_user(dataset, 1, [*networks, *average], Context(), {})
     assert [(each.status, each.lacked) for each in units] == [("skipped", "torch"), ("done", "")]

@@ -19,10 +19,10 @@ import pytest
 from srs_eval import __version__
 from srs_eval.cli import _expected_seconds, main
 from srs_eval.configurations import GROUPS, resolve
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import evaluate
 from srs_eval.export import Outcome
 from srs_eval.options import normalised
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import PATIENCE, made_collection
 from tests.program import program
 
@@ -308,7 +308,7 @@ def test_one_group_is_judged_on_the_same_reviews(
 
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from srs_eval.anki_import import load_log
-    from srs_eval.selection import only_deck, only_preset
+    from srs_eval.data.selection import only_deck, only_preset
 
     log = load_log(collection)
     with_children = next(
@@ -350,7 +350,7 @@ def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_what_networks_need_is_expected_where_they_can_run(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.extras.is_installed", lambda module: installed)
+    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: installed)
     chosen = resolve("LSTM,LSTM-fixed")
     besides = sum(each.model.seconds_besides for each in chosen)
     assert besides > 1

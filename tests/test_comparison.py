@@ -18,8 +18,8 @@ from srs_eval.comparison import (
     verdict,
     verdicts,
 )
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.results import Result, log_loss_difference, log_loss_interval, losses
-from srs_eval.reviews import FloatArray, IntArray
 from tests.app_world import MODELS, make_result
 
 

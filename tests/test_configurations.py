@@ -17,9 +17,9 @@ from srs_eval.configurations import (
     resolve,
     spelled,
 )
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.protocol import Protocol
 from tests.conftest import shared_or_skip
 
 

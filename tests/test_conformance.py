@@ -20,15 +20,16 @@ import pytest
 
 from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.context import Context
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.hyperparameters import Hyperparameter, Value
 from srs_eval.models import all_models
-from srs_eval.protocol import Protocol, Trials
 from srs_eval.results import Result
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.rows import select_rows
-from srs_eval.simulation import simulate_learner
 from tests.conftest import PATIENCE, REPOSITORY
 
 # Rows as Anki's optimizer takes them: which reviews are judged depends on no outcome. Upstream's

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from srs_eval.anki_import import load_log
-from srs_eval.dataset import open_dataset, rows_in
-from srs_eval.errors import InputError
+from srs_eval.data.datasets import open_dataset, rows_in
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import MISSING
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.inspection import inspect_log
-from srs_eval.reviews import MISSING
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
 from tests.program import program
 
@@ -106,9 +106,9 @@ def test_paths_that_name_a_user(made: Path) -> None:
 
 
 def test_name_in_the_data_folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import srs_eval.dataset
+    import srs_eval.data.datasets
 
-    monkeypatch.setattr(srs_eval.dataset, "datasets_folder", lambda: made.parent)
+    monkeypatch.setattr(srs_eval.data.datasets, "datasets_folder", lambda: made.parent)
     monkeypatch.chdir(made)
     assert open_dataset(made.name).users == [2, 10]
     with pytest.raises(InputError, match="There is no data set nothing-here"):
@@ -298,8 +298,8 @@ def test_too_little_memory_is_told_as_that(tmp_path: Path) -> None:
     script = (
         "import resource, sys\n"
         "import pyarrow.parquet\n"
-        "from srs_eval.dataset import open_dataset\n"
-        "from srs_eval.errors import InputError\n"
+        "from srs_eval.data.datasets import open_dataset\n"
+        "from srs_eval.data.errors import InputError\n"
         "data = open_dataset(sys.argv[1])\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         "limit = pages * resource.getpagesize() + (40 << 20)\n"

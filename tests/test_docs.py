@@ -19,8 +19,8 @@ from srs_eval import models
 from srs_eval.cli import app
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.options import PROTOCOL_PANEL
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
 from tests.program import program

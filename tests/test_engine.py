@@ -19,6 +19,9 @@ import pytest
 import srs_eval
 from srs_eval import cache, engine
 from srs_eval.configurations import resolve
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import (
     Event,
     Failed,
@@ -31,11 +34,8 @@ from srs_eval.engine import (
     evaluate,
     fit_and_predict,
 )
-from srs_eval.errors import InputError
 from srs_eval.learner_state import learner_state
 from srs_eval.models import Context, all_models, load_model_file
-from srs_eval.protocol import Protocol
-from srs_eval.reviews import ReviewLog
 from tests.conftest import PATIENCE
 from tests.program import dying_workers
 from tests.test_protocol import make_log

@@ -15,6 +15,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from srs_eval.configurations import resolve
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
 from srs_eval.fitting import recurrent
 from srs_eval.fitting.compile import Gradient, compiled_step
@@ -29,9 +33,6 @@ from srs_eval.fitting.elementwise import (
 )
 from srs_eval.fitting.recurrent import RecurrentModel, SummedLoss
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray
-from srs_eval.simulation import simulate_learner
 from tests.conftest import REPOSITORY
 from tests.derived import gradient_of
 

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from srs_eval.anki_import import load_log
-from srs_eval.errors import InputError
-from srs_eval.importing.days import DAY_S
-from srs_eval.reviews import Deck, ReviewLog
-from srs_eval.rows import select_rows
+from srs_eval.data.days import DAY_S
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import Deck, ReviewLog
+from srs_eval.data.rows import select_rows
 from tests.anki_files import folder_state
 from tests.conftest import PATIENCE, SHARED, shared_or_skip
 
@@ -407,7 +407,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
 from srs_eval.anki_import import load_log
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 for path in sys.argv[1:]:
     try:
         load_log(path)

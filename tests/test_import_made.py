@@ -23,14 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.anki_import import find_profiles, load_log
-from srs_eval.errors import InputError
-from srs_eval.importing import collection, files
-from srs_eval.importing.days import DAY_S, StoredClock, day_grid
-from srs_eval.importing.table import read_table
+from srs_eval.data.days import DAY_S, StoredClock, day_grid
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers import collection, files
+from srs_eval.data.readers.table import read_table
+from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
+from srs_eval.data.rows import select_rows
 from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.own_parameters import fault_of
-from srs_eval.reviews import LEARNING, MISSING, RELEARNING, REVIEW
-from srs_eval.rows import select_rows
 from tests.anki_files import (
     DAY_MS,
     MODIFIED_S,

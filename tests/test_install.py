@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from srs_eval import __version__
-from srs_eval.simulation import simulate_learner, write_collection
+from srs_eval.data.simulated import simulate_learner, write_collection
 from tests.conftest import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[1]

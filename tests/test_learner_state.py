@@ -11,14 +11,14 @@ import pytest
 
 from srs_eval.cli import main
 from srs_eval.comparison import Interval
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import Learner, simulate_learner
 from srs_eval.learner_state import LearnerState, learner_state
 from srs_eval.over_time import dates
 from srs_eval.presets.answers import Table
-from srs_eval.protocol import Protocol
-from srs_eval.reviews import FloatArray, ReviewLog
-from srs_eval.rows import select_rows
-from srs_eval.simulation import Learner, simulate_learner
 from tests.conftest import shared_or_skip
 
 
@@ -107,7 +107,7 @@ def test_days_have_their_dates() -> None:
 
 
 def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     state = learner_state(open_dataset(simulated_dataset).load(1))
     assert conclusion(state, "hour") == "unknown"
@@ -135,7 +135,7 @@ def test_command(
 
 
 def test_real_learner() -> None:
-    from srs_eval.dataset import open_dataset
+    from srs_eval.data.datasets import open_dataset
 
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = learner_state(dataset.load(101))

@@ -15,9 +15,13 @@ import torch
 import torch.nn.functional as F
 
 from srs_eval.configurations import resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting import linear
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.history_training import adam
@@ -26,9 +30,6 @@ from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
-from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
 
 Tensor = torch.Tensor

@@ -17,9 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.configurations import resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting import lstm_layer
 from srs_eval.fitting import networks as neural
 from srs_eval.fitting.compile import compiled
@@ -38,9 +42,6 @@ from srs_eval.models import (
     nn17,
     transformer,
 )
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray, ReviewLog
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import shared_or_skip
 
 SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.comparison import Interval, mean_interval, relative, verdict
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import Cards, Preset, ReviewLog
 from srs_eval.kept_answers import Kept, improve, keep, last
 from srs_eval.models import fsrs6
 from srs_eval.over_time import in_words
@@ -45,7 +46,6 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.parameters import since_optimized
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.stored import parameter_line, parsed_parameters
-from srs_eval.reviews import Cards, Preset, ReviewLog
 from srs_eval.screens.answers import Lines
 from srs_eval.widgets.evidence import evidence
 from srs_eval.workload.answers import answers as costs_in_words

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.simulated.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits
+from srs_eval.data.trials import prepare_trials
 from srs_eval.pretraining import population
 from srs_eval.pretraining.likeness import likeness, shift
-from srs_eval.protocol import Protocol, prepare_trials
-from srs_eval.rows import select_rows
-from srs_eval.simulation import simulate_learner
-from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits
 from tests.conftest import shared_or_skip
 
 # What is published

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from srs_eval.configurations import resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine import Session
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.fitting import networks
 from srs_eval.models import Context, gru_503, lstm
 from srs_eval.pretraining import train as pretraining
-from srs_eval.protocol import Trials, prepare_trials
-from srs_eval.rows import select_rows
-from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
 
 SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from srs_eval.importing import collection, files
+from srs_eval.data.readers import collection, files
 from tests.anki_files import folder_state, make_collection, make_package, plain_history
 from tests.conftest import PATIENCE
 
@@ -205,7 +205,7 @@ def test_copy_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.Monk
         assert copy.path is not None
         assert copy.path.exists()
         files.sweep_abandoned_copies()
-        script = "from srs_eval.importing.files import sweep_abandoned_copies as s; s()"
+        script = "from srs_eval.data.readers.files import sweep_abandoned_copies as s; s()"
         subprocess.run(
             [sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(tmp_path)}, check=True
         )

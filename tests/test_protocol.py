@@ -11,19 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.dataset import open_dataset
-from srs_eval.errors import NotEnoughData
-from srs_eval.protocol import (
-    Fold,
-    Protocol,
-    Trials,
-    prepare_trials,
-    recency_weights,
-    time_series_folds,
-)
-from srs_eval.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
-from srs_eval.rows import select_rows
-from srs_eval.simulation import simulate_learner
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import Cards, Deck, ImportReceipt, ReviewLog, Rows, arrays_in
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Fold, Trials, prepare_trials, recency_weights, time_series_folds
 from tests.conftest import shared_or_skip
 
 GOLDEN_USERS = range(101, 113)

@@ -18,9 +18,13 @@ from srs_eval import words
 from srs_eval.app import Options
 from srs_eval.cli import main
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import Preset
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.data.trials import prepare_trials
 from srs_eval.metrics import summary
-from srs_eval.protocol import Protocol, prepare_trials
 from srs_eval.ranking import (
     ORDERS,
     TIES,
@@ -31,9 +35,6 @@ from srs_eval.ranking import (
     with_floors,
 )
 from srs_eval.results import Result
-from srs_eval.reviews import Preset
-from srs_eval.rows import select_rows
-from srs_eval.simulation import simulate_learner, write_dataset
 from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip

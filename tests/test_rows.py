@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.anki_import import load_log
-from srs_eval.reviews import (
+from srs_eval.data.reviews import (
     Cards,
     DayGrid,
     Deck,
@@ -24,7 +24,7 @@ from srs_eval.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.rows import select_rows
+from srs_eval.data.rows import select_rows
 from tests.conftest import shared_or_skip
 
 DAY_S = 86_400

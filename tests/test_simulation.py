@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.dataset import Dataset
-from srs_eval.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
-from srs_eval.rows import select_rows
-from srs_eval.simulation import Learner, simulate_learner, write_collection
-from srs_eval.simulation.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
+from srs_eval.data.datasets import Dataset
+from srs_eval.data.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import Learner, simulate_learner, write_collection
+from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
 from tests.conftest import simulated_users
 
 

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.configurations import resolve
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.errors import InputError
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.online_filter import kalman_filter, mixture
 from srs_eval.fitting.state_features import COUNT, NAMES, Timeline, state_features, timeline
@@ -32,9 +35,6 @@ from srs_eval.models.state import (
     without_prior,
 )
 from srs_eval.pretraining import state as pretraining_state
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray
-from srs_eval.simulation import simulate_learner
 from tests.conftest import shared_or_skip
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.errors import InputError
-from srs_eval.outputs import write_atomically
+from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import write_atomically
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.store import (

@@ -15,8 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.errors import NotEnoughData
 from srs_eval.fitting import elementwise
 from srs_eval.fitting.compile import Gradient, as_function, compiled, compiled_step
 from srs_eval.fitting.initial_stability import (
@@ -30,9 +34,6 @@ from srs_eval.fitting.records import Int32Array, packed, unpacked
 from srs_eval.fitting.recurrent import fit_recurrent
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Cancelled, Context, fsrs6
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.simulation import simulate_learner
 from tests.conftest import REPOSITORY
 
 
@@ -584,8 +585,8 @@ from srs_eval.engine import Session
 from srs_eval.models import Context, fsrs6
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.trie import _build_trie
-from srs_eval.protocol import Protocol
-from srs_eval.simulation import simulate_learner
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner
 from srs_eval.fitting.recurrent import _kernel_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner
+from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.simulation import simulate_learner
 
 History = tuple[tuple[float, float], ...]
 

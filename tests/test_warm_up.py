@@ -11,8 +11,8 @@ import pytest
 
 from srs_eval import engine
 from srs_eval.configurations import OWN, resolve
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.fitting.kernel_marks import mark_kernels
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests.conftest import COMPILED, PATIENCE
 
 
@@ -33,7 +33,7 @@ SCRIPT = f"""{COMPILED}
 import sys
 from pathlib import Path
 from srs_eval import engine
-from srs_eval.dataset import open_dataset
+from srs_eval.data.datasets import open_dataset
 
 def main():
     names = "HLR,SM2-trainable"

@@ -298,7 +298,7 @@ def test_a_script_without_the_guard_gets_one_sentence(collection: Path, tmp_path
         textwrap.dedent(
             f"""
             import srs_eval
-            from srs_eval.errors import InputError
+            from srs_eval.data.errors import InputError
             log = srs_eval.load({str(collection)!r})
             try:
                 srs_eval.evaluate(log, "AVG,SM2", jobs=2, use_cache=False)

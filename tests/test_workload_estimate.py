@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import srs_eval
-import srs_eval.extras
-from srs_eval.errors import InputError, NotEnoughData
+import srs_eval.data.extras
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
 from srs_eval.presets.answers import signed
-from srs_eval.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
 from srs_eval.workload import Question, Workload, workload
 from srs_eval.workload.answers import answers, document
 from srs_eval.workload.estimate import (
@@ -310,7 +310,7 @@ def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
 def test_a_slow_model_is_asked_by_name(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     assert candidates(5000) == MODELS
     assert {*MODELS} - {*candidates(10_000)} == {"LSTM"}
-    monkeypatch.setattr(srs_eval.extras, "is_installed", lambda module: False)
+    monkeypatch.setattr(srs_eval.data.extras, "is_installed", lambda module: False)
     assert "LSTM" not in candidates(5000)
     with pytest.raises(InputError, match="--memory LSTM needs PyTorch: pip install"):
         workload(log, question=replace(QUICK, memory="lstm"))

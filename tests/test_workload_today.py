@@ -17,11 +17,9 @@ import pytest
 from srs_eval import load
 from srs_eval.configurations import resolve
 from srs_eval.context import Context
-from srs_eval.engine import Session
-from srs_eval.errors import InputError
-from srs_eval.own_parameters import as_anki_runs
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import (
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
     Cards,
     DayGrid,
     Deck,
@@ -33,7 +31,10 @@ from srs_eval.reviews import (
     ReviewLog,
     Schedule,
 )
-from srs_eval.selection import only_preset
+from srs_eval.data.selection import only_preset
+from srs_eval.data.trials import Trials
+from srs_eval.engine import Session
+from srs_eval.own_parameters import as_anki_runs
 from srs_eval.workload import simulator
 from srs_eval.workload.habits import costs_of
 from srs_eval.workload.memories import LSTM, MODELS, SCHEDULERS, Memory, parameters_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 
 
 def card_steps(trials: Trials) -> tuple[IntArray, ...]:

@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from srs_eval.data.paths import cache_dir
 from srs_eval.fitting import records
 from srs_eval.fitting.kernel_source import kernel_digest
-from srs_eval.places import cache_dir
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import compiled
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 _W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
 _W2 = 0.54  # log S(Good) lies between Hard and Easy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.reviews import FloatArray
+from srs_eval.data.reviews import FloatArray
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from srs_eval import hyperparameters
 from srs_eval.context import Context
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import specialised
 from srs_eval.fitting.history_training import BATCH_SIZE, EPOCHS, RATE, SEED
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import LANES
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Recall = Callable[[Any, Any], tuple[Any, Any]]
 

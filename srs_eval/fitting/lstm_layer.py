@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.reviews import IntArray
+from srs_eval.data.reviews import IntArray
 
 
 def previous_rows(still: IntArray) -> IntArray:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from srs_eval.data.reviews import FloatArray
 from srs_eval.fitting.cells import sigmoid, tanh
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.fitting.trie import FIRST
-from srs_eval.reviews import FloatArray
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
 GATES = 3 * HIDDEN

@@ -33,13 +33,14 @@ from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
 from srs_eval.context import Context
-from srs_eval.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.extras import require
+from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
+from srs_eval.data.extras import require
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray, read_only
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
-from srs_eval.protocol import Protocol, Trials
-from srs_eval.reviews import FloatArray, IntArray, read_only
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from srs_eval.reviews import FloatArray
+from srs_eval.data.reviews import FloatArray
 
 SMALLEST = 1e-6  # probability
 

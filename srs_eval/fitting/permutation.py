@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from srs_eval.reviews import IntArray
+from srs_eval.data.reviews import IntArray
 
 _SIZE = 624
 _SHIFT = 397

@@ -31,14 +31,14 @@ import numpy as np
 
 from srs_eval import hyperparameters
 from srs_eval.context import Context
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import Gradient, as_function
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.permutation import permutations
 from srs_eval.fitting.records import Int32Array, packed
 from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
 SEED = 2023  # of the order of batches

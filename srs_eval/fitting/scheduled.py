@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray
 from srs_eval.fitting.compile import Gradient
-from srs_eval.reviews import FloatArray
 
 
 @dataclass(frozen=True)

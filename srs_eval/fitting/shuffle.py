@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from srs_eval.reviews import IntArray
+from srs_eval.data.reviews import IntArray
 
 _MASK = 0xFFFFFFFF
 _ROUNDS = 12

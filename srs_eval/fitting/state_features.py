@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 
 Group = Literal["base", "state", "session", "hour", "card"]
 

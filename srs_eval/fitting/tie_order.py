@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from srs_eval.reviews import IntArray
+from srs_eval.data.reviews import IntArray
 
 
 def quicksort_order(keys: IntArray) -> IntArray:

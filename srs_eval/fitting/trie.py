@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import compiled
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import Int32Array, packed, unpacked
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 KINDS = 4
 FIRST, SUCCESS, FAILURE, SAME_DAY = range(KINDS)  # of review; same day: delta_t < 1

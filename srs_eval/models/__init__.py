@@ -20,12 +20,12 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from srs_eval.context import Cancelled, Context
-from srs_eval.errors import InputError, cut, described
-from srs_eval.extras import EXTRAS
+from srs_eval.data.errors import InputError, cut, described
+from srs_eval.data.extras import EXTRAS
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.own_files import no_thread_left, own_files
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
 
@@ -88,7 +88,7 @@ class Model:
     compiles: Literal["always", "to train", "never"] = "always"
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
-    """A module of `srs_eval.extras.EXTRAS` that it cannot do without, "" for none."""
+    """A module of `srs_eval.data.extras.EXTRAS` that it cannot do without, "" for none."""
     uses_device: bool = False
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()

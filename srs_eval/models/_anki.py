@@ -17,7 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from srs_eval.context import Context
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import IntArray
+from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
 from srs_eval.fitting.initial_stability import (
     InitialStability,
     ordered_and_complete,
@@ -26,8 +28,6 @@ from srs_eval.fitting.initial_stability import (
 from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent
 from srs_eval.fitting.shuffle import shuffles
 from srs_eval.models import fsrs6
-from srs_eval.protocol import Trials, first_interval_outliers, recency_weights
-from srs_eval.reviews import IntArray
 
 EPOCHS = 8
 LONGEST = 255  # reviews before the one that is judged

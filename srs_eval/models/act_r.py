@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import Gradient, as_function, compiled, specialised
 from srs_eval.fitting.elementwise import LANES, exp, log, minimum, where
 from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])

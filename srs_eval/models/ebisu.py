@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.card_steps import before, card_steps
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 START_HALFLIFE = 512.0  # days
 START_ALPHA = 0.2

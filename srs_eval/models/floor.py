@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.bins import rmse_bin_ids
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.bins import rmse_bin_ids
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 
 def average(trials: Trials, context: Context) -> FloatArray:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from srs_eval.data.reviews import IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import clamp
 from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import Model
@@ -22,8 +24,6 @@ from srs_eval.models._fsrs import (
     stability_after_success,
     with_least_stability,
 )
-from srs_eval.protocol import Trials
-from srs_eval.reviews import IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import clamp, exp, minimum
 from srs_eval.fitting.recurrent import (
     START,
@@ -48,8 +50,6 @@ from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     recall,
 )
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import (
     clamp,
     exp,
@@ -29,7 +30,6 @@ from srs_eval.models._fsrs import (
     stability_after_failure,
     stability_after_success,
 )
-from srs_eval.protocol import Trials
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 
 from srs_eval import hyperparameters
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import Gradient, specialised
 from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
@@ -40,8 +42,6 @@ from srs_eval.models.fsrs6 import (
     predict,
     short_term_increase,
 )
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 S0_FACTOR = 100.0

@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import (
     clamp,
     exp,
@@ -39,8 +41,6 @@ from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.fitting.scheduled import ScheduledSteps
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, q, d

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model, fsrs6
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.networks import (
     START,
     Fit,
@@ -29,8 +31,6 @@ from srs_eval.fitting.networks import (
     weight_names,
 )
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
 RNN = Network(name="RNN", cell=1, head=1, hidden=2)

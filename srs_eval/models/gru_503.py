@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 
 from srs_eval import hyperparameters
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.networks import (
     OF_ADAM,
@@ -39,8 +41,6 @@ from srs_eval.fitting.networks import (
 )
 from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 PASSES = hyperparameters.epochs(21)
 WARM_UP = 6  # passes until the middle learning rate, of 21

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.networks import START, Network, fit_network, predict_network, pretrained
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 NETWORK = Network(
     name="GRU-P",

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting import linear as linear
 from srs_eval.fitting.elementwise import exp, where
 from srs_eval.fitting.history_training import HYPERPARAMETERS
 from srs_eval.models import Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 START = (2.5819, -0.8674, 2.7245)
 LN2 = math.log(2)

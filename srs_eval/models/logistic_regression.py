@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import compiled
 from srs_eval.models import Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 # fmt: off
 MEAN = np.array([

@@ -39,7 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.lstm_layer import layer, previous_rows
 from srs_eval.fitting.networks import (
     Fit,
@@ -57,8 +59,6 @@ from srs_eval.fitting.networks import (
     require_finite,
 )
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
 PASSES = hyperparameters.epochs(20)

@@ -29,6 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.elementwise import clamp, exp, log, power, where
 from srs_eval.fitting.networks import (
     flat,
@@ -44,8 +46,6 @@ from srs_eval.fitting.recurrent import (
 )
 from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, lapses

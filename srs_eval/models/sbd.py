@@ -28,15 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import hyperparameters
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.compile import Gradient, compiled, specialised
 from srs_eval.fitting.elementwise import LANES, clamp, exp, log, minimum, where
 from srs_eval.fitting.lbfgs import minimise
 from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])

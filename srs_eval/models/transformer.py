@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval import hyperparameters
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.fitting.networks import (
     SEED,
     build,
@@ -38,8 +40,6 @@ from srs_eval.fitting.networks import (
 )
 from srs_eval.fitting.permutation import permutations
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from srs_eval.fitting.transformer_kernel import Batch

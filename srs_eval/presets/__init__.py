@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
 from srs_eval.comparison import EQUIVALENT
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
@@ -25,7 +25,7 @@ from srs_eval.presets.steps import which_steps
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
-    from srs_eval.reviews import FloatArray, ReviewLog
+    from srs_eval.data.reviews import FloatArray, ReviewLog
 
 OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
     "split": split_or_merge,

@@ -16,7 +16,7 @@ from srs_eval.comparison import (
     enough_to_tell,
     more_reviews,
 )
-from srs_eval.plural import counted
+from srs_eval.data.plural import counted
 
 if TYPE_CHECKING:
     import pandas

@@ -16,16 +16,17 @@ import numpy as np
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, mean_interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.context import Context
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import SUSPENDED, select_rows
+from srs_eval.data.selection import only_preset, without_presets
+from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine import Session, fit_and_predict
-from srs_eval.errors import InputError, NotEnoughData
 from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
-from srs_eval.protocol import Fold, Protocol, Trials
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.rows import SUSPENDED, select_rows
-from srs_eval.selection import only_preset, without_presets
 
 # Candidates and the engine's configurations that they are.
 CONFIGURATIONS: Mapping[str, str] = {

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from srs_eval.comparison import Interval, relative, verdict, verdicts
-from srs_eval.plural import counted
+from srs_eval.data.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, so_far, what_is_missing
 from srs_eval.presets.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.presets.predictors import brought_along

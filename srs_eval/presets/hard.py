@@ -14,8 +14,11 @@ import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.configurations import resolve
+from srs_eval.data.plural import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
+from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import fit_and_predict
-from srs_eval.plural import counted
 from srs_eval.presets.answers import (
     Answer,
     Cell,
@@ -27,8 +30,6 @@ from srs_eval.presets.answers import (
     what_is_missing,
 )
 from srs_eval.presets.candidates import Learner
-from srs_eval.protocol import Protocol, prepare_trials
-from srs_eval.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
 
 BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 AGAIN, HARD = 1, 2

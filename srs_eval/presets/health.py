@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.bins import rmse_bin_ids
 from srs_eval.comparison import Verdict, verdicts
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.bins import rmse_bin_ids
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
-from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray
 
 VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53

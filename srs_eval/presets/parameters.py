@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from srs_eval.comparison import Interval, Verdict, verdicts
-from srs_eval.errors import NotEnoughData
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.own_parameters import as_anki_runs, left_out, version_of, why_left_out
-from srs_eval.plural import counted
 from srs_eval.presets.answers import (
     Answer,
     Cell,
@@ -38,7 +39,6 @@ from srs_eval.presets.candidates import (
 from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.split import one_is_enough_for
 from srs_eval.presets.stored import in_sample_losses
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
 
 THE_SAME = "the same"  # what two candidates are that predict the same of every review
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.presets.candidates import Learner
-from srs_eval.reviews import FloatArray, IntArray
 
 REVIEW_ID = ("review_id", "id")
 REVIEW_TH = ("review_th",)

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.comparison import Interval, enough_to_tell, side
-from srs_eval.plural import counted
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import FloatArray
+from srs_eval.data.trials import Fold
 from srs_eval.presets.answers import (
     RECALL_NO_MATTER,
     Answer,
@@ -21,8 +23,6 @@ from srs_eval.presets.answers import (
     what_is_missing,
 )
 from srs_eval.presets.candidates import NOW, Learner
-from srs_eval.protocol import Fold
-from srs_eval.reviews import FloatArray
 
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 
 from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
+from srs_eval.data.plural import counted
 from srs_eval.models import fsrs6
-from srs_eval.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.protocol import Trials
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.trials import Trials
 
 BREAK = 14  # days without an answer
 

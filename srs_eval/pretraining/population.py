@@ -25,17 +25,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.errors import InputError
-from srs_eval.reviews import REVIEW, FloatArray
-from srs_eval.simulation.learner import (
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import REVIEW, FloatArray
+from srs_eval.data.simulated.learner import (
     Character,
     Habits,
     Learner,
     character_presets,
     simulate_learner,
 )
-from srs_eval.simulation.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
-from srs_eval.simulation.memory import DEFAULT_PARAMETERS, SPREAD
+from srs_eval.data.simulated.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
+from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
 
 FILE = Path(__file__).parents[1] / "data" / "population.json"
 SOURCE = (

@@ -25,15 +25,16 @@ import numpy as np
 
 from srs_eval import __version__
 from srs_eval.context import Context
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
+from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.fitting import networks
 from srs_eval.fitting.networks import Network, Tensors
 from srs_eval.fitting.records import packed
 from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
 from srs_eval.pretraining import population
-from srs_eval.protocol import Protocol, Trials, prepare_trials
-from srs_eval.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.rows import select_rows
 from srs_eval.workers import WorkerPool
 
 log = logging.getLogger(__name__)

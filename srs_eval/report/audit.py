@@ -7,8 +7,8 @@ from collections import Counter
 
 from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, MeanInterval
 from srs_eval.audit import Audit, Ranking, Tuned
+from srs_eval.data.plural import counted
 from srs_eval.hyperparameters import setup_in_words
-from srs_eval.plural import counted
 from srs_eval.report.document import Cell, Column, Document, Figure, Section, Table
 from srs_eval.standings import WEIGHTINGS
 

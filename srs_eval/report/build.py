@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srs_eval.averaging import COLUMNS, MODES, Averages, averages, read_predictions
-from srs_eval.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
 from srs_eval.report.document import Document
 from srs_eval.result_files import ResultFolder, read_folders
@@ -17,10 +17,10 @@ from srs_eval.standings import Comparison, changes, compare
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.export import Outcome
     from srs_eval.presets import Answer
-    from srs_eval.protocol import Protocol
-    from srs_eval.reviews import ReviewLog
     from srs_eval.workload import Workload
 
 CALIBRATION_BINS = 20
@@ -131,7 +131,7 @@ def learner_report(
     """The report on one learner whose ranking is in `outcome`; asks the questions, too.
 
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
-    file; names of decks and presets are the log's (`srs_eval.selection.anonymous`).
+    file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
     """
     from srs_eval.calibration_graph import calibration_graph
     from srs_eval.inspection import inspect_log
@@ -223,8 +223,8 @@ def export_learner(
     `anonymous` numbers decks and
     presets. Raises InputError where the files cannot be written.
     """
+    from srs_eval.data.selection import anonymous as without_names
     from srs_eval.report.files import write_as
-    from srs_eval.selection import anonymous as without_names
     from srs_eval.workers import send
 
     document = learner_report(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from srs_eval import __version__
 from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 from srs_eval.averaging import MODES, Averages, places
+from srs_eval.data.plural import counted
 from srs_eval.metrics import KEYS, better
-from srs_eval.plural import counted
 from srs_eval.report import pictures
 from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
 from srs_eval.report.pairs import SURE, pairs_of, readable_of

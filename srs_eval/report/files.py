@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
-from srs_eval.outputs import write_file, write_folder
-from srs_eval.printable import csv_text, harmless
+from srs_eval.data.outputs import write_file, write_folder
+from srs_eval.data.printable import csv_text, harmless
 from srs_eval.report.document import Cell, Document, Figure, Table
 
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file

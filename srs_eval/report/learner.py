@@ -9,17 +9,17 @@ from srs_eval import __version__, words
 from srs_eval.calibration_graph import CalibrationGraph
 from srs_eval.comparison import Interval
 from srs_eval.console import QUESTION_TITLES
+from srs_eval.data.plural import counted
+from srs_eval.data.protocol import Protocol
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
 from srs_eval.over_time import Month
 from srs_eval.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
-from srs_eval.plural import counted
 from srs_eval.presets import MODELS, Answer
 from srs_eval.presets.answers import SHARES, where_to_paste
 from srs_eval.presets.answers import Cell as AnswerCell
 from srs_eval.presets.answers import Table as AnswerTable
 from srs_eval.presets.stored import parameter_line
-from srs_eval.protocol import Protocol
 from srs_eval.ranking import Group
 from srs_eval.report import pictures
 from srs_eval.report.document import (

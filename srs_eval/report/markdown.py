@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from srs_eval.outputs import MADE_BY
+from srs_eval.data.outputs import MADE_BY
 from srs_eval.report.document import (
     Block,
     Cell,

@@ -10,7 +10,7 @@ import math
 import re
 from html import escape
 
-from srs_eval.outputs import GENERATOR, MADE_BY
+from srs_eval.data.outputs import GENERATOR, MADE_BY
 from srs_eval.report.document import (
     Block,
     Cell,

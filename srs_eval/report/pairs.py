@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray
 from srs_eval.report import pictures
 from srs_eval.report.document import Column, Figure, Picture, Section, Table, written
-from srs_eval.reviews import FloatArray
 from srs_eval.standings import Comparison
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray
 from srs_eval.report.document import Picture
-from srs_eval.reviews import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

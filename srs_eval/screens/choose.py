@@ -15,8 +15,8 @@ from textual.widgets import Button, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
 from srs_eval import words
+from srs_eval.data.reviews import MISSING
 from srs_eval.inspection import DeckReport, GroupCounts, Inspection, PresetReport
-from srs_eval.reviews import MISSING
 from srs_eval.screens.base import Dialog
 
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]

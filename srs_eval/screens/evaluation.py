@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from srs_eval.comparison import EQUIVALENT
 from srs_eval.configurations import Configuration
+from srs_eval.data.extras import missing
+from srs_eval.data.printable import printable
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
-from srs_eval.extras import missing
-from srs_eval.printable import printable
 from srs_eval.ranking import Group, Ranked, ranking
 from srs_eval.results import Result
 

@@ -12,9 +12,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Checkbox, Input, RadioButton, RadioSet, Static
 
-from srs_eval.errors import InputError
-from srs_eval.outputs import check_outputs, with_ending
-from srs_eval.printable import printable
+from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import check_outputs, with_ending
+from srs_eval.data.printable import printable
 from srs_eval.report.files import FOLDERS
 from srs_eval.screens.base import Dialog, Harmless
 

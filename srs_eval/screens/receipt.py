@@ -13,8 +13,8 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
 from srs_eval import words
+from srs_eval.data.reviews import MISSING
 from srs_eval.inspection import DeckReport, Inspection, PresetReport
-from srs_eval.reviews import MISSING
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
 

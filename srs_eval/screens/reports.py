@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.plural import counted
-from srs_eval.printable import printable
+from srs_eval.data.plural import counted
+from srs_eval.data.printable import printable
 from srs_eval.screens.background import Background
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from srs_eval import state
 from srs_eval.config import config_path
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 DARK_THEME = Theme(
     name=state.DARK,

@@ -13,9 +13,9 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 from srs_eval import words
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.metrics import FACTS
 from srs_eval.results import Result
-from srs_eval.reviews import ReviewLog
 
 _GAP = "  "  # between columns
 

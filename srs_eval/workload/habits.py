@@ -21,7 +21,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from srs_eval.reviews import LEARNING, RELEARNING, REVIEW, Entries, FloatArray, IntArray, ReviewLog
+from srs_eval.data.reviews import (
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    Entries,
+    FloatArray,
+    IntArray,
+    ReviewLog,
+)
 from srs_eval.workload.simulator import Costs
 
 LONGEST_MS = 1_200_000

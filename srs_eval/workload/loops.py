@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.fitting.cells import Shape, forward, recall_and_slope
 from srs_eval.fitting.elementwise import LANES
 from srs_eval.fitting.records import Int32Array
@@ -41,7 +42,6 @@ from srs_eval.fitting.simd import (
     unpacked,
     where,
 )
-from srs_eval.reviews import FloatArray, IntArray
 
 STATES = 0
 VALUES = 0  # parameters and constants

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray
 from srs_eval.fitting.networks import Network
 from srs_eval.fitting.recurrent import RecurrentModel
 from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
-from srs_eval.reviews import FloatArray
 
 SCHEDULERS: Mapping[str, RecurrentModel] = {
     "FSRS-5": fsrs5.RECURRENT,

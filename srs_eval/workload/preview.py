@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, Preset
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
-from srs_eval.reviews import FloatArray, Preset
 from srs_eval.workload.memories import Memory
 from srs_eval.workload.today import Today, deck_of, todays_cards
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.workload.memories import SCHEDULERS, SEE_TIME, Memory, loops_of
 
 Order = Literal[

@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
-from srs_eval.rows import select_rows
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
 from srs_eval.workload.memories import SCHEDULERS, Memory, loops_of
 from srs_eval.workload.simulator import Costs, Deck
 

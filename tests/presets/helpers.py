@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.protocol import Protocol, Trials, prepare_trials
-from srs_eval.reviews import REVIEW, ReviewLog
-from srs_eval.rows import select_rows
-from srs_eval.selection import only_preset
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import REVIEW, ReviewLog
+from srs_eval.data.rows import select_rows
+from srs_eval.data.selection import only_preset
+from srs_eval.data.trials import Trials, prepare_trials
 
 FIXTURES = "anki/fixtures"
 ORACLE_NAMES = ("Default", "Vocabulary", "Sentences", "Older params")

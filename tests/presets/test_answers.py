@@ -12,7 +12,10 @@ import pytest
 import srs_eval
 from srs_eval.comparison import Interval, mean_interval
 from srs_eval.context import Cancelled, Context
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import Deck, Entries, ReviewLog
+from srs_eval.data.selection import only_deck, only_preset
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
 from srs_eval.presets import (
     QUESTIONS,
@@ -22,9 +25,6 @@ from srs_eval.presets import (
 )
 from srs_eval.presets.answers import what_is_missing
 from srs_eval.presets.candidates import NOW, POOLED, TOGETHER
-from srs_eval.reviews import Deck, Entries, ReviewLog
-from srs_eval.selection import only_deck, only_preset
-from srs_eval.simulation import simulate_learner, write_dataset
 from tests.presets.helpers import with_hard
 from tests.program import program
 

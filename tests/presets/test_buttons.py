@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srs_eval.data.reviews import ReviewLog, Rows
 from srs_eval.presets import (
     compare,
     hard,
     steps,
 )
 from srs_eval.presets.candidates import Learner
-from srs_eval.reviews import ReviewLog, Rows
 from tests.presets.helpers import with_hard
 
 # Hard

@@ -10,6 +10,8 @@ import pytest
 
 import srs_eval
 from srs_eval.context import Context
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.selection import only_preset
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import by_card
 from srs_eval.models._anki import fit as anki_fit
@@ -19,8 +21,6 @@ from srs_eval.presets import (
     noise,
 )
 from srs_eval.presets.candidates import SM2, Learner
-from srs_eval.reviews import ReviewLog
-from srs_eval.selection import only_preset
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
 from srs_eval.presets import (
     compare,
 )
 from srs_eval.presets.candidates import Learner
-from srs_eval.reviews import ReviewLog
-from srs_eval.simulation import simulate_learner, write_dataset
 
 # Predictions of one's own
 

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from srs_eval.comparison import Interval, verdict
 from srs_eval.context import Context
+from srs_eval.data.reviews import Deck, Entries, ReviewLog
+from srs_eval.data.selection import only_preset
+from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.presets import (
     compare,
@@ -19,9 +22,6 @@ from srs_eval.presets import (
     split,
 )
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
-from srs_eval.protocol import recency_weights
-from srs_eval.reviews import Deck, Entries, ReviewLog
-from srs_eval.selection import only_preset
 
 # Split or merge
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import srs_eval
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs, younger_than_s
 from srs_eval.presets.candidates import Learner
@@ -17,7 +18,6 @@ from srs_eval.presets.stored import (
     parameter_line,
     parsed_parameters,
 )
-from srs_eval.reviews import ReviewLog
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 

@@ -12,7 +12,7 @@ import pytest
 
 from srs_eval.averaging import MODES
 from srs_eval.cli import main
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
 from srs_eval.result_files import read_folders

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.document import (
     Column,

@@ -19,7 +19,7 @@ from tests.report.helpers import check_page
 
 def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
     from srs_eval.anki_import import load_log
-    from srs_eval.simulation import simulate_learner, write_collection
+    from srs_eval.data.simulated import simulate_learner, write_collection
 
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
@@ -68,11 +68,11 @@ def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
 
 
 def test_months_add_up() -> None:
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine import evaluate
     from srs_eval.export import Outcome
     from srs_eval.over_time import dates, months
-    from srs_eval.protocol import Protocol
-    from srs_eval.simulation import simulate_learner
 
     configurations = resolve("AVG")
     outcome = Outcome(configurations)
@@ -92,12 +92,12 @@ def test_months_add_up() -> None:
 
 
 def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine import evaluate
     from srs_eval.export import Outcome
     from srs_eval.inspection import inspect_log
-    from srs_eval.protocol import Protocol
     from srs_eval.report.learner import Learner, learner_document
-    from srs_eval.simulation import simulate_learner
 
     log = simulate_learner(5, 3000).log()
     outcome = Outcome(resolve("AVG,90%,MOVING-AVG"))
@@ -120,7 +120,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 
 
 def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
-    from srs_eval.simulation import simulate_learner, write_collection
+    from srs_eval.data.simulated import simulate_learner, write_collection
 
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
@@ -131,12 +131,12 @@ def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
 
 
 def test_parameters_to_paste_are_told_once() -> None:
+    from srs_eval.data.protocol import Protocol
+    from srs_eval.data.simulated import simulate_learner
     from srs_eval.export import Outcome
     from srs_eval.inspection import inspect_log
     from srs_eval.presets.answers import Answer
-    from srs_eval.protocol import Protocol
     from srs_eval.report.learner import Learner, learner_document
-    from srs_eval.simulation import simulate_learner
 
     w = tuple(0.5 + k for k in range(21))
     answer = Answer("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)

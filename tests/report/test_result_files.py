@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
 from srs_eval.result_files import read_folders

@@ -9,7 +9,7 @@ Layouts, columns in any order, more columns are ignored:
 - srs-benchmark's older data: card_id, review_th, delta_t in days, rating. It has no dates;
 - FSRS-Anki-20k as it is now: card_id, review_th, elapsed_days, elapsed_seconds, rating, state,
   duration in ms (the data set's card on the hub). It has no dates either;
-- SuperMemo's SM16-v-SM17.csv (`srs_eval.importing.supermemo`).
+- SuperMemo's SM16-v-SM17.csv (`srs_eval.data.readers.supermemo`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.importing.collection import entries_from_columns
-from srs_eval.importing.days import DAY_S
-from srs_eval.printable import printable
-from srs_eval.reviews import (
-    LEARNING,
-    RELEARNING,
-    REVIEW,
-    Entries,
-    FloatArray,
-    IntArray,
-    Rows,
-)
+from srs_eval.data.days import DAY_S
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
+from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.reviews import LEARNING, RELEARNING, REVIEW, Entries, FloatArray, IntArray, Rows
 
 MAX_BYTES = 256 << 20
 _RAW = ("id", "cid", "ease", "type", "factor", "time")
@@ -118,7 +110,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     content = content.removeprefix(b"\xef\xbb\xbf")
     columns = set(names)
     if set(SUPERMEMO) <= columns:
-        from srs_eval.importing.supermemo import read_comparison
+        from srs_eval.data.readers.supermemo import read_comparison
 
         return read_comparison(records(content, names, delimiter), name)
     lines = io.BytesIO(content)

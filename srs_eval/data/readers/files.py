@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from srs_eval.errors import InputError
-from srs_eval.printable import printable
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""

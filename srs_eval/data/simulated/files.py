@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.reviews import Deck, IntArray, Preset
-from srs_eval.rows import select_rows
-from srs_eval.simulation.learner import (
+from srs_eval.data.reviews import Deck, IntArray, Preset
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated.learner import (
     CREATED_MS,
     FILTERED_DECK,
     FIRST_DAY_S,
@@ -258,7 +258,7 @@ def write_dataset(learners: Mapping[int, Learner], folder: Path) -> None:
     """Write learners, by user id, in the layout of anki-revlogs-10k.
 
     `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Entries become rows by the
-    data-set builder's rule (`srs_eval.rows`); as there, ids are replaced by 0, 1, 2 ... in order
+    data-set builder's rule (`srs_eval.data.rows`); as there, ids are replaced by 0, 1, 2 ... in order
     of appearance, filtered decks are left out and a deck without a parent has parent -1.
     """
     for user, learner in learners.items():

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from srs_eval.errors import InputError
-from srs_eval.importing import files, proto
-from srs_eval.printable import printable
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
+from srs_eval.data.readers import files, proto
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZIP_MAGIC = b"PK\x03\x04"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 
 DEFAULT_PARAMETERS = (
     0.212, 1.2931, 2.3065, 8.2956, 6.4133, 0.8334, 3.0194, 0.001, 1.8722, 0.1666, 0.796,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.dataset import TABLES, Dataset, Layout, rows_in
-from srs_eval.errors import InputError, NotEnoughData
-from srs_eval.importing.files import file_errors
-from srs_eval.printable import printable
-from srs_eval.reviews import IntArray, ReviewLog, Rows
+from srs_eval.data.datasets import TABLES, Dataset, Layout, rows_in
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.printable import printable
+from srs_eval.data.readers.files import file_errors
+from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 from srs_eval.workers import cores
 
 HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1

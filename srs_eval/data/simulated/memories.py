@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.reviews import FloatArray, IntArray
-from srs_eval.simulation.memory import first_state, next_state, retrievability
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.simulated.memory import first_state, next_state, retrievability
 
 BoolArray = NDArray[np.bool_]
 LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days

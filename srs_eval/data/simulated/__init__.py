@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from srs_eval.simulation.files import write_collection, write_dataset
-from srs_eval.simulation.learner import CardStates, Character, Habits, Learner, simulate_learner
+from srs_eval.data.simulated.files import write_collection, write_dataset
+from srs_eval.data.simulated.learner import CardStates, Character, Habits, Learner, simulate_learner
 
 __all__ = [
     "CardStates",

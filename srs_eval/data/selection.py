@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.reviews import Cards, Deck, Entries, IntArray, Preset, ReviewLog, Rows, Schedule
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import Cards, Deck, Entries, IntArray, Preset, ReviewLog, Rows, Schedule
 
 Columns = TypeVar("Columns", Entries, Rows, Cards, Schedule)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from srs_eval.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 
 _DELTA_T, _REVIEWS, _LAPSES = 3.62, 1.89, 1.73  # a bin is floor(log_base of the value)
 _LEAST_K = -5  # of intervals: the reference rounds labels to 0.01 days, all below are one bin

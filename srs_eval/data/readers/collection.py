@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.importing import files, proto
-from srs_eval.importing.days import StoredClock
-from srs_eval.printable import printable
-from srs_eval.reviews import (
+from srs_eval.data.days import StoredClock
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
+from srs_eval.data.readers import files, proto
+from srs_eval.data.reviews import (
     LEARNING,
     MOST_PARAMETERS,
     NEW_CARD,

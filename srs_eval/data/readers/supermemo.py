@@ -19,10 +19,10 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.errors import InputError
-from srs_eval.importing.days import DAY_S
-from srs_eval.importing.table import Table, decoded
-from srs_eval.reviews import REVIEW, FloatArray, IntArray, Rows
+from srs_eval.data.days import DAY_S
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers.table import Table, decoded
+from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows
 
 SM15, SM16, SM17 = "SuperMemo SM-15", "SuperMemo SM-16", "SuperMemo SM-17"
 

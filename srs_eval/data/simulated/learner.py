@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.reviews import (
+from srs_eval.data.reviews import (
     FILTERED,
     LEARNING,
     MANUAL,
@@ -36,8 +36,8 @@ from srs_eval.reviews import (
     Preset,
     ReviewLog,
 )
-from srs_eval.simulation.memories import Fsrs6, Memory, Moment, Traits
-from srs_eval.simulation.memory import (
+from srs_eval.data.simulated.memories import Fsrs6, Memory, Moment, Traits
+from srs_eval.data.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
     first_state,

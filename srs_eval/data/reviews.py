@@ -3,7 +3,7 @@
 A source holds either *entries* (Anki's raw revlog, every line with its kind) or
 *rows* (the anki-revlogs-10k layout, in which the data-set builder has already
 chosen; SuperMemo's exports, whose days are settled, come as rows too).
-`srs_eval.rows` turns entries into rows; from there on there is one way.
+`srs_eval.data.rows` turns entries into rows; from there on there is one way.
 
 Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
 """

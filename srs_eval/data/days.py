@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from srs_eval.errors import InputError
-from srs_eval.reviews import DayGrid
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import DayGrid
 
 DAY_S = 86_400
 DEFAULT_ROLLOVER = 4

@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 
 from srs_eval import __version__
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 MADE_BY = f"Made by srs-eval {__version__}."
 """The last line of Markdown."""

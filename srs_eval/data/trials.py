@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.errors import NotEnoughData
-from srs_eval.flags import Protocol
-from srs_eval.reviews import (
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
     MISSING,
     FloatArray,
     IntArray,
@@ -139,7 +139,7 @@ class _Columns:
 def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """Histories, judged rows and folds of one learner under one protocol.
 
-    `rows` are those that `srs_eval.rows.select_rows` chose from `log`.
+    `rows` are those that `srs_eval.data.rows.select_rows` chose from `log`.
     Raises NotEnoughData where fewer than 6 rows remain, and where decks matter but the
     source tells of none.
     """

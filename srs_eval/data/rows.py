@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.reviews import (
+from srs_eval.data.reviews import (
     FILTERED,
     LEARNING,
     MANUAL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from srs_eval.errors import NotInstalled
+from srs_eval.data.errors import NotInstalled
 
 EXTRAS = {
     "torch": ("PyTorch", "networks"),

@@ -14,7 +14,7 @@ def make_demo_collection(folder: Path) -> Path:
     About 20,000 reviews in a few decks under two presets, the same every time. Raises
     FileExistsError if the file exists.
     """
-    from srs_eval.simulation import simulate_learner, write_collection
+    from srs_eval.data.simulated import simulate_learner, write_collection
 
     path = folder / "collection.anki2"
     write_collection(simulate_learner(DEMO_SEED, DEMO_REVIEWS), path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from srs_eval.errors import InputError
+from srs_eval.data.errors import InputError
 
 _Field = tuple[str, int, str]  # name, number, type; "name?" optional, "name*" repeated
 

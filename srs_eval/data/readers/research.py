@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.errors import InputError
-from srs_eval.importing import proto
-from srs_eval.importing.collection import entries_from_columns
-from srs_eval.reviews import Cards, Deck, Entries, IntArray, Preset
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers import proto
+from srs_eval.data.readers.collection import entries_from_columns
+from srs_eval.data.reviews import Cards, Deck, Entries, IntArray, Preset
 
 MAX_BYTES = 256 << 20
 # A review takes 30 to 40 bytes; shorter records on average only swell when they are decoded.
