@@ -14,7 +14,7 @@ import argparse
 
 import numpy as np
 
-from srs_eval.comparison import mean_interval
+from srs_eval.stats.intervals import mean_interval
 
 DAYS = (20, 30, 60, 100, 300, 1_000)
 EFFECTS = ((0.0, 0.0), (0.05, 0.4), (0.3, 0.4), (0.3, 0.7))  # standard deviation, phi

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.comparison import mean_interval
 from srs_eval.context import Context
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -40,6 +39,7 @@ from srs_eval.models.state import (
     without_prior,
 )
 from srs_eval.pretraining.state import prior_from, trials_of
+from srs_eval.stats.intervals import mean_interval
 
 REAL_IN_GOLDEN = 101
 ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k

@@ -43,7 +43,6 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.comparison import EQUIVALENT
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -69,6 +68,7 @@ from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
 from srs_eval.presets.pooling import fitted, pooled_fits
 from srs_eval.presets.split import over_all_presets
 from srs_eval.pretraining.population import draw
+from srs_eval.stats.intervals import EQUIVALENT
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
 STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.data.simulated.learner)

@@ -55,7 +55,6 @@ from srs_eval.screens.typed_keys import TypedKeys
 from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
-    from srs_eval.calibration_graph import CalibrationGraph
     from srs_eval.configurations import Configuration
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
+    from srs_eval.stats.calibration_graph import CalibrationGraph
     from srs_eval.workers import WorkerPool
     from srs_eval.workload.estimate import Doing
 
@@ -1073,7 +1073,7 @@ class SrsEvalApp(App[int]):
 
     def graph(self, result: Result) -> CalibrationGraph:
         """The calibration graph of a result with the chosen bins, computed once."""
-        from srs_eval.calibration_graph import calibration_graph
+        from srs_eval.stats.calibration_graph import calibration_graph
 
         bins, log_bins = self.state.bins, self.state.log_bins
         key = (id(result), bins, log_bins)

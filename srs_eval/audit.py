@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.across_users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.batch import (
     START_SECONDS,
@@ -48,6 +47,7 @@ from srs_eval.ledger import LAYOUT, LEDGER
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.standings import Change, changes, compare
+from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.store import (
     PUBLISHED,
     TUNED,

@@ -427,7 +427,7 @@ def _answer_table(table: AnswerTable) -> RenderableType:
 
 
 def _cell(cell: Cell, difference: bool) -> str:
-    from srs_eval.comparison import Interval
+    from srs_eval.stats.intervals import Interval
 
     match cell:
         case None:

@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 
-from srs_eval.comparison import Interval, mean_interval
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.results import Result, losses
+from srs_eval.stats.intervals import Interval, mean_interval
 
 DAYS_OF_A_MONTH = 30  # where the source has no dates
 

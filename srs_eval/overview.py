@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.comparison import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
 from srs_eval.configurations import resolve
 from srs_eval.context import Cancelled, Context
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -53,6 +52,7 @@ from srs_eval.presets.fit import FITTED, how_well
 from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.parameters import has_a_figure
+from srs_eval.stats.intervals import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.workload.glance import FIRST, at_a_glance
 from srs_eval.workload.glance import NOW as AS_NOW

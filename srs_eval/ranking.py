@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
-from srs_eval.comparison import EQUIVALENT, FEWEST_DAYS, FEWEST_REVIEWS, Interval, verdict, verdicts
 from srs_eval.configurations import FLOOR, OWN, Configuration, resolve
 from srs_eval.data.errors import InputError
 from srs_eval.data.plural import counted
@@ -26,6 +25,14 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.own_parameters import fault_of, left_out
 from srs_eval.results import Result, log_loss_difference, log_loss_interval, same_reviews
+from srs_eval.stats.intervals import (
+    EQUIVALENT,
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    verdict,
+    verdicts,
+)
 
 T = TypeVar("T")
 REFERENCE = "FSRS-6"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.comparison import Interval, mean_interval
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import Metrics, log_losses
+from srs_eval.stats.intervals import Interval, mean_interval
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.across_users import (
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.metrics import better
+from srs_eval.ranking import apart, judged_alike, placed
+from srs_eval.result_files import ResultFile
+from srs_eval.stats.users import (
     FEWEST_USERS,
     Effects,
     MeanInterval,
@@ -25,11 +30,6 @@ from srs_eval.across_users import (
     t_effects,
     wilcoxon_effects,
 )
-from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.metrics import better
-from srs_eval.ranking import apart, judged_alike, placed
-from srs_eval.result_files import ResultFile
 
 Weighting = Literal["reviews", "users"]
 WEIGHTINGS: tuple[Weighting, ...] = ("reviews", "users")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
-    from srs_eval.comparison import Interval
     from srs_eval.metrics import Metrics
+    from srs_eval.stats.intervals import Interval
 
 
 def loss(interval: Interval, places: int = 3) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from textual import events
 
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.comparison import Interval
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
@@ -22,6 +21,7 @@ from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.results import Result
+from srs_eval.stats.intervals import Interval
 
 REVIEWS = 3_000
 NOW = 1_717_200_000.0  # 1 June 2024

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.comparison import Interval, mean_interval, relative, verdict
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, Preset, ReviewLog
 from srs_eval.kept_answers import Kept, improve, keep, last
@@ -47,6 +46,7 @@ from srs_eval.presets.parameters import since_optimized
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.stored import parameter_line, parsed_parameters
 from srs_eval.screens.answers import Lines
+from srs_eval.stats.intervals import Interval, mean_interval, relative, verdict
 from srs_eval.widgets.evidence import evidence
 from srs_eval.workload.answers import answers as costs_in_words
 from srs_eval.workload.estimate import Doing, Question, Workload, workload

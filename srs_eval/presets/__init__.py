@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
-from srs_eval.comparison import EQUIVALENT
 from srs_eval.data.errors import InputError
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
@@ -22,6 +21,7 @@ from srs_eval.presets.predictors import brought_along, which_predicts_best
 from srs_eval.presets.retention import do_i_remember_enough
 from srs_eval.presets.split import split_or_merge
 from srs_eval.presets.steps import which_steps
+from srs_eval.stats.intervals import EQUIVALENT
 
 if TYPE_CHECKING:
     from srs_eval.context import Context

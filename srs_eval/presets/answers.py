@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.comparison import (
+from srs_eval.data.plural import counted
+from srs_eval.stats.intervals import (
     EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
@@ -16,7 +17,6 @@ from srs_eval.comparison import (
     enough_to_tell,
     more_reviews,
 )
-from srs_eval.data.plural import counted
 
 if TYPE_CHECKING:
     import pandas

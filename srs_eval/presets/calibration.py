@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_DAYS, Interval, side
 from srs_eval.data.plural import counted
 from srs_eval.data.trials import Fold
 from srs_eval.presets.answers import RECALL_NO_MATTER, Answer, Cell, Table
 from srs_eval.presets.candidates import NOW, Learner
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, side
 
 ASKED = 0.9  # the retention that Anki asks for, unless told otherwise
 EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from srs_eval.comparison import Interval, relative, verdict, verdicts
 from srs_eval.data.plural import counted
 from srs_eval.presets.answers import Answer, Cell, Table, so_far, what_is_missing
 from srs_eval.presets.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.presets.predictors import brought_along
+from srs_eval.stats.intervals import Interval, relative, verdict, verdicts
 
 WELL = 0.05  # so much below the average's log loss is called well
 STORED = "with your parameters"

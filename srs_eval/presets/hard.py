@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.configurations import resolve
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
@@ -30,6 +29,7 @@ from srs_eval.presets.answers import (
     what_is_missing,
 )
 from srs_eval.presets.candidates import Learner
+from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
 BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 AGAIN, HARD = 1, 2

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import Verdict, verdicts
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.plural import counted
@@ -23,6 +22,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import SM2, Learner
+from srs_eval.stats.intervals import Verdict, verdicts
 
 VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53

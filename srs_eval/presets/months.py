@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.comparison import Interval, side
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import IntArray
 from srs_eval.over_time import dates, in_words, month_of
 from srs_eval.presets.answers import Answer, Cell, Table, told
 from srs_eval.presets.candidates import BY_PRESET, Learner
+from srs_eval.stats.intervals import Interval, side
 
 FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
 FEWEST = 100  # reviews of a month that can be held against the others

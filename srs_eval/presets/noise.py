@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_DAYS, FEWEST_REVIEWS
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.presets.candidates import Learner
+from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS
 
 DRAWS = 20
 NOISE = 0.5

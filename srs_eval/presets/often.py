@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, verdicts
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Fold
@@ -21,6 +20,7 @@ from srs_eval.presets.answers import (
     would_tell,
 )
 from srs_eval.presets.candidates import Learner
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, verdicts
 
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -39,6 +38,7 @@ from srs_eval.presets.candidates import (
 from srs_eval.presets.often import cost_of_age
 from srs_eval.presets.split import one_is_enough_for
 from srs_eval.presets.stored import in_sample_losses
+from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
 THE_SAME = "the same"  # what two candidates are that predict the same of every review
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from srs_eval.comparison import Interval, Verdict, verdicts
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.plural import counted
@@ -19,6 +18,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import auc, rmse_bins
 from srs_eval.presets.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
 from srs_eval.presets.candidates import Learner
+from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
 REFERENCE = "FSRS-6"
 

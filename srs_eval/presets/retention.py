@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.comparison import Interval, enough_to_tell, side
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Fold
@@ -23,6 +22,7 @@ from srs_eval.presets.answers import (
     what_is_missing,
 )
 from srs_eval.presets.candidates import NOW, Learner
+from srs_eval.stats.intervals import Interval, enough_to_tell, side
 
 MATURE_DAYS = 21  # Anki's border between young and mature cards
 MONTHS = 12  # shown, the latest

@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.comparison import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 from srs_eval.data.plural import counted
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 
 CANDIDATES = {"split": ALONE, "pooled": POOLED}
 MOST_IN_MATRIX = 6  # presets, those with the most reviews

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.comparison import FEWEST_DAYS, Interval, mean_interval
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Cell, Table, listed, spanned
 from srs_eval.presets.candidates import Learner
 from srs_eval.presets.retention import FEWEST_DAYS_SHOWN
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
 
 AGAIN, HARD, GOOD = 1, 2, 3
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srs_eval.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
 from srs_eval.report.document import Document
 from srs_eval.result_files import ResultFolder, read_folders
 from srs_eval.standings import Comparison, changes, compare
+from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
     from srs_eval.context import Context
@@ -133,7 +133,6 @@ def learner_report(
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
     """
-    from srs_eval.calibration_graph import calibration_graph
     from srs_eval.inspection import inspect_log
     from srs_eval.learner_state import learner_state
     from srs_eval.over_time import dates, months
@@ -143,6 +142,7 @@ def learner_report(
     from srs_eval.presets.fit import how_well
     from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
+    from srs_eval.stats.calibration_graph import calibration_graph
     from srs_eval.workload.glance import in_short
 
     over_all = [each for each in OVER_ALL if each in asked_of(log)]

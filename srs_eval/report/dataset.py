@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval import __version__
-from srs_eval.across_users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
-from srs_eval.averaging import MODES, Averages, places
 from srs_eval.data.plural import counted
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
@@ -24,6 +22,8 @@ from srs_eval.standings import (
     Standings,
     fitted_percentiles,
 )
+from srs_eval.stats.averaging import MODES, Averages, places
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 
 if TYPE_CHECKING:
     pass

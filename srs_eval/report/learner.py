@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval import __version__, words
-from srs_eval.calibration_graph import CalibrationGraph
-from srs_eval.comparison import Interval
 from srs_eval.console import QUESTION_TITLES
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
@@ -33,6 +31,8 @@ from srs_eval.report.document import (
     Section,
     Table,
 )
+from srs_eval.stats.calibration_graph import CalibrationGraph
+from srs_eval.stats.intervals import Interval
 from srs_eval.workload.answers import answers as answers_of
 from srs_eval.workload.estimate import MINUTES, Workload
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from srs_eval.calibration_graph import CalibrationGraph
     from srs_eval.configurations import Configuration
     from srs_eval.engine import Session
     from srs_eval.results import Result
+    from srs_eval.stats.calibration_graph import CalibrationGraph
 
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 PNG_SCALE = 2.5
@@ -373,7 +373,7 @@ def calibration_png(
     session: Session, configuration: Configuration, user: int, result: Result
 ) -> bytes:
     """One configuration on one user, for `srs-eval batch --plot`."""
-    from srs_eval.calibration_graph import calibration_graph
+    from srs_eval.stats.calibration_graph import calibration_graph
 
     name = f"{configuration.name}, user {user}"
     drawn = calibration([(name, calibration_graph(result.y, result.p))])

@@ -9,7 +9,6 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
 from srs_eval import words
-from srs_eval.comparison import verdict
 from srs_eval.configurations import in_words
 from srs_eval.data.plural import counted
 from srs_eval.metrics import FACTS
@@ -17,6 +16,7 @@ from srs_eval.presets.answers import told, what_is_missing
 from srs_eval.results import Result, log_loss_difference, log_loss_interval
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
+from srs_eval.stats.intervals import verdict
 from srs_eval.widgets.calibration import CalibrationChart, axis_limits
 from srs_eval.widgets.facts import WidthDependent, in_columns
 

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
 from srs_eval import words
-from srs_eval.calibration_graph import CalibrationGraph
+from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

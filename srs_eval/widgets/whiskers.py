@@ -9,7 +9,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from srs_eval.comparison import Interval
+from srs_eval.stats.intervals import Interval
 
 DOTS = {"best": "●", "as good": "●", "can't tell yet": "◌", "worse": "○", "below the floor": "×"}
 """A verdict's dot: none rests on colour."""

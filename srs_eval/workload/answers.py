@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.comparison import FEWEST_REVIEWS
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.presets.answers import Answer, Cell, Table, better_by, listed, signed, sure
+from srs_eval.stats.intervals import FEWEST_REVIEWS
 from srs_eval.workload.estimate import (
     ENDS,
     FEWEST_IN_MONTH,

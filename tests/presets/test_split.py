@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.comparison import Interval, verdict
 from srs_eval.context import Context
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_preset
@@ -22,6 +21,7 @@ from srs_eval.presets import (
     split,
 )
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.stats.intervals import Interval, verdict
 
 # Split or merge
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval import metrics
-from srs_eval.across_users import (
+from srs_eval.stats.averaging import by_group
+from srs_eval.stats.users import (
     bca_interval,
     confidence_set,
     mean,
@@ -22,7 +23,6 @@ from srs_eval.across_users import (
     t_effects,
     wilcoxon_effects,
 )
-from srs_eval.averaging import by_group
 from tests.conftest import REPOSITORY
 
 # Figures over users

@@ -1,0 +1,1 @@
+"""Intervals, verdicts, tests over users and averages."""
