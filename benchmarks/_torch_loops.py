@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from srs_eval.context import Context
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import act_r, anki_sm2, dash, fsrs4, fsrs4dot5, hlr, sm2_trainable
 from srs_eval.models import logistic_regression as logistic
+from srs_eval.training.context import Context
+from srs_eval.training.tie_order import quicksort_order
 
 Fold = Callable[[Trials, IntArray, IntArray], FloatArray]
 

@@ -143,7 +143,7 @@ def sharing(data: Path, user: int) -> str:
     from srs_eval.configurations import resolve
     from srs_eval.data.datasets import open_dataset
     from srs_eval.engine import Session
-    from srs_eval.fitting.trie import history_trie
+    from srs_eval.training.trie import history_trie
 
     session = Session(open_dataset(data).load(user))
     parts = []

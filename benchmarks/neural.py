@@ -195,8 +195,8 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     import torch
     from torch import nn
 
-    from srs_eval.fitting.networks import length_order, load_weights, weight_names
     from srs_eval.models import gru_p
+    from srs_eval.training.networks import length_order, load_weights, weight_names
 
     class Network(nn.Module):
         def __init__(self) -> None:

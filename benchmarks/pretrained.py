@@ -22,11 +22,11 @@ import numpy as np
 
 from srs_eval.anki_import import load_log
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import Session
+from srs_eval.training.context import Context
 
 BASE = "FSRS-6-recency"
 

@@ -21,14 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.context import Context
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.online_filter import running_offset
-from srs_eval.fitting.state_features import state_features, timeline
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models.state import (
     STATE_1_RATE,
@@ -40,6 +36,10 @@ from srs_eval.models.state import (
 )
 from srs_eval.pretraining.state import prior_from, trials_of
 from srs_eval.stats.intervals import mean_interval
+from srs_eval.training.compile import compiled
+from srs_eval.training.context import Context
+from srs_eval.training.online_filter import running_offset
+from srs_eval.training.state_features import state_features, timeline
 
 REAL_IN_GOLDEN = 101
 ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k

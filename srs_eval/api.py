@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -25,6 +24,7 @@ from srs_eval.export import Outcome
 from srs_eval.ranking import REFERENCE, Group, Ranked, with_floors
 from srs_eval.results import Result
 from srs_eval.stats.intervals import EQUIVALENT, Interval
+from srs_eval.training.context import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,6 @@ from textual.theme import Theme
 
 from srs_eval import state as remembered
 from srs_eval.config import Config
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import printable
@@ -52,6 +51,7 @@ from srs_eval.screens.palette import Commands, commands
 from srs_eval.screens.reports import Reports
 from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
 from srs_eval.screens.typed_keys import TypedKeys
+from srs_eval.training.context import Context
 from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:

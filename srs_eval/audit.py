@@ -36,13 +36,11 @@ from srs_eval.batch import (
     survey,
 )
 from srs_eval.configurations import Configuration
-from srs_eval.context import Context
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine import seconds_to_compile
-from srs_eval.hyperparameters import SEED
 from srs_eval.ledger import LAYOUT, LEDGER
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
@@ -55,6 +53,8 @@ from srs_eval.store import (
     Unit,
     as_json,
 )
+from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import SEED
 from srs_eval.tuning import Search, Setup
 from srs_eval.workers import cores
 

@@ -23,7 +23,6 @@ import numpy as np
 
 from srs_eval import metrics
 from srs_eval.configurations import Configuration
-from srs_eval.context import Context
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -52,6 +51,7 @@ from srs_eval.store import (
     as_json,
     disagreement,
 )
+from srs_eval.training.context import Context
 from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
 
 HELD_OUT = 5  # a training part's last fifth judges the set-ups

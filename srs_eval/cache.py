@@ -19,11 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval import __version__, installed
+from srs_eval import __version__
 from srs_eval.configurations import Configuration
-from srs_eval.context import Context
 from srs_eval.data.paths import cache_dir, content_digest
 from srs_eval.data.reviews import FloatArray
+from srs_eval.training import installed
+from srs_eval.training.context import Context
 
 LIMIT_BYTES = 500_000_000
 VIEWS = frozenset(

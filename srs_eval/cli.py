@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
     from srs_eval.configurations import Configuration
-    from srs_eval.context import Context
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
     from srs_eval.export import Outcome
     from srs_eval.ledger import Ledger
+    from srs_eval.training.context import Context
 
 WORTH_TELLING_SECONDS = 5.0
 QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work

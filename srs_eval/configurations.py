@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.hyperparameters import Hyperparameter, Value, refuse_unknown
 from srs_eval.models import Model, all_models
+from srs_eval.training.hyperparameters import Hyperparameter, Value, refuse_unknown
 
 Fit = Literal["trained", "default", "S0", "own"]
 """What parameters are: "own" are those that the learner's presets hold."""

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.cache import code_digest
-from srs_eval.context import Context
 from srs_eval.data.paths import content_of, state_dir
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.stats.intervals import Interval
+from srs_eval.training.context import Context
 
 LAYOUT = 3
 MOST = 20  # files whose answers are kept

@@ -18,7 +18,6 @@ import numpy as np
 
 from srs_eval import __version__
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
@@ -29,6 +28,7 @@ from srs_eval.models.state import base_logits, features_of, group_slice, shipped
 from srs_eval.over_time import dates, month_of
 from srs_eval.presets.answers import Answer, Cell, Table, signed, told, why_open
 from srs_eval.stats.intervals import Interval, Verdict, mean_interval, relative, verdict
+from srs_eval.training.context import Context
 
 MODEL = "STATE-FSRS-6"
 TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from srs_eval.configurations import Configuration, meant_by, resolve
 from srs_eval.data.errors import InputError
-from srs_eval.hyperparameters import Value
+from srs_eval.training.hyperparameters import Value
 
 LEDGER = "ledger.json"
 LAYOUT = 1

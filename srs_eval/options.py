@@ -20,10 +20,10 @@ from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.configurations import Configuration, Fit, Names
-    from srs_eval.context import Context
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.ledger import Ledger
+    from srs_eval.training.context import Context
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 ROWS_PANEL = "Which reviews count"
@@ -279,7 +279,7 @@ def context_options(
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
-    from srs_eval.context import Context
+    from srs_eval.training.context import Context
 
     if not 0 < sm2_target < 1:
         raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")

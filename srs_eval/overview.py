@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from srs_eval.configurations import resolve
-from srs_eval.context import Cancelled, Context
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
@@ -53,6 +52,7 @@ from srs_eval.presets.months import was_i_predictable
 from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.parameters import has_a_figure
 from srs_eval.stats.intervals import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
+from srs_eval.training.context import Cancelled, Context
 from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.workload.glance import FIRST, at_a_glance
 from srs_eval.workload.glance import NOW as AS_NOW

@@ -23,9 +23,9 @@ from srs_eval.configurations import NAMES, Names, spelled
 from srs_eval.data.errors import InputError
 from srs_eval.data.extras import is_installed
 from srs_eval.data.outputs import write_atomically
-from srs_eval.hyperparameters import setup_in_words
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.result_lines import read_lines
+from srs_eval.training.hyperparameters import setup_in_words
 
 Status = Literal["done", "failed", "skipped"]
 FOLDERS = ("result", "timing", "failed", "skipped")

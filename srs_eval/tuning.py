@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.hyperparameters import Hyperparameter, Value
+from srs_eval.training.hyperparameters import Hyperparameter, Value
 
 Setup = dict[str, Value]
 """Hyperparameters that are not as published, by name."""

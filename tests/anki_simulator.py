@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.data.reviews import IntArray
-from srs_eval.fitting.shuffle import random_words
+from srs_eval.training.shuffle import random_words
 from srs_eval.workload.memories import Memory
 from srs_eval.workload.simulator import Costs, Deck, Settings
 

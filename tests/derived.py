@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.fitting import simd
-from srs_eval.fitting.reverse_mode import adjoint
-from srs_eval.fitting.step_graph import DOUBLE, Graph, Value
-from srs_eval.fitting.tracing import _COMPARISONS, OPERATIONS, Traced
+from srs_eval.training import simd
+from srs_eval.training.reverse_mode import adjoint
+from srs_eval.training.step_graph import DOUBLE, Graph, Value
+from srs_eval.training.tracing import _COMPARISONS, OPERATIONS, Traced
 
 COMPUTED: dict[str, Callable[..., Any]] = {
     "fadd": np.add,

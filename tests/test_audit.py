@@ -23,20 +23,11 @@ from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
 from srs_eval.cli_output import write_document
 from srs_eval.cli_research import say_tuned_on
 from srs_eval.configurations import published, resolve, spelled
-from srs_eval.context import Context
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import Session
-from srs_eval.hyperparameters import (
-    SEED,
-    Hyperparameter,
-    Value,
-    batch_size,
-    epochs,
-    learning_rate,
-)
 from srs_eval.journal import read_records
 from srs_eval.ledger import Ledger
 from srs_eval.models import all_models, load_model_file
@@ -45,6 +36,15 @@ from srs_eval.report.audit import audit_document
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import merge
 from srs_eval.store import disagreement
+from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import (
+    SEED,
+    Hyperparameter,
+    Value,
+    batch_size,
+    epochs,
+    learning_rate,
+)
 from srs_eval.tuning import Search
 from tests.conftest import PATIENCE
 from tests.program import program
@@ -182,7 +182,7 @@ def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
 SLOW = """
 from dataclasses import replace
 
-from srs_eval.fitting.recurrent import Trainable
+from srs_eval.training.recurrent import Trainable
 from srs_eval.models import all_models, fsrs1
 
 MODEL = replace(fsrs1.RECURRENT, learning_rate=fsrs1.RECURRENT.learning_rate / 100)
@@ -330,7 +330,7 @@ DYING = """
 import os
 from dataclasses import replace
 
-from srs_eval.hyperparameters import learning_rate
+from srs_eval.training.hyperparameters import learning_rate
 from srs_eval.models import all_models
 
 RATE = learning_rate(1.0)

@@ -36,7 +36,6 @@ from srs_eval.batch import (
 from srs_eval.cluster import Place, is_engine
 from srs_eval.configurations import Configuration, resolve
 from srs_eval.console import BatchProgress
-from srs_eval.context import Context
 from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
@@ -46,6 +45,7 @@ from srs_eval.models import all_models
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.store import Unit
+from srs_eval.training.context import Context
 from srs_eval.workers import TaskEvents
 from tests.conftest import PATIENCE, shared_or_skip
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import cache, installed
+from srs_eval import cache
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
+from srs_eval.training import installed
+from srs_eval.training.context import Context
 from tests.conftest import PATIENCE
 
 
@@ -53,8 +54,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from srs_eval import cache, installed
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.initial_stability import __file__ as rule
+from srs_eval.training.compile import compiled
+from srs_eval.training.initial_stability import __file__ as rule
 
 def kernel(x):
     return x + 1.0

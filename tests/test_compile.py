@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from srs_eval.fitting import compile as compile_module
-from srs_eval.fitting import kernel_marks, kernel_source, simd
-from srs_eval.fitting.kernel_source import MAKERS, kernel_digest
-from srs_eval.own_files import own_files
+from srs_eval.training import compile as compile_module
+from srs_eval.training import kernel_marks, kernel_source, simd
+from srs_eval.training.kernel_source import MAKERS, kernel_digest
+from srs_eval.training.local_imports import own_files
 from tests.conftest import COMPILED, PATIENCE, REPOSITORY
 
 PROGRAM = """
-from srs_eval.fitting.compile import compiled
+from srs_eval.training.compile import compiled
 
 def double(x):
     return x + x
@@ -89,7 +89,7 @@ def test_a_damaged_cache_is_compiled_anew(
 
 HLR = f"""{COMPILED}
 import numpy as np
-from srs_eval.fitting import linear
+from srs_eval.training import linear
 from srs_eval.models.hlr import recall_and_slope
 
 x, ones = np.ones((8, 3)), np.ones(8)
@@ -144,7 +144,7 @@ def test_an_update_compiles_what_it_changed_and_nothing_else(tmp_path: Path) -> 
 
 PAIRS = """
 from typing import NamedTuple
-from srs_eval.fitting.compile import compiled
+from srs_eval.training.compile import compiled
 
 class Pair(NamedTuple):
     {first}: float
@@ -167,7 +167,7 @@ def test_a_record_with_its_fields_in_another_order_is_another_argument(tmp_path:
 PICK = """
 import sys
 import numpy as np
-from srs_eval.fitting.compile import compiled
+from srs_eval.training.compile import compiled
 
 def pick(x, k):
     return x[k]
@@ -290,7 +290,7 @@ def test_what_could_change_unseen_is_not_kept(old: str, new: str) -> None:
 
 UNKNOWN = """
 import numba
-from srs_eval.fitting.compile import compiled
+from srs_eval.training.compile import compiled
 
 KIND = numba.float64
 
@@ -338,8 +338,8 @@ def test_every_kernel_is_kept() -> None:
     assert len(found) >= 20
     assert [name for name, function in found.items() if kernel_digest(function) is None] == []
 
-    from srs_eval.fitting import linear, recurrent
     from srs_eval.models import act_r, fsrs6_one_step, hlr, sbd
+    from srs_eval.training import linear, recurrent
     from srs_eval.workload import memories, simulator
 
     made = [act_r._kernel(), fsrs6_one_step._kernel(), sbd._kernel()]
@@ -359,10 +359,10 @@ def test_the_makers_of_kernels_use_each_other_only() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("srs_eval"):
                 continue
-            if node.module == "srs_eval.fitting":
+            if node.module == "srs_eval.training":
                 assert {each.name for each in node.names} <= set(MAKERS)
             elif node.module not in harmless:
-                assert str(node.module).removeprefix("srs_eval.fitting.") in MAKERS
+                assert str(node.module).removeprefix("srs_eval.training.") in MAKERS
 
 
 def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) -> None:
@@ -385,12 +385,12 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
     assert not {"fitting/online_filter.py", "models/fsrs7.py"} & hlr
     mine, helper = tmp_path / "mine.py", package / "fitting" / "linear.py"
     mine.write_text(
-        "def fit():\n    from srs_eval.fitting.linear import (\n        a,\n        b,\n    )\n"
+        "def fit():\n    from srs_eval.training.linear import (\n        a,\n        b,\n    )\n"
     )
     assert kernel_marks._content(mine)[1] == [helper]
     latin = tmp_path / "latin.py"
     latin.write_bytes(
-        b"# -*- coding: latin-1 -*-\n# L\xe4nge\nfrom srs_eval.fitting import linear\n"
+        b"# -*- coding: latin-1 -*-\n# L\xe4nge\nfrom srs_eval.training import linear\n"
     )
     assert kernel_marks._content(latin)[1][-1] == helper
 

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from srs_eval.configurations import Configuration, listed_names, resolve
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -27,9 +26,10 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.hyperparameters import Hyperparameter, Value
 from srs_eval.models import all_models
 from srs_eval.results import Result
+from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import Hyperparameter, Value
 from tests.conftest import PATIENCE, REPOSITORY
 
 # Rows as Anki's optimizer takes them: which reviews are judged depends on no outcome. Upstream's
@@ -306,7 +306,7 @@ def test_a_training_is_set_to_what_there_is_only() -> None:
 
 SPY = """
 import json, sys
-from srs_eval.fitting import compile
+from srs_eval.training import compile
 
 used, kernels = [], []
 
@@ -326,7 +326,7 @@ from tests import test_conformance as here
 
 def forget():
     for name, module in list(sys.modules.items()):
-        if name.startswith("srs_eval.fitting.") and module is not compile:
+        if name.startswith("srs_eval.training.") and module is not compile:
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()

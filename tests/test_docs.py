@@ -18,9 +18,9 @@ import srs_eval
 from srs_eval import models
 from srs_eval.cli import app
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.options import PROTOCOL_PANEL
+from srs_eval.training.context import Context
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY
 from tests.program import program

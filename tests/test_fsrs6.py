@@ -17,10 +17,10 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.fitting.records import packed
-from srs_eval.fitting.recurrent import _kernel_of, _scratch, new_descent
-from srs_eval.fitting.trie import history_trie, trie_batches
 from srs_eval.models import Context, fsrs6
+from srs_eval.training.records import packed
+from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
+from srs_eval.training.trie import history_trie, trie_batches
 from tests.conftest import shared_or_skip
 from tests.derived import gradient_of
 

@@ -20,19 +20,11 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.fitting import recurrent
-from srs_eval.fitting.compile import Gradient, compiled_step
-from srs_eval.fitting.elementwise import (
-    clamp,
-    exp,
-    log,
-    maximum,
-    minimum,
-    power,
-    where,
-)
-from srs_eval.fitting.recurrent import RecurrentModel, SummedLoss
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
+from srs_eval.training import recurrent
+from srs_eval.training.compile import Gradient, compiled_step
+from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
+from srs_eval.training.recurrent import RecurrentModel, SummedLoss
 from tests.conftest import REPOSITORY
 from tests.derived import gradient_of
 
@@ -78,7 +70,7 @@ def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
     """In a kernel and in numpy; states at bounds of clamps, too."""
     import numba
 
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     rng, n = np.random.default_rng(0), 80
     w = np.array([*fsrs6.DEFAULT, 1.0])

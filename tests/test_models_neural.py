@@ -24,13 +24,6 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.fitting import lstm_layer
-from srs_eval.fitting import networks as neural
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.recurrent import SEED, fit_recurrent
-from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.fitting.trie import trie_batches
 from srs_eval.models import (
     Cancelled,
     Context,
@@ -42,6 +35,13 @@ from srs_eval.models import (
     nn17,
     transformer,
 )
+from srs_eval.training import lstm_layer
+from srs_eval.training import networks as neural
+from srs_eval.training.compile import compiled
+from srs_eval.training.permutation import permutations
+from srs_eval.training.recurrent import SEED, fit_recurrent
+from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 
 SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
@@ -147,7 +147,7 @@ def torch_recall(network: neural.Network, rnn: Any, fc: Any, trials: Trials, row
 def test_small_network_equals_torch_with_gradient(
     network: neural.Network, short: bool, session: Session
 ) -> None:
-    from srs_eval.fitting.cells import Adam, network_pass
+    from srs_eval.training.cells import Adam, network_pass
 
     trials = session.trials(Protocol(short=short))
     rng = np.random.default_rng(7)
@@ -343,8 +343,8 @@ def test_nn17_first_review() -> None:
 @pytest.mark.parametrize(("longest", "n"), [(1, 3), (4, 11), (9, 16)])
 def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
     """Recall and all gradients, with what torch's own layers would draw for dropout."""
-    from srs_eval.fitting import transformer_kernel
-    from srs_eval.fitting.cells import Adam
+    from srs_eval.training import transformer_kernel
+    from srs_eval.training.cells import Adam
 
     torch.manual_seed(longest)
     theirs = transformer.network_class()().double().train(dropout)

@@ -25,8 +25,8 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportReceipt, ReviewLog, Rows
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.fitting.card_steps import card_steps
 from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, memrise, sm2
+from srs_eval.training.card_steps import card_steps
 from tests.conftest import shared_or_skip
 
 CONTEXT = Context()

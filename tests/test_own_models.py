@@ -19,13 +19,13 @@ import pytest
 from srs_eval import models
 from srs_eval.audit_fits import Try, fit_user
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.engine import Event, Failed, Finished, Session, Skipped, evaluate
 from srs_eval.results import Result
 from srs_eval.store import read_results
+from srs_eval.training.context import Context
 from tests.program import program
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
@@ -38,10 +38,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.context import Cancelled
+from srs_eval.training.context import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.fitting.card_steps import card_steps
-from srs_eval.fitting.trie import history_trie
+from srs_eval.training.card_steps import card_steps
+from srs_eval.training.trie import history_trie
 from srs_eval.models import Model, hlr
 
 {above}

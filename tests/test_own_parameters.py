@@ -11,7 +11,6 @@ from rich.console import Console
 
 import srs_eval
 from srs_eval.configurations import Configuration, resolve
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -21,6 +20,7 @@ from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.own_parameters import as_anki_runs, version_of
 from srs_eval.ranking import own_scheduler, ranking, with_own
+from srs_eval.training.context import Context
 from tests.app_world import make_result
 
 (OWN,) = resolve("your parameters")

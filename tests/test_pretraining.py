@@ -18,9 +18,9 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine import Session
-from srs_eval.fitting import networks
 from srs_eval.models import Context, gru_503, lstm
 from srs_eval.pretraining import train as pretraining
+from srs_eval.training import networks
 from tests.conftest import shared_or_skip
 
 SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))

@@ -19,9 +19,6 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.online_filter import kalman_filter, mixture
-from srs_eval.fitting.state_features import COUNT, NAMES, Timeline, state_features, timeline
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
@@ -35,6 +32,9 @@ from srs_eval.models.state import (
     without_prior,
 )
 from srs_eval.pretraining import state as pretraining_state
+from srs_eval.training.compile import compiled
+from srs_eval.training.online_filter import kalman_filter, mixture
+from srs_eval.training.state_features import COUNT, NAMES, Timeline, state_features, timeline
 from tests.conftest import shared_or_skip
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))

@@ -21,19 +21,19 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.fitting import elementwise
-from srs_eval.fitting.compile import Gradient, as_function, compiled, compiled_step
-from srs_eval.fitting.initial_stability import (
+from srs_eval.models import Cancelled, Context, fsrs6
+from srs_eval.training import elementwise
+from srs_eval.training.compile import Gradient, as_function, compiled, compiled_step
+from srs_eval.training.initial_stability import (
     InitialStability,
     _complete,
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.records import Int32Array, packed, unpacked
-from srs_eval.fitting.recurrent import fit_recurrent
-from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.models import Cancelled, Context, fsrs6
+from srs_eval.training.permutation import permutations
+from srs_eval.training.records import Int32Array, packed, unpacked
+from srs_eval.training.recurrent import fit_recurrent
+from srs_eval.training.tie_order import quicksort_order
 from tests.conftest import REPOSITORY
 
 
@@ -462,7 +462,7 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
     """A function of the kernels on LANES numbers at a time."""
     import numba
 
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     load: Any = simd.load
     store: Any = simd.store
@@ -479,7 +479,7 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
 
 
 def test_vector_functions_are_exact_to_a_few_units_in_the_last_place() -> None:
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-700, 700, 4000), rng.uniform(-1e-3, 1e-3, 800), [0.0] * 8])
@@ -562,7 +562,7 @@ def add_to_gradient(x: Any, w: Any, w_bar: Any) -> None:
 def test_gradients_are_added_in_memory() -> None:
     import numba
 
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     step = compiled_step(add_to_gradient)
     rows_of: Any = simd.rows_of
@@ -583,11 +583,11 @@ SCRIPT = """
 import numpy as np
 from srs_eval.engine import Session
 from srs_eval.models import Context, fsrs6
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.trie import _build_trie
+from srs_eval.training.compile import compiled
+from srs_eval.training.trie import _build_trie
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner
-from srs_eval.fitting.recurrent import _kernel_of
+from srs_eval.training.recurrent import _kernel_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train
 print(fsrs6.fit(trials, train, np.ones(len(train)), Context()))
@@ -611,7 +611,7 @@ def test_kernels_are_compiled_once_for_all_processes() -> None:
         answers.append(done.stdout.splitlines())
     assert answers[0][0] == answers[1][0]
     assert answers[1][1] == "0 1"
-    from srs_eval.fitting.recurrent import _kernel_of
+    from srs_eval.training.recurrent import _kernel_of
 
     kernel = _kernel_of(fsrs6.recurrent(0.001))
     digest = kernel.py_func.__name__.removeprefix("recurrent_pass_FSRS_6_")
@@ -652,7 +652,7 @@ def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
 
 
 def test_exp_and_log_side_by_side_are_those_alone() -> None:
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     x = np.random.default_rng(0).normal(size=64)
 
@@ -671,7 +671,7 @@ def test_exp_and_log_side_by_side_are_those_alone() -> None:
 def _evaluate_all(function: Any, x: np.ndarray, results: int) -> np.ndarray:
     import numba
 
-    from srs_eval.fitting import simd
+    from srs_eval.training import simd
 
     load: Any = simd.load
     store_state: Any = simd.store_state
@@ -695,8 +695,8 @@ def growth(state: Any, t: Any, rating: Any, w: Any) -> Any:
 def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None:
     import numba
 
-    from srs_eval.fitting import simd
-    from srs_eval.fitting.tracing import VECTOR, numbers, tape_length, taped, vectors
+    from srs_eval.training import simd
+    from srs_eval.training.tracing import VECTOR, numbers, tape_length, taped, vectors
 
     gradient = Gradient(growth, ("state",), "w")
     derived = as_function(gradient)

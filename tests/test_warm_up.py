@@ -12,7 +12,7 @@ import pytest
 from srs_eval import engine
 from srs_eval.configurations import OWN, resolve
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.fitting.kernel_marks import mark_kernels
+from srs_eval.training.kernel_marks import mark_kernels
 from tests.conftest import COMPILED, PATIENCE
 
 

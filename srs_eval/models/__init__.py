@@ -19,13 +19,13 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from srs_eval.context import Cancelled, Context
 from srs_eval.data.errors import InputError, cut, described
 from srs_eval.data.extras import EXTRAS
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.hyperparameters import Hyperparameter
-from srs_eval.own_files import no_thread_left, own_files
+from srs_eval.training.context import Cancelled, Context
+from srs_eval.training.hyperparameters import Hyperparameter
+from srs_eval.training.local_imports import no_thread_left, own_files
 
 Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
 

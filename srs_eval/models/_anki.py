@@ -16,18 +16,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.context import Context
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
-from srs_eval.fitting.initial_stability import (
+from srs_eval.models import fsrs6
+from srs_eval.training.context import Context
+from srs_eval.training.initial_stability import (
     InitialStability,
     ordered_and_complete,
     second_reviews,
 )
-from srs_eval.fitting.recurrent import RecurrentModel, fit_recurrent
-from srs_eval.fitting.shuffle import shuffles
-from srs_eval.models import fsrs6
+from srs_eval.training.recurrent import RecurrentModel, fit_recurrent
+from srs_eval.training.shuffle import shuffles
 
 EPOCHS = 8
 LONGEST = 255  # reviews before the one that is judged

@@ -12,10 +12,10 @@ from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import clamp, exp, power, where
-from srs_eval.fitting.initial_stability import InitialStability, fit_initial_stability
-from srs_eval.fitting.recurrent import RecurrentModel
 from srs_eval.models import Context
+from srs_eval.training.elementwise import clamp, exp, power, where
+from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
+from srs_eval.training.recurrent import RecurrentModel
 
 Value = Any  # float, array or vector
 

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import Gradient, as_function, compiled, specialised
-from srs_eval.fitting.elementwise import LANES, exp, log, minimum, where
-from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
+from srs_eval.training.compile import Gradient, as_function, compiled, specialised
+from srs_eval.training.elementwise import LANES, exp, log, minimum, where
+from srs_eval.training.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.tie_order import quicksort_order
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -223,7 +223,7 @@ _LEFT_ADJOINT = Gradient(left, ("before",), "w")
 @cache
 def _tape_length() -> int:
     """Numbers that a term's gradient has from the term."""
-    from srs_eval.fitting.tracing import VECTOR, numbers, tape_length
+    from srs_eval.training.tracing import VECTOR, numbers, tape_length
 
     kinds = VECTOR, VECTOR, numbers(len(START))
     return tape_length(left, as_function(_LEFT_ADJOINT), kinds)
@@ -231,7 +231,7 @@ def _tape_length() -> int:
 
 @cache
 def _kernel() -> Any:
-    from srs_eval.fitting.activation_sweep import loss_and_gradient
+    from srs_eval.training.activation_sweep import loss_and_gradient
 
     steps: dict[str, Any] = {
         "left": left,

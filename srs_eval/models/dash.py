@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting import linear as linear
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.elementwise import exp
-from srs_eval.fitting.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.fitting.loss import loss_of, single, slope_of
-from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import Context, Model
+from srs_eval.training import linear as linear
+from srs_eval.training.compile import compiled
+from srs_eval.training.elementwise import exp
+from srs_eval.training.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.loss import loss_of, single, slope_of
+from srs_eval.training.tie_order import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.card_steps import before, card_steps
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.training.card_steps import before, card_steps
 
 START_HALFLIFE = 512.0  # days
 START_ALPHA = 0.2

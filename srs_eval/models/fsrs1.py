@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, exp, power, where
-from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import LOG_09, S_MAX, with_least_stability
+from srs_eval.training.elementwise import clamp, exp, power, where
+from srs_eval.training.recurrent import RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, l

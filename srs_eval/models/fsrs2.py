@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, exp, power
-from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import S_MAX, with_least_stability
 from srs_eval.models.fsrs1 import forgetting_curve
+from srs_eval.training.elementwise import clamp, exp, power
+from srs_eval.training.recurrent import RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -13,8 +13,6 @@ from typing import Any
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import clamp
-from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -24,6 +22,8 @@ from srs_eval.models._fsrs import (
     stability_after_success,
     with_least_stability,
 )
+from srs_eval.training.elementwise import clamp
+from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.elementwise import clamp, minimum, power
-from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -25,6 +23,8 @@ from srs_eval.models.fsrs4 import (
     first,
     next_d,
 )
+from srs_eval.training.elementwise import clamp, minimum, power
+from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -26,14 +26,6 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import clamp, exp, minimum
-from srs_eval.fitting.recurrent import (
-    START,
-    RecurrentModel,
-    fit_recurrent,
-    predict_recurrent,
-)
-from srs_eval.fitting.tie_order import quicksort_order
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     S_MAX,
@@ -50,6 +42,9 @@ from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     recall,
 )
+from srs_eval.training.elementwise import clamp, exp, minimum
+from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
+from srs_eval.training.tie_order import quicksort_order
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

@@ -10,14 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import (
-    clamp,
-    exp,
-    minimum,
-    power,
-    where,
-)
-from srs_eval.fitting.recurrent import START, RecurrentModel, Trainable
 from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models._fsrs import (
     LOG_09,
@@ -30,6 +22,8 @@ from srs_eval.models._fsrs import (
     stability_after_failure,
     stability_after_success,
 )
+from srs_eval.training.elementwise import clamp, exp, minimum, power, where
+from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value]  # s, d

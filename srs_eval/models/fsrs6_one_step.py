@@ -20,11 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import hyperparameters
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import Gradient, specialised
-from srs_eval.fitting.elementwise import clamp
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     init_d,
@@ -42,6 +39,9 @@ from srs_eval.models.fsrs6 import (
     predict,
     short_term_increase,
 )
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import Gradient, specialised
+from srs_eval.training.elementwise import clamp
 
 LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 S0_FACTOR = 100.0

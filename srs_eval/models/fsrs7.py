@@ -28,19 +28,11 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import (
-    clamp,
-    exp,
-    log,
-    maximum,
-    minimum,
-    power,
-    where,
-)
-from srs_eval.fitting.recurrent import RecurrentModel, Trainable
-from srs_eval.fitting.scheduled import ScheduledSteps
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
+from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
+from srs_eval.training.recurrent import RecurrentModel, Trainable
+from srs_eval.training.scheduled import ScheduledSteps
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, q, d

@@ -17,7 +17,8 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.networks import (
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training.networks import (
     START,
     Fit,
     Network,
@@ -30,7 +31,6 @@ from srs_eval.fitting.networks import (
     random_start,
     weight_names,
 )
-from srs_eval.models import ANY_FLAG, Context, Model
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
 RNN = Network(name="RNN", cell=1, head=1, hidden=2)

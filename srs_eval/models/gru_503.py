@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import hyperparameters
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.networks import (
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.networks import (
     OF_ADAM,
     Shapes,
     flat,
@@ -39,8 +40,7 @@ from srs_eval.fitting.networks import (
     optimiser_state,
     require_finite,
 )
-from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 PASSES = hyperparameters.epochs(21)
 WARM_UP = 6  # passes until the middle learning rate, of 21
@@ -146,8 +146,8 @@ def tune(
     course: Course,
 ) -> Weights:
     """The weights trained on batches of positions, of which each trial has a weight (n,)."""
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.mixture import Descent, mixture_pass
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.mixture import Descent, mixture_pass
 
     batches = trie_batches(history_trie(trials, same_day=False), trials, parts, weight_of)
     delay = _delay(batches, weights)
@@ -214,8 +214,8 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 def recall(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
     """Probability of recall at the positions `index` (same shape)."""
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.mixture import Descent, mixture_pass
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.mixture import Descent, mixture_pass
 
     if not len(index):
         return np.empty(0)
@@ -248,7 +248,7 @@ def _delay(batches: TrieBatches, weights: Weights) -> FloatArray:
 
 
 def _scratch(batches: TrieBatches) -> Any:
-    from srs_eval.fitting.mixture import HIDDEN, KEPT, PARAMETERS, WORK, Scratch
+    from srs_eval.training.mixture import HIDDEN, KEPT, PARAMETERS, WORK, Scratch
 
     nodes = int(np.diff(batches.first_node).max())
     return Scratch(

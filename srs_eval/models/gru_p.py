@@ -17,8 +17,8 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.networks import START, Network, fit_network, predict_network, pretrained
 from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training.networks import START, Network, fit_network, predict_network, pretrained
 
 NETWORK = Network(
     name="GRU-P",

@@ -19,10 +19,10 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting import linear as linear
-from srs_eval.fitting.elementwise import exp, where
-from srs_eval.fitting.history_training import HYPERPARAMETERS
 from srs_eval.models import Context, Model
+from srs_eval.training import linear as linear
+from srs_eval.training.elementwise import exp, where
+from srs_eval.training.history_training import HYPERPARAMETERS
 
 START = (2.5819, -0.8674, 2.7245)
 LN2 = math.log(2)

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval import hyperparameters
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import compiled
 from srs_eval.models import Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import compiled
 
 # fmt: off
 MEAN = np.array([
@@ -204,7 +204,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     n = len(train)
     if not n:
         raise NotEnoughData("no reviews to train on")
-    from srs_eval.fitting.logistic_sweep import epoch
+    from srs_eval.training.logistic_sweep import epoch
 
     share = np.zeros(len(trials))
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4

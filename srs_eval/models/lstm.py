@@ -38,12 +38,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval import hyperparameters
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.lstm_layer import layer, previous_rows
-from srs_eval.fitting.networks import (
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.lstm_layer import layer, previous_rows
+from srs_eval.training.networks import (
     Fit,
     Network,
     Predict,
@@ -58,7 +59,6 @@ from srs_eval.fitting.networks import (
     random_start,
     require_finite,
 )
-from srs_eval.models import ANY_FLAG, Context, Model
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
 PASSES = hyperparameters.epochs(20)

@@ -31,21 +31,11 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import clamp, exp, log, power, where
-from srs_eval.fitting.networks import (
-    flat,
-    load_weights,
-    no_weights,
-    require_finite,
-    weight_names,
-)
-from srs_eval.fitting.recurrent import (
-    RecurrentModel,
-    fit_recurrent,
-    predict_recurrent,
-)
-from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training.elementwise import clamp, exp, log, power, where
+from srs_eval.training.hyperparameters import Hyperparameter
+from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
+from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # s, d, lapses

@@ -27,16 +27,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval import hyperparameters
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import Gradient, compiled, specialised
-from srs_eval.fitting.elementwise import LANES, clamp, exp, log, minimum, where
-from srs_eval.fitting.lbfgs import minimise
-from srs_eval.fitting.trie import history_trie, trie_batches
-from srs_eval.hyperparameters import Hyperparameter
 from srs_eval.models import Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import Gradient, compiled, specialised
+from srs_eval.training.elementwise import LANES, clamp, exp, log, minimum, where
+from srs_eval.training.hyperparameters import Hyperparameter
+from srs_eval.training.lbfgs import minimise
+from srs_eval.training.trie import history_trie, trie_batches
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
 SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
@@ -190,7 +190,7 @@ def _ln(t: FloatArray) -> FloatArray:
 
 @cache
 def _kernel() -> Any:
-    from srs_eval.fitting.full_batch_sweep import loss_and_gradient
+    from srs_eval.training.full_batch_sweep import loss_and_gradient
 
     steps: dict[str, Any] = {
         "values": values,

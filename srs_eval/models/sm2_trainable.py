@@ -17,10 +17,10 @@ import math
 from typing import Any
 
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.elementwise import clamp, exp, where
-from srs_eval.fitting.recurrent import RecurrentModel, Trainable
 from srs_eval.models import Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
+from srs_eval.training.elementwise import clamp, exp, where
+from srs_eval.training.recurrent import RecurrentModel, Trainable
 
 Value = Any  # float, array or vector
 State = tuple[Value, Value, Value]  # interval, ef, reps

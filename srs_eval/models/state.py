@@ -33,10 +33,10 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.online_filter import SMALLEST, kalman_filter, mixture, running_offset
-from srs_eval.fitting.state_features import COUNT, FEATURES, NAMES, state_features, timeline
 from srs_eval.models import Context, Model, fsrs6, fsrs7
+from srs_eval.training.compile import compiled
+from srs_eval.training.online_filter import SMALLEST, kalman_filter, mixture, running_offset
+from srs_eval.training.state_features import COUNT, FEATURES, NAMES, state_features, timeline
 
 PRIOR_FILE = Path(__file__).parents[1] / "data" / "state.json"
 WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged

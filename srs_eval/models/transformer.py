@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srs_eval import hyperparameters
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.networks import (
+from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training import hyperparameters
+from srs_eval.training.networks import (
     SEED,
     build,
     flat,
@@ -38,11 +39,10 @@ from srs_eval.fitting.networks import (
     training_rows,
     weight_names,
 )
-from srs_eval.fitting.permutation import permutations
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.training.permutation import permutations
 
 if TYPE_CHECKING:
-    from srs_eval.fitting.transformer_kernel import Batch
+    from srs_eval.training.transformer_kernel import Batch
 
 NAME = "Transformer"
 WIDTH = 2
@@ -111,7 +111,7 @@ def histories(trials: Trials, rows: IntArray) -> FloatArray:
 
 def _batch(trials: Trials, rows: IntArray, weights: FloatArray) -> Batch:
     """The rows with their weights (n,)."""
-    from srs_eval.fitting.transformer_kernel import whole_vectors
+    from srs_eval.training.transformer_kernel import whole_vectors
 
     delta_t = trials.delta_t[rows].astype(np.float32).astype(np.float64)
     return whole_vectors(histories(trials, rows), delta_t, trials.y[rows], weights)
@@ -121,7 +121,7 @@ def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
     """`Batch.left` (dropped, padded), in the order in which torch's own layers draw it."""
     import torch
 
-    from srs_eval.fitting.transformer_kernel import dropped
+    from srs_eval.training.transformer_kernel import dropped
 
     left = torch.ones(dropped(longest), padded, dtype=torch.float64)
     attention, row = (n, WIDTH, longest, longest), (longest, n, WIDTH)
@@ -144,9 +144,9 @@ def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     import torch
 
-    from srs_eval.fitting.cells import Adam
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.transformer_kernel import new_scratch, transformer_pass
+    from srs_eval.training.cells import Adam
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.transformer_kernel import new_scratch, transformer_pass
 
     w = _start(trials, context)
     order = length_order(trials, training_rows(trials, train))
@@ -176,9 +176,9 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
-    from srs_eval.fitting.cells import Adam
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.transformer_kernel import new_scratch, transformer_pass
+    from srs_eval.training.cells import Adam
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.transformer_kernel import new_scratch, transformer_pass
 
     w = np.array(parameters) if len(parameters) else _start(trials, context)
     none = np.zeros(0)

@@ -24,8 +24,8 @@ from srs_eval.presets.steps import which_steps
 from srs_eval.stats.intervals import EQUIVALENT
 
 if TYPE_CHECKING:
-    from srs_eval.context import Context
     from srs_eval.data.reviews import FloatArray, ReviewLog
+    from srs_eval.training.context import Context
 
 OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
     "split": split_or_merge,

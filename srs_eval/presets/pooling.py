@@ -19,9 +19,9 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.lbfgs import minimise
-from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6
+from srs_eval.training.lbfgs import minimise
+from srs_eval.training.recurrent import SummedLoss
 
 TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _S0 = slice(0, 4)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.context import Context
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -15,6 +14,7 @@ from srs_eval.data.trials import Trials, recency_weights
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.own_parameters import as_anki_runs
+from srs_eval.training.context import Context
 
 
 def parsed_parameters(text: str) -> list[float]:

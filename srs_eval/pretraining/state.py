@@ -25,14 +25,11 @@ import numpy as np
 from srs_eval.anki_import import load_log
 from srs_eval.batch import select_users
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.online_filter import kalman_filter
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models.state import (
     PRIOR_FILE,
@@ -42,6 +39,9 @@ from srs_eval.models.state import (
     features_of,
     without_prior,
 )
+from srs_eval.training.compile import compiled
+from srs_eval.training.context import Context
+from srs_eval.training.online_filter import kalman_filter
 
 log = logging.getLogger(__name__)
 

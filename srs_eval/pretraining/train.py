@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.fitting import networks
-from srs_eval.fitting.networks import Network, Tensors
-from srs_eval.fitting.records import packed
 from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
 from srs_eval.pretraining import population
+from srs_eval.training import networks
+from srs_eval.training.context import Context
+from srs_eval.training.networks import Network, Tensors
+from srs_eval.training.records import packed
 from srs_eval.workers import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -207,9 +207,9 @@ def _recurrent(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
-    from srs_eval.fitting.cells import Adam, network_pass
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.trie import trie_batches
+    from srs_eval.training.cells import Adam, network_pass
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.trie import trie_batches
 
     network = recipe.network
     assert network is not None
@@ -245,8 +245,8 @@ def _recurrent(
 def _nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    from srs_eval.fitting import recurrent
-    from srs_eval.fitting.trie import history_trie, trie_batches
+    from srs_eval.training import recurrent
+    from srs_eval.training.trie import history_trie, trie_batches
 
     model = nn17.model_of(train)
     random = np.random.default_rng([settings.seed, start])
@@ -574,9 +574,9 @@ def _mixture(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """Joint training; `meta_train_mixture` goes on from there."""
-    from srs_eval.fitting.compile import compiled
-    from srs_eval.fitting.mixture import Descent, mixture_pass
-    from srs_eval.fitting.trie import history_trie, trie_batches
+    from srs_eval.training.compile import compiled
+    from srs_eval.training.mixture import Descent, mixture_pass
+    from srs_eval.training.trie import history_trie, trie_batches
 
     random = np.random.default_rng([settings.seed, start])
     rows = _short_enough(train)

@@ -16,11 +16,11 @@ from srs_eval.standings import Comparison, changes, compare
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
-    from srs_eval.context import Context
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.export import Outcome
     from srs_eval.presets import Answer
+    from srs_eval.training.context import Context
     from srs_eval.workload import Workload
 
 CALIBRATION_BINS = 20

@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from srs_eval.context import Context
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import BLOCK_DAYS
+from srs_eval.training.context import Context
 from srs_eval.workload.memories import Memory
 
 ATTEMPTS = 20  # to draw days that can be fitted to

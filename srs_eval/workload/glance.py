@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from srs_eval.context import Context
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.presets.answers import Answer, Cell, Table
+from srs_eval.training.context import Context
 from srs_eval.workload.answers import HELD, of_few_reviews, within
 from srs_eval.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
 

@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.records import Int32Array
-from srs_eval.fitting.simd import broadcast, load, store, unpacked, where
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.records import Int32Array
+from srs_eval.training.simd import broadcast, load, store, unpacked, where
 from srs_eval.workload.loops import Work
 
 begin: Any = None  # the memory's loops

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.fitting.cells import Shape, forward, recall_and_slope
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.records import Int32Array
-from srs_eval.fitting.simd import (
+from srs_eval.training.cells import Shape, forward, recall_and_slope
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.records import Int32Array
+from srs_eval.training.simd import (
     as_tuple,
     broadcast,
     exp,

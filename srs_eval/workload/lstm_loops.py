@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.fitting.cells import LSTM, Shape, forward
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.simd import (
+from srs_eval.models.lstm import CURVES, HIDDEN, INPUTS, VALUES
+from srs_eval.training.cells import LSTM, Shape, forward
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.simd import (
     broadcast,
     exp,
     gather_state,
@@ -27,7 +28,6 @@ from srs_eval.fitting.simd import (
     store,
     where,
 )
-from srs_eval.models.lstm import CURVES, HIDDEN, INPUTS, VALUES
 
 RECURRENT = 4 * HIDDEN  # numbers in a card's state before those of its curves
 CURVE_VALUES = 3 * CURVES

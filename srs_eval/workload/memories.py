@@ -19,9 +19,9 @@ import numpy as np
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.networks import Network
-from srs_eval.fitting.recurrent import RecurrentModel
 from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
+from srs_eval.training.networks import Network
+from srs_eval.training.recurrent import RecurrentModel
 
 SCHEDULERS: Mapping[str, RecurrentModel] = {
     "FSRS-5": fsrs5.RECURRENT,
@@ -106,7 +106,7 @@ def parameters_of(model: str) -> int:
 @cache
 def loops_of(model: str) -> Mapping[str, Any]:
     """The model's compiled loops by their names in `loops`."""
-    from srs_eval.fitting.compile import specialised
+    from srs_eval.training.compile import specialised
     from srs_eval.workload import loops, lstm_loops
 
     kind, wanted = "network", ["begin", "review", "recall"]

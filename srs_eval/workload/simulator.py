@@ -145,8 +145,8 @@ def simulate(
     Raises InputError for a deck without a `memory_state` where `memory` is given, and for
     settings that make no sense.
     """
-    from srs_eval.fitting.elementwise import LANES
-    from srs_eval.fitting.records import packed
+    from srs_eval.training.elementwise import LANES
+    from srs_eval.training.records import packed
     from srs_eval.workload import kernel
 
     _check(scheduler, deck, settings, memory)
@@ -287,7 +287,7 @@ def _step_days(settings: Settings, memory: Memory) -> float:
 @cache
 def _kernel(scheduler: str, memory: str | None) -> Any:
     """The compiled kernel; `memory` None: the scheduler's own."""
-    from srs_eval.fitting.compile import specialised
+    from srs_eval.training.compile import specialised
     from srs_eval.workload import kernel
 
     own, answering = loops_of(scheduler), loops_of(memory or scheduler)

@@ -172,8 +172,8 @@ def _answered_good() -> Histories:
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
-    from srs_eval.fitting.elementwise import LANES
-    from srs_eval.fitting.records import packed
+    from srs_eval.training.elementwise import LANES
+    from srs_eval.training.records import packed
     from srs_eval.workload.loops import Followed
 
     m = len(histories.card)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.context import Cancelled, Context
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset
@@ -25,6 +24,7 @@ from srs_eval.presets import (
 from srs_eval.presets.answers import what_is_missing
 from srs_eval.presets.candidates import NOW, POOLED, TOGETHER
 from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.training.context import Cancelled, Context
 from tests.presets.helpers import with_hard
 from tests.program import program
 

@@ -9,16 +9,16 @@ import pytest
 
 import srs_eval
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.fitting.recurrent import SummedLoss
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.presets import (
     compare,
     pooling,
 )
 from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.training.context import Context
+from srs_eval.training.recurrent import SummedLoss
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.context import Context
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.models import fsrs6
@@ -21,6 +20,7 @@ from srs_eval.presets import (
     noise,
 )
 from srs_eval.presets.candidates import SM2, Learner
+from srs_eval.training.context import Context
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 

@@ -12,7 +12,6 @@ import pytest
 
 import srs_eval
 from srs_eval.configurations import resolve
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
@@ -25,6 +24,7 @@ from srs_eval.own_parameters import as_anki_runs, fault_of
 from srs_eval.presets import QUESTIONS, compare
 from srs_eval.presets.candidates import Learner
 from srs_eval.ranking import own_scheduler
+from srs_eval.training.context import Context
 from srs_eval.workload.answers import answers as costs_in_words
 from srs_eval.workload.estimate import Question, workload
 from tests.program import program

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.context import Context
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.trials import recency_weights
@@ -22,6 +21,7 @@ from srs_eval.presets import (
 )
 from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
 from srs_eval.stats.intervals import Interval, verdict
+from srs_eval.training.context import Context
 
 # Split or merge
 

@@ -23,8 +23,8 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from srs_eval.data.paths import cache_dir
-from srs_eval.fitting import records
-from srs_eval.fitting.kernel_source import kernel_digest
+from srs_eval.training import records
+from srs_eval.training.kernel_source import kernel_digest
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes
@@ -96,7 +96,7 @@ def _dispatcher(
     made = _copy(function, f"{name}_{digest or _NOT_KEPT}", names)
     dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(made)
     if digest is not None and folder is not None:
-        from srs_eval.fitting.kernel_cache import KernelCache
+        from srs_eval.training.kernel_cache import KernelCache
 
         dispatcher._cache = KernelCache(made, folder, digest)
     return dispatcher
@@ -124,7 +124,7 @@ def _inner_names(function: FunctionType) -> dict[str, Any]:
     names = {}
     for name, value in _called(function).items():
         if value is records.unpacked:
-            from srs_eval.fitting import simd
+            from srs_eval.training import simd
 
             names[name] = simd.unpacked
         elif value is not function:
@@ -144,7 +144,7 @@ class Gradient(NamedTuple):
 @cache
 def compiled_step(step: Callable[..., Any] | Gradient) -> Any:
     """A step (see `recurrent`) or its gradient for use in a kernel, where it is inlined."""
-    from srs_eval.fitting.tracing import traced
+    from srs_eval.training.tracing import traced
 
     return traced(as_function(step))
 
@@ -153,7 +153,7 @@ def as_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
     """On the values of `tracing`."""
     if not isinstance(step, Gradient):
         return step
-    from srs_eval.fitting.reverse_mode import adjoint
+    from srs_eval.training.reverse_mode import adjoint
 
     return adjoint(*step)
 
@@ -172,7 +172,7 @@ def specialised(
     `success_adjoint` for `success`. `kernels` are what this function returned for other
     templates, which this one calls.
     """
-    from srs_eval.fitting import tracing
+    from srs_eval.training import tracing
 
     assert isinstance(template, FunctionType)
     kernels = kernels or {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting.simd import LANES, broadcast, load, log, rows_of, single, store, total, where
+from srs_eval.training.simd import LANES, broadcast, load, log, rows_of, single, store, total, where
 
 PARAMETERS = 0
 recall_and_slope: Any = None

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from srs_eval import hyperparameters
-from srs_eval.context import Context
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.permutation import permutations
+from srs_eval.training import hyperparameters
+from srs_eval.training.context import Context
+from srs_eval.training.permutation import permutations
 
 SEED = 2023  # of the order of batches
 RATE = hyperparameters.learning_rate(0.04)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.recurrent import Descent, Scratch
-from srs_eval.fitting.simd import (
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.recurrent import Descent, Scratch
+from srs_eval.training.simd import (
     as_tuple,
     broadcast,
     gather_state,
@@ -29,7 +29,7 @@ from srs_eval.fitting.simd import (
     unpacked,
     where,
 )
-from srs_eval.fitting.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
+from srs_eval.training.trie import FIRST, SAME_DAY, SUCCESS, TrieBatches
 
 STATES = 0
 PARAMETERS = 0

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srs_eval import hyperparameters
-from srs_eval.context import Context
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import specialised
-from srs_eval.fitting.history_training import BATCH_SIZE, EPOCHS, RATE, SEED
-from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.fitting.trie import LANES
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import specialised
+from srs_eval.training.context import Context
+from srs_eval.training.history_training import BATCH_SIZE, EPOCHS, RATE, SEED
+from srs_eval.training.permutation import permutations
+from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.trie import LANES
 
 Recall = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -67,7 +67,7 @@ def row_batches(
 
 @cache
 def _kernel(name: str, model: Recall, parameters: int) -> Any:
-    from srs_eval.fitting.history_sweep import visit_batches
+    from srs_eval.training.history_sweep import visit_batches
 
     return specialised(
         visit_batches, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}

@@ -2,7 +2,7 @@
 
 A recurrent model is a state per card, a step per review and a forgetting curve. Its
 file writes each of these once, in the notation of its source, from the operations of
-`srs_eval.fitting.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
+`srs_eval.training.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
 makes `fit` and `predict` of it. Gradients are derived (`reverse_mode`).
 
 The signatures, with state as a tuple of `states` values and `w` the parameters followed by
@@ -29,16 +29,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from srs_eval import hyperparameters
-from srs_eval.context import Context
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import Gradient, as_function
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.records import Int32Array, packed
-from srs_eval.fitting.trie import TrieBatches, history_trie, trie_batches
+from srs_eval.training import hyperparameters
+from srs_eval.training.compile import Gradient, as_function
+from srs_eval.training.context import Context
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.permutation import permutations
+from srs_eval.training.records import Int32Array, packed
+from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
 TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
 SEED = 2023  # of the order of batches
@@ -376,7 +376,7 @@ def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.fitting.tie_order import quicksort_order
+    from srs_eval.training.tie_order import quicksort_order
 
     return quicksort_order(lengths)
 
@@ -422,8 +422,8 @@ def _kernel(name: str, steps: Steps, states: int, parameters: int, constants: in
     """The same for all bounds, constants and training set-ups."""
     import re
 
-    from srs_eval.fitting.compile import specialised
-    from srs_eval.fitting.recurrent_kernel import recurrent_pass
+    from srs_eval.training.compile import specialised
+    from srs_eval.training.recurrent_kernel import recurrent_pass
 
     return specialised(
         recurrent_pass,
@@ -455,7 +455,7 @@ def _gradients(steps: Steps, parameters: int) -> dict[str, Gradient]:
 @cache
 def _tape_length(steps: Steps, states: int, parameters: int, constants: int) -> int:
     """Numbers on the tape for each node."""
-    from srs_eval.fitting.tracing import VECTOR, numbers, tape_length, vectors
+    from srs_eval.training.tracing import VECTOR, numbers, tape_length, vectors
 
     gradients = _gradients(steps, parameters)
     kinds = vectors(states), VECTOR, VECTOR, numbers(parameters + constants)

@@ -31,16 +31,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval import hyperparameters
-from srs_eval.context import Context
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.data.extras import require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, read_only
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.permutation import permutations
-from srs_eval.fitting.tie_order import quicksort_order
-from srs_eval.fitting.trie import Trie, TrieBatches, history_trie, trie_batches
+from srs_eval.training import hyperparameters
+from srs_eval.training.context import Context
+from srs_eval.training.permutation import permutations
+from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
 
 SHIPPED = Path(__file__).parents[1] / "models" / "weights"
 OF_ADAM = ("adam_mean", "adam_square", "adam_steps")
@@ -395,8 +395,8 @@ def fit_network(
     context: Context,
 ) -> list[float]:
     """Parameters after the last epoch, `start` being where training begins."""
-    from srs_eval.fitting.cells import Adam, network_pass
-    from srs_eval.fitting.compile import compiled
+    from srs_eval.training.cells import Adam, network_pass
+    from srs_eval.training.compile import compiled
 
     given = context.hyperparameters
     order = length_order(trials, training_rows(trials, train))
@@ -434,8 +434,8 @@ def predict_network(
     network: Network, parameters: FloatArray, trials: Trials, index: IntArray
 ) -> FloatArray:
     """Probability of recall at the positions `index` (same shape), in float32's steps."""
-    from srs_eval.fitting.cells import Adam, network_pass
-    from srs_eval.fitting.compile import compiled
+    from srs_eval.training.cells import Adam, network_pass
+    from srs_eval.training.compile import compiled
 
     if not len(index):
         return np.empty(0)
@@ -456,7 +456,7 @@ def predict_network(
 
 
 def _shape(network: Network) -> Any:
-    from srs_eval.fitting.cells import Shape
+    from srs_eval.training.cells import Shape
 
     return Shape(network.cell, network.head, network.inputs, network.hidden)
 
@@ -484,8 +484,8 @@ def _inputs(network: Network, batches: TrieBatches) -> FloatArray:
 
 
 def _scratch(network: Network, batches: TrieBatches, parameters: int) -> Any:
-    from srs_eval.fitting.cells import LSTM, Scratch
-    from srs_eval.fitting.elementwise import LANES
+    from srs_eval.training.cells import LSTM, Scratch
+    from srs_eval.training.elementwise import LANES
 
     nodes = int(np.diff(batches.first_node).max())
     states = network.hidden * (2 if network.cell == LSTM else 1)

@@ -18,7 +18,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import compiled
+from srs_eval.training.compile import compiled
 
 _W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
 _W2 = 0.54  # log S(Good) lies between Hard and Easy

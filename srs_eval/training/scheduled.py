@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.compile import Gradient
+from srs_eval.training.compile import Gradient
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class ScheduledSteps:
 
 @cache
 def _kernel(steps: ScheduledSteps) -> Any:
-    from srs_eval.fitting.compile import specialised
-    from srs_eval.fitting.scheduled_kernel import penalty_pass
+    from srs_eval.training.compile import specialised
+    from srs_eval.training.scheduled_kernel import penalty_pass
 
     return specialised(
         penalty_pass,

@@ -19,7 +19,7 @@ from typing import Any
 
 from numba.core import caching, config, types
 
-from srs_eval import installed
+from srs_eval.training import installed
 
 SETTINGS = (
     *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML"),

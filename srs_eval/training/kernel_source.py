@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import installed
+from srs_eval.training import installed
 
 MAKERS = (
     *("compile", "elementwise", "kernel_cache", "kernel_source", "records"),

@@ -10,9 +10,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from srs_eval.fitting.compile import kernel_folder
-from srs_eval.installed import PACKAGE
-from srs_eval.own_files import own_files
+from srs_eval.training.compile import kernel_folder
+from srs_eval.training.installed import PACKAGE
+from srs_eval.training.local_imports import own_files
 
 _WITH_KERNELS = ("fitting", "models", "workload")
 _IMPORT = re.compile(r"^\s*from (srs_eval[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)

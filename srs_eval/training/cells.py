@@ -20,9 +20,9 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, total, where
-from srs_eval.fitting.trie import FIRST
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
+from srs_eval.training.trie import FIRST
 
 GRU, PLAIN, LSTM = range(3)  # kinds of cell
 PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall_and_slope`

@@ -29,17 +29,8 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from srs_eval.fitting import simd
-from srs_eval.fitting.step_graph import (
-    DOUBLE,
-    SLOW,
-    Graph,
-    Store,
-    Value,
-    as_vector,
-    emit,
-    unknown,
-)
+from srs_eval.training import simd
+from srs_eval.training.step_graph import DOUBLE, SLOW, Graph, Store, Value, as_vector, emit, unknown
 
 _FUSED = ("contract",)  # of vectors, as in simd
 

@@ -16,10 +16,10 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.cells import sigmoid, tanh
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, total, where
-from srs_eval.fitting.trie import FIRST
+from srs_eval.training.cells import sigmoid, tanh
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
+from srs_eval.training.trie import FIRST
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
 GATES = 3 * HIDDEN

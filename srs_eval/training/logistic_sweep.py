@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.fitting.simd import LANES, broadcast, exp, load, store, total, where
+from srs_eval.training.simd import LANES, broadcast, exp, load, store, total, where
 
 AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
 LINE = 16  # numbers in a line of the processor's cache

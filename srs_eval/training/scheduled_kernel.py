@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from srs_eval.fitting.simd import as_tuple
+from srs_eval.training.simd import as_tuple
 
 VALUES = 0  # parameters and constants
 first: Any = None

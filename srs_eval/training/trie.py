@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.fitting.compile import compiled
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.records import Int32Array, packed, unpacked
+from srs_eval.training.compile import compiled
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.records import Int32Array, packed, unpacked
 
 KINDS = 4
 FIRST, SUCCESS, FAILURE, SAME_DAY = range(KINDS)  # of review; same day: delta_t < 1

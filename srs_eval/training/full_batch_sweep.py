@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.simd import (
+from srs_eval.training.simd import (
     LANES,
     as_tuple,
     broadcast,
@@ -23,8 +23,8 @@ from srs_eval.fitting.simd import (
     store_state,
     total,
 )
-from srs_eval.fitting.trie import FIRST as FIRST_REVIEW
-from srs_eval.fitting.trie import SUCCESS as RECALLED
+from srs_eval.training.trie import FIRST as FIRST_REVIEW
+from srs_eval.training.trie import SUCCESS as RECALLED
 
 PARAMETERS = 0
 VALUES = 0  # that the steps take

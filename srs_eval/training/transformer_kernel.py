@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.fitting.cells import POWER, adam_step, judged, recall_and_slope
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.simd import broadcast, exp, load, log, rows_of, store, where
+from srs_eval.training.cells import POWER, adam_step, judged, recall_and_slope
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, where
 
 PARAMETERS = 127
 _Q, _K, _V, _Q_BIAS, _K_BIAS, _V_BIAS, _OUT = 0, 4, 8, 12, 14, 16, 18  # of an attention

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from srs_eval.fitting.simd import (
+from srs_eval.training.simd import (
     LANES,
     as_tuple,
     broadcast,

@@ -21,8 +21,8 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-from srs_eval.fitting.elementwise import LANES
-from srs_eval.fitting.records import schema
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.records import schema
 
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)

@@ -20,9 +20,9 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from srs_eval.fitting.elementwise import where
-from srs_eval.fitting.step_graph import Value, unknown
-from srs_eval.fitting.tracing import OPERATIONS, Traced
+from srs_eval.training.elementwise import where
+from srs_eval.training.step_graph import Value, unknown
+from srs_eval.training.tracing import OPERATIONS, Traced
 
 Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: condition, first side?
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
-    from srs_eval.context import Context
     from srs_eval.data.protocol import Protocol
+    from srs_eval.training.context import Context
 
 Value = float | str
 

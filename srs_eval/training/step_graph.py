@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from srs_eval.fitting import simd
+from srs_eval.training import simd
 
 DOUBLE = ir.DoubleType()
 SLOW = (simd.emit_exp, simd.emit_log)
