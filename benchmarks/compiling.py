@@ -117,7 +117,7 @@ def compare_announced(measured: dict[str, tuple[float, float]]) -> None:
 def without_torch(checkout: Path, models: str) -> list[str]:
     """Names of that checkout's configurations, but for those on PyTorch."""
     code = (
-        "from srs_eval.configurations import resolve\n"
+        "from srs_eval.models.configurations import resolve\n"
         f"chosen = [each for each in resolve({models!r}) if each.model.name not in {TORCH!r}]\n"
         "print(*(each.name for each in chosen))"
     )
@@ -148,8 +148,8 @@ def asked(checkout: Path, names: str, golden: Path | None, *how: str) -> Any:
 
 
 def compile_all(names: str, golden: Path | None) -> None:
-    from srs_eval.configurations import resolve
     from srs_eval.engine import Session
+    from srs_eval.models.configurations import resolve
 
     kernels: list[tuple[str, float]] = []
     record_compilation(kernels)
@@ -161,9 +161,9 @@ def compile_all(names: str, golden: Path | None) -> None:
 
 
 def one_by_one(names: str, golden: Path | None) -> None:
-    from srs_eval.configurations import resolve
     from srs_eval.data.extras import missing
     from srs_eval.engine import Session, must_compile
+    from srs_eval.models.configurations import resolve
 
     session = Session(first_rows(learner(golden), ROWS))
     chosen = sorted(resolve(names), key=lambda each: each.model.name not in NEEDED)

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import Session
+from srs_eval.models.configurations import resolve
 from srs_eval.training.context import Context
 
 BASE = "FSRS-6-recency"

@@ -41,9 +41,9 @@ import make_dataset
 import numpy as np
 
 from srs_eval.batch import make_setup, survey
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics
+from srs_eval.models.configurations import resolve
 from srs_eval.store import ResultStore, Unit
 from srs_eval.training.context import Context
 

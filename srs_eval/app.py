@@ -55,11 +55,11 @@ from srs_eval.training.context import Context
 from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
-    from srs_eval.configurations import Configuration
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
     from srs_eval.inspection import Inspection
     from srs_eval.kept_answers import Kept
+    from srs_eval.models.configurations import Configuration
     from srs_eval.overview import Line, Overview
     from srs_eval.presets.answers import Answer, Table
     from srs_eval.results import Result
@@ -403,7 +403,7 @@ class SrsEvalApp(App[int]):
 
     def model_choices(self) -> list[str]:
         """What the receipt offers to evaluate: the models asked for at start, and the groups."""
-        from srs_eval.configurations import GROUPS
+        from srs_eval.models.configurations import GROUPS
 
         return list(dict.fromkeys([self.options.models, *GROUPS]))
 
@@ -636,8 +636,8 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval import kept_answers
-            from srs_eval.configurations import resolve
             from srs_eval.engine import must_compile
+            from srs_eval.models.configurations import resolve
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
             now = "" if key is None else kept_answers.basis(log, context)
@@ -904,8 +904,8 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
-        from srs_eval.configurations import resolve
         from srs_eval.engine import Finished
+        from srs_eval.models.configurations import resolve
         from srs_eval.ranking import ranking
         from srs_eval.screens.evaluation import Evaluation
 
@@ -1004,7 +1004,7 @@ class SrsEvalApp(App[int]):
 
     def _wanted(self) -> list[Configuration]:
         """The models asked for, and what they are held against."""
-        from srs_eval.configurations import resolve
+        from srs_eval.models.configurations import resolve
         from srs_eval.ranking import with_floors, with_own
 
         asked = resolve(self.models, self.protocol)
@@ -1111,7 +1111,7 @@ def run_app(
     are those of `srs-eval run`. Raises InputError for names of models that do not exist.
     """
     if models != "all" or protocol not in (None, Protocol()):
-        from srs_eval.configurations import resolve
+        from srs_eval.models.configurations import resolve
 
         resolve(models, protocol)  # refuse unknown names before the app takes the terminal
     app = SrsEvalApp(

@@ -35,13 +35,13 @@ from srs_eval.batch import (
     make_setup,
     survey,
 )
-from srs_eval.configurations import Configuration
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine import seconds_to_compile
 from srs_eval.ledger import LAYOUT, LEDGER
+from srs_eval.models.configurations import Configuration
 from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.standings import Change, changes, compare

@@ -22,7 +22,6 @@ from typing import Any, Literal
 import numpy as np
 
 from srs_eval import metrics
-from srs_eval.configurations import Configuration
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -42,6 +41,7 @@ from srs_eval.engine import (
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.ledger import LEDGER
 from srs_eval.models import all_models
+from srs_eval.models.configurations import Configuration
 from srs_eval.store import (
     AUDIT,
     JOURNAL,

@@ -27,7 +27,6 @@ from typing import Any
 
 from srs_eval import __version__
 from srs_eval.cluster import ON_THIS_MACHINE, Place, environment, open_place
-from srs_eval.configurations import Configuration, Names
 from srs_eval.data import extras
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
@@ -44,6 +43,7 @@ from srs_eval.engine import (
     seconds_to_compile,
 )
 from srs_eval.models import all_models
+from srs_eval.models.configurations import Configuration, Names
 from srs_eval.results import Result
 from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
 from srs_eval.training.context import Context

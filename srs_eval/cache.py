@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.configurations import Configuration
 from srs_eval.data.paths import cache_dir, content_digest
 from srs_eval.data.reviews import FloatArray
+from srs_eval.models.configurations import Configuration
 from srs_eval.training import installed
 from srs_eval.training.context import Context
 

@@ -64,11 +64,11 @@ from srs_eval.options import (
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
-    from srs_eval.configurations import Configuration
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine import Event
     from srs_eval.export import Outcome
     from srs_eval.ledger import Ledger
+    from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
 WORTH_TELLING_SECONDS = 5.0
@@ -355,7 +355,7 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
-    from srs_eval.own_parameters import left_out
+    from srs_eval.models.own_parameters import left_out
     from srs_eval.presets import MODELS, QUESTIONS, answering, document, questions_for
     from srs_eval.presets.candidates import too_few
     from srs_eval.presets.stored import parsed_parameters
@@ -536,9 +536,9 @@ def models(
     model_file: ModelFileOption = None,
 ) -> int:
     """List every model, or tell what there is to know about one."""
-    from srs_eval.configurations import GROUPS
     from srs_eval.console import console_for, say
     from srs_eval.export import models_document, to_json
+    from srs_eval.models.configurations import GROUPS
     from srs_eval.tables import model_stories, models_table
 
     check_targets([], json)
@@ -682,10 +682,10 @@ def _evaluate(
     """
     from srs_eval import engine
     from srs_eval.config import load_config
-    from srs_eval.configurations import untuned
     from srs_eval.console import RunProgress, say
     from srs_eval.data.plural import counted
     from srs_eval.export import Outcome
+    from srs_eval.models.configurations import untuned
     from srs_eval.ranking import with_floors
     from srs_eval.words import clock
 

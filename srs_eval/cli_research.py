@@ -36,9 +36,9 @@ from srs_eval.options import (
 )
 
 if TYPE_CHECKING:
-    from srs_eval.configurations import Configuration
     from srs_eval.data.datasets import Dataset
     from srs_eval.ledger import Ledger
+    from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
 

@@ -98,7 +98,7 @@ def _wrong(name: str, value: Any) -> str:
     if name in ("theme", "models") and not (isinstance(value, str) and value):
         return f"{name} must be a name in quotes, not {_shown(value)}"
     if name == "models":
-        from srs_eval.configurations import resolve
+        from srs_eval.models.configurations import resolve
 
         try:
             resolve(value)

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval import cache, metrics
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import (
     InputError,
@@ -49,6 +48,7 @@ from srs_eval.data.reviews import (
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights
 from srs_eval.models import file_of
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.results import Result
 from srs_eval.start_order import start_order
 from srs_eval.training.context import Cancelled, Context
@@ -222,7 +222,7 @@ class Session:
 
     def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
-        from srs_eval.own_parameters import in_force, left_out, may_have_seen
+        from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
 
         parameters = in_force(self.log)
         trials = self.trials(configuration.protocol)

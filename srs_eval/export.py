@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from srs_eval import __version__
-from srs_eval.configurations import Configuration, Names, listed_names, resolve, spelled
 from srs_eval.data.dataset_check import Description
 from srs_eval.data.extras import missing
 from srs_eval.data.printable import csv_text, escaped
@@ -19,6 +18,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
+from srs_eval.models.configurations import Configuration, Names, listed_names, resolve, spelled
 from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.results import Result
 from srs_eval.stats.intervals import EQUIVALENT, Interval

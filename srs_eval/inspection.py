@@ -18,7 +18,7 @@ from srs_eval import __version__
 from srs_eval.data.printable import escaped, printable
 from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
-from srs_eval.own_parameters import fault_of, version_of, why_left_out
+from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

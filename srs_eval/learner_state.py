@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from srs_eval import __version__
-from srs_eval.configurations import resolve
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session, mark_compiled
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
+from srs_eval.models.configurations import resolve
 from srs_eval.models.state import base_logits, features_of, group_slice, shipped_prior, trace
 from srs_eval.over_time import dates, month_of
 from srs_eval.presets.answers import Answer, Cell, Table, signed, told, why_open

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from srs_eval.configurations import Configuration, meant_by, resolve
 from srs_eval.data.errors import InputError
+from srs_eval.models.configurations import Configuration, meant_by, resolve
 from srs_eval.training.hyperparameters import Value
 
 LEDGER = "ledger.json"

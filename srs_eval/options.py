@@ -19,10 +19,10 @@ import typer
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
-    from srs_eval.configurations import Configuration, Fit, Names
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.ledger import Ledger
+    from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
@@ -98,7 +98,7 @@ class Flags:
 
     def resolve(self, names: str) -> list[Configuration]:
         """What is named; with a ledger `NAME` and `NAME-tuned` are its. Raises InputError."""
-        from srs_eval.configurations import resolve, untuned
+        from srs_eval.models.configurations import resolve, untuned
 
         if self.ledger is None:
             return resolve(names, self.protocol, self.fit)
@@ -112,7 +112,7 @@ class Flags:
 
     def held_against(self, name: str) -> Configuration:
         """The one that is meant by `--reference`: as published, unless `NAME-tuned` is named."""
-        from srs_eval.configurations import untuned
+        from srs_eval.models.configurations import untuned
 
         meant = (self if untuned(name) != name else replace(self, ledger=None)).resolve(name)
         if len(meant) != 1:
@@ -478,7 +478,7 @@ def refuse_rows_of_anki(flags: Flags) -> None:
 
 def names_of(year: str) -> Names:
     """The spelling that `--names` asks for; raises InputError."""
-    from srs_eval.configurations import NAMES
+    from srs_eval.models.configurations import NAMES
 
     chosen = one_of("--names", year, NAMES)
     return next(each for each in NAMES if each == chosen)

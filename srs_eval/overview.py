@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.configurations import resolve
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
@@ -22,6 +21,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import in_words as reason_of
 from srs_eval.engine import must_compile
 from srs_eval.learner_state import MODEL, learner_state
+from srs_eval.models.configurations import resolve
 from srs_eval.over_time import in_words
 from srs_eval.presets import MODELS, answering
 from srs_eval.presets.answers import (

@@ -9,8 +9,8 @@ import io
 
 import numpy as np
 
-from srs_eval.configurations import Configuration
 from srs_eval.engine import Session
+from srs_eval.models.configurations import Configuration
 from srs_eval.results import Result
 
 

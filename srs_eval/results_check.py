@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.cluster import environment
-from srs_eval.configurations import left_open
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
+from srs_eval.models.configurations import left_open
 from srs_eval.result_files import configuration_of, year_of
 from srs_eval.result_lines import ENDINGS, parse_line, read_lines, spelled
 from srs_eval.store import (

@@ -18,11 +18,11 @@ from textual.widgets import Button, Input, OptionList, Select
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.config import Config
-from srs_eval.configurations import in_words, resolve
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.models.configurations import in_words, resolve
 from srs_eval.ranking import with_floors
 from srs_eval.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.screens.base import AppScreen

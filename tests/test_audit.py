@@ -22,7 +22,6 @@ from srs_eval.audit_fits import Record, Records, Try, split_past
 from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
 from srs_eval.cli_output import write_document
 from srs_eval.cli_research import say_tuned_on
-from srs_eval.configurations import published, resolve, spelled
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -31,6 +30,7 @@ from srs_eval.engine import Session
 from srs_eval.journal import read_records
 from srs_eval.ledger import Ledger
 from srs_eval.models import all_models, load_model_file
+from srs_eval.models.configurations import published, resolve, spelled
 from srs_eval.options import Flags
 from srs_eval.report.audit import audit_document
 from srs_eval.result_files import read_folders

@@ -34,7 +34,6 @@ from srs_eval.batch import (
     shard_of,
 )
 from srs_eval.cluster import Place, is_engine
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.console import BatchProgress
 from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import open_dataset
@@ -42,6 +41,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import Session
 from srs_eval.models import all_models
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.store import Unit

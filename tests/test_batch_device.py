@@ -16,10 +16,10 @@ import pytest
 
 from srs_eval import batch
 from srs_eval.cluster import open_place
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.models.configurations import resolve
 from srs_eval.training.context import Context
 from tests.conftest import PATIENCE
 from tests.test_batch import _assert_gone, _children, _wait_for_growth, command, lines, needs_proc

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from srs_eval.configurations import (
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.models import all_models
+from srs_eval.models.configurations import (
     GROUPS,
     NAMES,
     left_open,
@@ -17,9 +20,6 @@ from srs_eval.configurations import (
     resolve,
     spelled,
 )
-from srs_eval.data.errors import InputError
-from srs_eval.data.protocol import Protocol
-from srs_eval.models import all_models
 from tests.conftest import shared_or_skip
 
 

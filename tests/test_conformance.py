@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.configurations import Configuration, listed_names, resolve
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -27,6 +26,7 @@ from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
 from srs_eval.models import all_models
+from srs_eval.models.configurations import Configuration, listed_names, resolve
 from srs_eval.results import Result
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import Hyperparameter, Value

@@ -18,7 +18,6 @@ import pytest
 
 import srs_eval
 from srs_eval import cache, engine
-from srs_eval.configurations import resolve
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -36,6 +35,7 @@ from srs_eval.engine import (
 )
 from srs_eval.learner_state import learner_state
 from srs_eval.models import Context, all_models, load_model_file
+from srs_eval.models.configurations import resolve
 from tests.conftest import PATIENCE
 from tests.program import dying_workers
 from tests.test_protocol import make_log

@@ -14,7 +14,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -25,6 +24,7 @@ from srs_eval.engine import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr
+from srs_eval.models.configurations import resolve
 from srs_eval.training import linear
 from srs_eval.training.compile import compiled
 from srs_eval.training.history_training import adam

@@ -16,7 +16,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -35,6 +34,7 @@ from srs_eval.models import (
     nn17,
     transformer,
 )
+from srs_eval.models.configurations import resolve
 from srs_eval.training import lstm_layer
 from srs_eval.training import networks as neural
 from srs_eval.training.compile import compiled

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -20,6 +19,7 @@ from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
+from srs_eval.models.configurations import resolve
 from srs_eval.training.records import packed
 from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches

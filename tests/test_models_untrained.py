@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from srs_eval import metrics
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -26,6 +25,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportReceipt, ReviewLog, Rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, memrise, sm2
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.card_steps import card_steps
 from tests.conftest import shared_or_skip
 

@@ -13,11 +13,11 @@ from srs_eval.audit import run_audit
 from srs_eval.batch import run_batch
 from srs_eval.cli import main
 from srs_eval.cli_output import write_document
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
+from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from srs_eval.results_check import merge
 from srs_eval.store import ResultStore, Unit

@@ -22,6 +22,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, Preset, ReviewLog
 from srs_eval.kept_answers import Kept, improve, keep, last
 from srs_eval.models import fsrs6
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.over_time import in_words
 from srs_eval.overview import (
     BESIDE,
@@ -35,7 +36,6 @@ from srs_eval.overview import (
     overview,
     preset_line,
 )
-from srs_eval.own_parameters import as_anki_runs
 from srs_eval.presets import compare
 from srs_eval.presets.answers import Answer, Table, told, why_open
 from srs_eval.presets.calibration import does_it_mean_it

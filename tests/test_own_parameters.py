@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 import srs_eval
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -18,7 +17,8 @@ from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import Session
 from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.models import fsrs4dot5, fsrs6
-from srs_eval.own_parameters import as_anki_runs, version_of
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.own_parameters import as_anki_runs, version_of
 from srs_eval.ranking import own_scheduler, ranking, with_own
 from srs_eval.training.context import Context
 from tests.app_world import make_result

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.rows import select_rows
@@ -19,6 +18,7 @@ from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine import Session
 from srs_eval.models import Context, gru_503, lstm
+from srs_eval.models.configurations import resolve
 from srs_eval.pretraining import train as pretraining
 from srs_eval.training import networks
 from tests.conftest import shared_or_skip

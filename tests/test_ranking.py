@@ -17,7 +17,6 @@ import srs_eval
 from srs_eval import words
 from srs_eval.app import Options
 from srs_eval.cli import main
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
@@ -25,6 +24,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import prepare_trials
 from srs_eval.metrics import summary
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.ranking import (
     ORDERS,
     TIES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srs_eval.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.start_order import start_order, usual_seconds
 
 REVIEWS = 12_000

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray
@@ -22,6 +21,7 @@ from srs_eval.engine import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
+from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
     base_logits,
     feature_names,

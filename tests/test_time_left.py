@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Started
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.time_left import (
     _expected,

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from srs_eval import load
-from srs_eval.configurations import resolve
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
@@ -33,7 +32,8 @@ from srs_eval.data.reviews import (
 from srs_eval.data.selection import only_preset
 from srs_eval.data.trials import Trials
 from srs_eval.engine import Session
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.models.configurations import resolve
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.training.context import Context
 from srs_eval.workload import simulator
 from srs_eval.workload.habits import costs_of

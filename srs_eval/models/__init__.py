@@ -203,7 +203,7 @@ def _wrong_with(model: Model, before: Sequence[str]) -> str:
         return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
     if model.name in before:
         return f"there are two models called {model.name}"
-    from srs_eval.configurations import meant_by
+    from srs_eval.models.configurations import meant_by
 
     known = meant_by(model.name)
     return f"{model.name} means {known} already" if known else ""

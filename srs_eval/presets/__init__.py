@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval import __version__
 from srs_eval.data.errors import InputError
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
 from srs_eval.presets.hard import am_i_misusing_hard

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -23,7 +22,8 @@ from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
-from srs_eval.own_parameters import as_anki_runs, why_left_out, younger_than_s
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.presets.pooling import Pooled, fitted, pooled_fits
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, mean_interval
 from srs_eval.training.context import Context

@@ -15,7 +15,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.own_parameters import as_anki_runs, left_out, version_of, why_left_out
+from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
 from srs_eval.presets.answers import (
     Answer,
     Cell,

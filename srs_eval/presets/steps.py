@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Cell, Table, listed, spanned
 from srs_eval.presets.candidates import Learner
 from srs_eval.presets.retention import FEWEST_DAYS_SHOWN

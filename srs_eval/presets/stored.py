@@ -13,7 +13,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, recency_weights
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.training.context import Context
 
 

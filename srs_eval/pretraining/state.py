@@ -24,13 +24,13 @@ import numpy as np
 
 from srs_eval.anki_import import load_log
 from srs_eval.batch import select_users
-from srs_eval.configurations import resolve
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models.configurations import resolve
 from srs_eval.models.state import (
     PRIOR_FILE,
     Prior,

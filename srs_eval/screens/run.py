@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval import words
-from srs_eval.configurations import in_words
+from srs_eval.models.configurations import in_words
 from srs_eval.ranking import ORDERS
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen

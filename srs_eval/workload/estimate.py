@@ -27,7 +27,7 @@ from srs_eval.data.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLo
 from srs_eval.data.selection import only_preset
 from srs_eval.engine import Session
 from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs, why_left_out
+from srs_eval.models.own_parameters import as_anki_runs, why_left_out
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
 from srs_eval.training.context import Context

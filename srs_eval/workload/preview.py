@@ -19,7 +19,7 @@ import numpy as np
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, Preset
-from srs_eval.own_parameters import as_anki_runs
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.presets.answers import Answer, Table
 from srs_eval.presets.candidates import Learner
 from srs_eval.workload.memories import Memory

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.configurations import Configuration, resolve
 from srs_eval.data.errors import InputError
 from srs_eval.data.extras import missing, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine import Session, fit_and_predict
 from srs_eval.metrics import log_losses
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.lstm import Weights, as_vector
 from srs_eval.stats.intervals import Interval, Verdict, mean_interval, verdicts
 from srs_eval.training.context import Context

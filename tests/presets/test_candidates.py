@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.configurations import resolve
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models.configurations import resolve
 from srs_eval.presets import (
     compare,
     pooling,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.configurations import resolve
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
@@ -19,8 +18,9 @@ from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import Session
 from srs_eval.inspection import inspect_log
 from srs_eval.models import fsrs6
+from srs_eval.models.configurations import resolve
+from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.overview import OF_PRESETS, UNANSWERED, Overview, overview
-from srs_eval.own_parameters import as_anki_runs, fault_of
 from srs_eval.presets import QUESTIONS, compare
 from srs_eval.presets.candidates import Learner
 from srs_eval.ranking import own_scheduler

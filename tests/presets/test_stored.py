@@ -11,7 +11,7 @@ import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
-from srs_eval.own_parameters import as_anki_runs, younger_than_s
+from srs_eval.models.own_parameters import as_anki_runs, younger_than_s
 from srs_eval.presets.candidates import Learner
 from srs_eval.presets.stored import (
     in_sample,

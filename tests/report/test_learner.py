@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval.configurations import resolve
+from srs_eval.models.configurations import resolve
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
 from tests.program import program

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from srs_eval.configurations import in_words
+from srs_eval.models.configurations import in_words
 from srs_eval.report.build import dataset_report
 from srs_eval.report.document import (
     rounded,
