@@ -48,7 +48,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.data.simulated.memory import fuzzed
-from srs_eval.engine import Session
+from srs_eval.engine.evaluate import Session
 from srs_eval.pretraining.population import draw
 from srs_eval.workload.draws import draws
 from srs_eval.workload.estimate import Question, workload

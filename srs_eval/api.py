@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import Event
-from srs_eval.engine import evaluate as engine_evaluate
+from srs_eval.engine.evaluate import Event
+from srs_eval.engine.evaluate import evaluate as engine_evaluate
+from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_floors
+from srs_eval.engine.results import Result
 from srs_eval.export import Outcome
 from srs_eval.models.configurations import resolve
-from srs_eval.ranking import REFERENCE, Group, Ranked, with_floors
-from srs_eval.results import Result
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 from srs_eval.training.context import Context
 

@@ -56,19 +56,19 @@ from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine import Event
+    from srs_eval.engine.evaluate import Event
+    from srs_eval.engine.results import Result
+    from srs_eval.engine.workers import WorkerPool
     from srs_eval.inspection import Inspection
     from srs_eval.kept_answers import Kept
     from srs_eval.models.configurations import Configuration
     from srs_eval.overview import Line, Overview
     from srs_eval.presets.answers import Answer, Table
-    from srs_eval.results import Result
     from srs_eval.screens.choose import Chosen
     from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
     from srs_eval.stats.calibration_graph import CalibrationGraph
-    from srs_eval.workers import WorkerPool
     from srs_eval.workload.estimate import Doing
 
 Rows = Literal["benchmark", "anki"]
@@ -260,7 +260,7 @@ class SrsEvalApp(App[int]):
         """Compile the models while the user chooses a file; needed once after each update."""
         if self._evaluate is not None:
             return
-        from srs_eval.engine import warm_up
+        from srs_eval.engine.evaluate import warm_up
         from srs_eval.overview import NEEDED
 
         pool = warm_up(NEEDED, "fast")
@@ -365,7 +365,7 @@ class SrsEvalApp(App[int]):
     @property
     def own_scheduler(self) -> str | None:
         """The configuration that stands for what the learner schedules with, if it is known."""
-        from srs_eval.ranking import own_scheduler
+        from srs_eval.engine.ranking import own_scheduler
 
         return None if self.log_ is None else own_scheduler(self.log_)
 
@@ -636,7 +636,7 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval import kept_answers
-            from srs_eval.engine import must_compile
+            from srs_eval.engine.evaluate import must_compile
             from srs_eval.models.configurations import resolve
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
@@ -904,9 +904,9 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
-        from srs_eval.engine import Finished
+        from srs_eval.engine.evaluate import Finished
+        from srs_eval.engine.ranking import ranking
         from srs_eval.models.configurations import resolve
-        from srs_eval.ranking import ranking
         from srs_eval.screens.evaluation import Evaluation
 
         log = self.log_
@@ -941,7 +941,7 @@ class SrsEvalApp(App[int]):
             evaluate = self._evaluate
             self._end_warm_up()
             if evaluate is None:
-                from srs_eval.engine import evaluate as engine_evaluate
+                from srs_eval.engine.evaluate import evaluate as engine_evaluate
 
                 evaluate = engine_evaluate
             return evaluate(
@@ -973,7 +973,7 @@ class SrsEvalApp(App[int]):
         background.start()
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        from srs_eval.engine import Prepared
+        from srs_eval.engine.evaluate import Prepared
 
         if message.run != self.run_number:
             return
@@ -1004,8 +1004,8 @@ class SrsEvalApp(App[int]):
 
     def _wanted(self) -> list[Configuration]:
         """The models asked for, and what they are held against."""
+        from srs_eval.engine.ranking import with_floors, with_own
         from srs_eval.models.configurations import resolve
-        from srs_eval.ranking import with_floors, with_own
 
         asked = resolve(self.models, self.protocol)
         if self.log_ is not None:
@@ -1015,7 +1015,7 @@ class SrsEvalApp(App[int]):
     def _jobs(self) -> int:
         if self.options.jobs is not None:
             return self.options.jobs
-        from srs_eval.workers import cores
+        from srs_eval.engine.workers import cores
 
         return max(1, cores())
 
@@ -1062,7 +1062,7 @@ class SrsEvalApp(App[int]):
 
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
-        from srs_eval.engine import Session
+        from srs_eval.engine.evaluate import Session
         from srs_eval.model_evidence import model_evidence
 
         model = self.evaluation.models[name]

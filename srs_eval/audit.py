@@ -39,10 +39,11 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
-from srs_eval.engine import seconds_to_compile
+from srs_eval.engine.evaluate import seconds_to_compile
+from srs_eval.engine.ranking import placed
+from srs_eval.engine.workers import cores
 from srs_eval.ledger import LAYOUT, LEDGER
 from srs_eval.models.configurations import Configuration
-from srs_eval.ranking import placed
 from srs_eval.result_files import ResultFile, read_folders
 from srs_eval.standings import Change, changes, compare
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
@@ -56,7 +57,6 @@ from srs_eval.store import (
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import SEED
 from srs_eval.tuning import Search, Setup
-from srs_eval.workers import cores
 
 HALVES = 2
 

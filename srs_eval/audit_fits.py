@@ -29,7 +29,7 @@ from srs_eval.data.extras import is_installed, require
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine import (
+from srs_eval.engine.evaluate import (
     Failed,
     Finished,
     Session,
@@ -38,6 +38,7 @@ from srs_eval.engine import (
     in_words,
     outcome_of,
 )
+from srs_eval.engine.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
 from srs_eval.journal import append_record, hold, open_journal, read_records
 from srs_eval.ledger import LEDGER
 from srs_eval.models import all_models
@@ -52,7 +53,6 @@ from srs_eval.store import (
     disagreement,
 )
 from srs_eval.training.context import Context
-from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
 
 HELD_OUT = 5  # a training part's last fifth judges the set-ups
 

@@ -33,7 +33,7 @@ from srs_eval.data.datasets import TABLES, Dataset, rows_in
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine import (
+from srs_eval.engine.evaluate import (
     Failed,
     Finished,
     Session,
@@ -42,13 +42,8 @@ from srs_eval.engine import (
     in_words,
     seconds_to_compile,
 )
-from srs_eval.models import all_models
-from srs_eval.models.configurations import Configuration, Names
-from srs_eval.results import Result
-from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
-from srs_eval.training.context import Context
-from srs_eval.training.networks import check_device, release_device
-from srs_eval.workers import (
+from srs_eval.engine.results import Result
+from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
     WorkerDied,
@@ -57,6 +52,11 @@ from srs_eval.workers import (
     cores,
     send,
 )
+from srs_eval.models import all_models
+from srs_eval.models.configurations import Configuration, Names
+from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
+from srs_eval.training.context import Context
+from srs_eval.training.networks import check_device, release_device
 
 PUBLISH_SECONDS = 30.0
 UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model

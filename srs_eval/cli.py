@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine import Event
+    from srs_eval.engine.evaluate import Event
     from srs_eval.export import Outcome
     from srs_eval.ledger import Ledger
     from srs_eval.models.configurations import Configuration
@@ -266,7 +266,7 @@ def export(
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
     from srs_eval.console import ReportProgress
     from srs_eval.data.selection import anonymous as without_names
-    from srs_eval.ranking import with_own
+    from srs_eval.engine.ranking import with_own
     from srs_eval.report.build import learner_report
 
     configurations = flags.resolve(models)
@@ -680,13 +680,13 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
-    from srs_eval import engine
     from srs_eval.config import load_config
     from srs_eval.console import RunProgress, say
     from srs_eval.data.plural import counted
+    from srs_eval.engine import evaluate as engine
+    from srs_eval.engine.ranking import with_floors
     from srs_eval.export import Outcome
     from srs_eval.models.configurations import untuned
-    from srs_eval.ranking import with_floors
     from srs_eval.words import clock
 
     if log.rows is not None:
@@ -770,8 +770,8 @@ def _expected_seconds(configurations: list[Configuration], entries: int) -> floa
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
-    from srs_eval.engine import must_compile
-    from srs_eval.workers import cores
+    from srs_eval.engine.evaluate import must_compile
+    from srs_eval.engine.workers import cores
 
     seconds = _expected_seconds(configurations, entries)
     quick = seconds < QUICK_SECONDS and not any(map(must_compile, configurations))

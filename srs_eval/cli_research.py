@@ -149,7 +149,7 @@ def batch(
     )
     from srs_eval.cluster import is_engine
     from srs_eval.console import BatchProgress, console_for, say
-    from srs_eval.ranking import mean_ranking
+    from srs_eval.engine.ranking import mean_ranking
     from srs_eval.raw import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
     from srs_eval.store import read_results
@@ -421,7 +421,7 @@ def _chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None)
 
 def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     """What is named, with the averages that several are compared to; raises InputError."""
-    from srs_eval.ranking import with_floors
+    from srs_eval.engine.ranking import with_floors
 
     configurations = [each for each in flags.resolve(models) if each.fit != "own"]
     if not configurations:

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from srs_eval import __version__
-from srs_eval.cache import code_digest
 from srs_eval.data.errors import InputError
 from srs_eval.data.extras import require
-from srs_eval.workers import WorkerDied, WorkerPool, WorkersCannotStart
+from srs_eval.engine.cache import code_digest
+from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
 
 if TYPE_CHECKING:
     from distributed import Client

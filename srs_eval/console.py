@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from srs_eval.batch import BatchEvent, Planned
-    from srs_eval.engine import Event
+    from srs_eval.engine.evaluate import Event
     from srs_eval.export import Outcome
     from srs_eval.presets.answers import Answer, Cell
     from srs_eval.presets.answers import Table as AnswerTable
@@ -126,7 +126,7 @@ class RunProgress:
             self._progress.stop()
 
     def show(self, event: Event) -> None:
-        from srs_eval.engine import Failed, Finished, Prepared, Progress, Skipped, Started
+        from srs_eval.engine.evaluate import Failed, Finished, Prepared, Progress, Skipped, Started
 
         if isinstance(event, Prepared) and not self.live:
             words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "

@@ -15,12 +15,12 @@ from srs_eval.data.extras import missing
 from srs_eval.data.printable import csv_text, escaped
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import Event, Failed, Finished, Prepared, Skipped
+from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Skipped
+from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
+from srs_eval.engine.results import Result
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve, spelled
-from srs_eval.ranking import REFERENCE, Group, Ranked, ranking
-from srs_eval.results import Result
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 
 JSON_LAYOUT = 2

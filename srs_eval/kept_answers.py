@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.cache import code_digest
 from srs_eval.data.paths import content_of, state_dir
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine.cache import code_digest
 from srs_eval.presets.answers import Answer, Cell, Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Context

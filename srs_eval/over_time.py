@@ -12,7 +12,7 @@ import numpy as np
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.results import Result, losses
+from srs_eval.engine.results import Result, losses
 from srs_eval.stats.intervals import Interval, mean_interval
 
 DAYS_OF_A_MONTH = 30  # where the source has no dates

@@ -18,8 +18,9 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import in_words as reason_of
-from srs_eval.engine import must_compile
+from srs_eval.engine.evaluate import in_words as reason_of
+from srs_eval.engine.evaluate import must_compile
+from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.learner_state import MODEL, learner_state
 from srs_eval.models.configurations import resolve
 from srs_eval.over_time import in_words
@@ -53,7 +54,6 @@ from srs_eval.presets.noise import which_numbers_are_noise
 from srs_eval.presets.parameters import has_a_figure
 from srs_eval.stats.intervals import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
 from srs_eval.training.context import Cancelled, Context
-from srs_eval.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.workload.glance import FIRST, at_a_glance
 from srs_eval.workload.glance import NOW as AS_NOW
 from srs_eval.workload.glance import QUESTION as COSTS

@@ -9,9 +9,9 @@ import io
 
 import numpy as np
 
-from srs_eval.engine import Session
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration
-from srs_eval.results import Result
 
 
 def raw_parquet(session: Session, configuration: Configuration, user: int, result: Result) -> bytes:

@@ -21,6 +21,7 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.engine.ranking import rows_of
 from srs_eval.models.configurations import (
     FLOOR,
     SUFFIX_ALIASES,
@@ -34,7 +35,6 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
-from srs_eval.ranking import rows_of
 from srs_eval.result_lines import ENDINGS, read_lines, spelled
 from srs_eval.store import named_by, read_setup
 

@@ -21,9 +21,9 @@ from srs_eval.config import Config
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.ranking import with_floors
 from srs_eval.models.configurations import in_words, resolve
-from srs_eval.ranking import with_floors
 from srs_eval.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, Stage

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cache import VIEWS
+from srs_eval.engine.cache import VIEWS
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
@@ -159,7 +159,7 @@ def test_the_first_screen_does_without_numpy() -> None:
         "import sys\n"
         "import srs_eval.cli, srs_eval.app, srs_eval.screens.open\n"
         "app = srs_eval.app.SrsEvalApp()\n"
-        "print([name for name in ('numpy', 'srs_eval.engine') if name in sys.modules])\n"
+        "print([name for name in ('numpy', 'srs_eval.engine.evaluate') if name in sys.modules])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -22,7 +22,7 @@ from typing import Any
 import pandas
 import pytest
 
-from srs_eval import batch, cluster, engine, metrics
+from srs_eval import batch, cluster, metrics
 from srs_eval.audit_fits import Try, fit_user
 from srs_eval.batch import (
     Ended,
@@ -39,14 +39,15 @@ from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine import Session
+from srs_eval.engine import evaluate as engine
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.result_files import read_folders
 from srs_eval.results_check import check
 from srs_eval.store import Unit
 from srs_eval.training.context import Context
-from srs_eval.workers import TaskEvents
 from tests.conftest import PATIENCE, shared_or_skip
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import cache
+from srs_eval.engine import cache
 from srs_eval.models.configurations import resolve
 from srs_eval.training import installed
 from srs_eval.training.context import Context

@@ -19,7 +19,7 @@ import pytest
 from srs_eval import __version__
 from srs_eval.cli import _expected_seconds, main
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine import evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.export import Outcome
 from srs_eval.models.configurations import GROUPS, resolve
 from srs_eval.options import normalised

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval import cache, engine
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import (
+from srs_eval.engine import cache
+from srs_eval.engine import evaluate as engine
+from srs_eval.engine.evaluate import (
     Event,
     Failed,
     Finished,
@@ -235,7 +236,7 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
         textwrap.dedent(
             f"""
             import multiprocessing, srs_eval
-            from srs_eval.engine import Started, evaluate
+            from srs_eval.engine.evaluate import Started, evaluate
             if __name__ == "__main__":
                 log = srs_eval.load({str(simulated_collection)!r})
                 for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):

@@ -23,9 +23,7 @@ from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import prepare_trials
-from srs_eval.metrics import summary
-from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.ranking import (
+from srs_eval.engine.ranking import (
     ORDERS,
     TIES,
     Group,
@@ -34,7 +32,9 @@ from srs_eval.ranking import (
     ranking,
     with_floors,
 )
-from srs_eval.results import Result
+from srs_eval.engine.results import Result
+from srs_eval.metrics import summary
+from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip
@@ -495,7 +495,7 @@ def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> No
     assert group.floor is not None
     floor = group.floor.result
     assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
-    trials = srs_eval.engine.Session(log).trials(group.floor.configuration.protocol)
+    trials = srs_eval.engine.evaluate.Session(log).trials(group.floor.configuration.protocol)
     expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
     np.testing.assert_array_equal(floor.p, np.concatenate(expected))
     assert all((line.against_floor is None) == line.is_floor for line in group.lines)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from srs_eval.engine.start_order import start_order, usual_seconds
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.start_order import start_order, usual_seconds
 
 REVIEWS = 12_000
 LSTMS = {each.name for each in resolve("LSTM,LSTM-fixed")}
@@ -14,7 +14,7 @@ LEARNER = {each.name for each in resolve("learner")}
 
 @pytest.fixture(autouse=True)
 def with_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
 
 
 def ends(order: list[Configuration], workers: int, compiles: bool) -> dict[str, float]:
@@ -65,6 +65,6 @@ def test_where_workers_are_many_the_longest_begin_at_once() -> None:
 
 
 def test_what_is_not_installed_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: module)
+    monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: module)
     order = start_order(resolve("AVG,LSTM"), REVIEWS, 1)
     assert [each.model.name for each in order] == ["LSTM", "AVG"]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Started
+from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Started
+from srs_eval.engine.start_order import start_order
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.time_left import (
@@ -20,7 +21,6 @@ from srs_eval.screens.time_left import (
     measured_pace,
     seconds_left,
 )
-from srs_eval.start_order import start_order
 from tests.app_world import make_result
 
 REVIEWS = 12_000
@@ -126,7 +126,7 @@ def test_recorded_runs_are_told_within_half(
 ) -> None:
     """From the third second on, or the first on a machine like that of the recording."""
     monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
-    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
     missing = all_compiled() if first_run else frozenset[str]()
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
     told = said(Evaluation(), events)
@@ -141,7 +141,7 @@ def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
-    monkeypatch.setattr("srs_eval.start_order.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
     told = said(Evaluation(), recorded(resolve("all"), workers=workers, telling=0.09))
     assert len(told) > 20
     for now, left, true in told:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import engine
 from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.engine import evaluate as engine
 from srs_eval.models.configurations import OWN, resolve
 from srs_eval.training.kernel_marks import mark_kernels
 from tests.conftest import COMPILED, PATIENCE

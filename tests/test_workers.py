@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.workers import (
+from srs_eval.engine.workers import (
     DONE,
     STARTS,
     TaskEvents,

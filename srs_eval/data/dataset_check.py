@@ -17,7 +17,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.printable import printable
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
-from srs_eval.workers import cores
+from srs_eval.engine.workers import cores
 
 HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
 _BLOCK = 1 << 20

@@ -29,13 +29,13 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
+from srs_eval.engine.workers import WorkerPool
 from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
 from srs_eval.pretraining import population
 from srs_eval.training import networks
 from srs_eval.training.context import Context
 from srs_eval.training.networks import Network, Tensors
 from srs_eval.training.records import packed
-from srs_eval.workers import WorkerPool
 
 log = logging.getLogger(__name__)
 

@@ -133,6 +133,7 @@ def learner_report(
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
     """
+    from srs_eval.engine.ranking import own_scheduler
     from srs_eval.inspection import inspect_log
     from srs_eval.learner_state import learner_state
     from srs_eval.over_time import dates, months
@@ -140,7 +141,6 @@ def learner_report(
     from srs_eval.presets import answering, questions_for
     from srs_eval.presets.candidates import Learner as Candidates
     from srs_eval.presets.fit import how_well
-    from srs_eval.ranking import own_scheduler
     from srs_eval.report.learner import Learner, learner_document
     from srs_eval.stats.calibration_graph import calibration_graph
     from srs_eval.workload.glance import in_short
@@ -224,8 +224,8 @@ def export_learner(
     presets. Raises InputError where the files cannot be written.
     """
     from srs_eval.data.selection import anonymous as without_names
+    from srs_eval.engine.workers import send
     from srs_eval.report.files import write_as
-    from srs_eval.workers import send
 
     document = learner_report(
         without_names(log) if anonymous else log,

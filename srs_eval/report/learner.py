@@ -9,6 +9,7 @@ from srs_eval import __version__, words
 from srs_eval.console import QUESTION_TITLES
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
+from srs_eval.engine.ranking import Group
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
 from srs_eval.over_time import Month
@@ -18,7 +19,6 @@ from srs_eval.presets.answers import SHARES, where_to_paste
 from srs_eval.presets.answers import Cell as AnswerCell
 from srs_eval.presets.answers import Table as AnswerTable
 from srs_eval.presets.stored import parameter_line
-from srs_eval.ranking import Group
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,

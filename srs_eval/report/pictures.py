@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from srs_eval.engine import Session
+    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.results import Result
     from srs_eval.models.configurations import Configuration
-    from srs_eval.results import Result
     from srs_eval.stats.calibration_graph import CalibrationGraph
 
 DOTS_PER_INCH = 72  # so that a point is a unit of the SVG

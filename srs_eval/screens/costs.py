@@ -14,7 +14,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.engine import in_words
+from srs_eval.engine.evaluate import in_words
 from srs_eval.presets.answers import Answer
 from srs_eval.screens.actions import COSTS, bindings
 from srs_eval.screens.answers import show_basis

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from srs_eval.data.extras import missing
 from srs_eval.data.printable import printable
-from srs_eval.engine import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine.ranking import Group, Ranked, ranking
+from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration
-from srs_eval.ranking import Group, Ranked, ranking
-from srs_eval.results import Result
 from srs_eval.stats.intervals import EQUIVALENT
 
 if TYPE_CHECKING:

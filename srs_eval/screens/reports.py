@@ -40,7 +40,7 @@ class Reports:
             if not in_process:
                 yield task()
                 return
-            from srs_eval.workers import WorkerPool
+            from srs_eval.engine.workers import WorkerPool
 
             pool = WorkerPool(1, on_message=at)
             try:

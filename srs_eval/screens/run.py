@@ -17,8 +17,8 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval import words
+from srs_eval.engine.ranking import ORDERS
 from srs_eval.models.configurations import in_words
-from srs_eval.ranking import ORDERS
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage

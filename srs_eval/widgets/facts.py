@@ -14,8 +14,8 @@ from textual.visual import RenderOptions, Visual
 
 from srs_eval import words
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine.results import Result
 from srs_eval.metrics import FACTS
-from srs_eval.results import Result
 
 _GAP = "  "  # between columns
 

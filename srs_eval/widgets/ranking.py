@@ -18,8 +18,8 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval import words
+from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
-from srs_eval.ranking import Group, Ranked
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.screens.themes import Palette, palette
 from srs_eval.screens.time_left import expected_seconds, model_seconds_left

@@ -25,14 +25,14 @@ import numpy as np
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.engine import Session
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.workers import cores
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
 from srs_eval.presets.candidates import Learner, refuse_without_presets
 from srs_eval.presets.retention import months_of
 from srs_eval.training.context import Context
 from srs_eval.training.kernel_marks import kernels_there, mark_kernels
-from srs_eval.workers import cores
 from srs_eval.workload.draws import draws, fitted
 from srs_eval.workload.habits import costs_of
 from srs_eval.workload.memories import Memory

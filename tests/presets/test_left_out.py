@@ -15,7 +15,8 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine import Session
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.ranking import own_scheduler
 from srs_eval.inspection import inspect_log
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
@@ -23,7 +24,6 @@ from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.overview import OF_PRESETS, UNANSWERED, Overview, overview
 from srs_eval.presets import QUESTIONS, compare
 from srs_eval.presets.candidates import Learner
-from srs_eval.ranking import own_scheduler
 from srs_eval.training.context import Context
 from srs_eval.workload.answers import answers as costs_in_words
 from srs_eval.workload.estimate import Question, workload

@@ -70,7 +70,7 @@ def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
 def test_months_add_up() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
-    from srs_eval.engine import evaluate
+    from srs_eval.engine.evaluate import evaluate
     from srs_eval.export import Outcome
     from srs_eval.over_time import dates, months
 
@@ -94,7 +94,7 @@ def test_months_add_up() -> None:
 def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
-    from srs_eval.engine import evaluate
+    from srs_eval.engine.evaluate import evaluate
     from srs_eval.export import Outcome
     from srs_eval.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document

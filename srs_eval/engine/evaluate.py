@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval import cache, metrics
+from srs_eval import metrics
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import (
     InputError,
@@ -47,14 +47,22 @@ from srs_eval.data.reviews import (
 )
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights
+from srs_eval.engine import cache
+from srs_eval.engine.results import Result
+from srs_eval.engine.start_order import start_order
+from srs_eval.engine.workers import (
+    DONE,
+    TaskEvents,
+    WorkerDied,
+    WorkerPool,
+    WorkersCannotStart,
+    send,
+)
 from srs_eval.models import file_of
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.results import Result
-from srs_eval.start_order import start_order
 from srs_eval.training.context import Cancelled, Context
 from srs_eval.training.kernel_marks import kernels_there, mark_kernels
 from srs_eval.training.local_imports import no_thread_left
-from srs_eval.workers import DONE, TaskEvents, WorkerDied, WorkerPool, WorkersCannotStart, send
 
 
 @dataclass(frozen=True)

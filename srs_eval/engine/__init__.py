@@ -1,0 +1,1 @@
+"""Evaluates configurations on one learner: a stream of events."""
