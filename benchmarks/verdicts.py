@@ -43,6 +43,9 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.advice.candidates import ALONE, TOGETHER, Learner
+from srs_eval.advice.pooling import fitted, pooled_fits
+from srs_eval.advice.split import over_all_presets
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -64,9 +67,6 @@ from srs_eval.data.simulated.memory import (
 )
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import EPSILON
-from srs_eval.presets.candidates import ALONE, TOGETHER, Learner
-from srs_eval.presets.pooling import fitted, pooled_fits
-from srs_eval.presets.split import over_all_presets
 from srs_eval.pretraining.population import draw
 from srs_eval.stats.intervals import EQUIVALENT
 

@@ -23,5 +23,5 @@ def __getattr__(name: str) -> Any:
     if name == "workload":
         from importlib import import_module
 
-        return import_module("srs_eval.workload")
+        return import_module("srs_eval.advice.workload")
     raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")

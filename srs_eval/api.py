@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from srs_eval.presets.answers import Answer
+    from srs_eval.advice.answers import Answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +139,13 @@ def compare(
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
 ) -> list[Answer]:
-    """Answers to questions about presets, each with sentences and frames (srs_eval.presets).
+    """Answers to questions about presets, each with sentences and frames (srs_eval.advice.questions).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
     with others' predictions. Raises InputError and
     NotEnoughData (srs_eval.data.errors).
     """
-    from srs_eval import presets
+    from srs_eval.advice import questions as presets
 
     if isinstance(questions, str):
         questions = presets.questions_for(log) if questions == "all" else (questions,)

@@ -55,21 +55,21 @@ from srs_eval.training.context import Context
 from srs_eval.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
+    from srs_eval.advice.answers import Answer, Table
+    from srs_eval.advice.overview import Line, Overview
+    from srs_eval.advice.saved_answers import Kept
+    from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.inspection import Inspection
-    from srs_eval.kept_answers import Kept
     from srs_eval.models.configurations import Configuration
-    from srs_eval.overview import Line, Overview
-    from srs_eval.presets.answers import Answer, Table
     from srs_eval.screens.choose import Chosen
     from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
     from srs_eval.screens.run import RunScreen
     from srs_eval.stats.calibration_graph import CalibrationGraph
-    from srs_eval.workload.estimate import Doing
 
 Rows = Literal["benchmark", "anki"]
 LoadFunction = Callable[..., "ReviewLog"]
@@ -231,7 +231,7 @@ class SrsEvalApp(App[int]):
     @cached_property
     def overview(self) -> Overview:
         """The answers so far."""
-        from srs_eval.overview import Overview
+        from srs_eval.advice.overview import Overview
 
         return Overview("anki")
 
@@ -260,8 +260,8 @@ class SrsEvalApp(App[int]):
         """Compile the models while the user chooses a file; needed once after each update."""
         if self._evaluate is not None:
             return
+        from srs_eval.advice.overview import NEEDED
         from srs_eval.engine.evaluate import warm_up
-        from srs_eval.overview import NEEDED
 
         pool = warm_up(NEEDED, "fast")
         if pool is None:
@@ -621,7 +621,7 @@ class SrsEvalApp(App[int]):
 
     def ask(self) -> None:
         """Ask all questions about the open collection; the models follow behind the answers."""
-        from srs_eval.overview import NEEDED, Overview, overview
+        from srs_eval.advice.overview import NEEDED, Overview, overview
 
         log = self.log_
         if log is None:
@@ -635,7 +635,7 @@ class SrsEvalApp(App[int]):
         self.answers_began, self.answers_ended = self.monotonic(), None
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
-            from srs_eval import kept_answers
+            from srs_eval.advice import saved_answers as kept_answers
             from srs_eval.engine.evaluate import must_compile
             from srs_eval.models.configurations import resolve
 
@@ -693,7 +693,7 @@ class SrsEvalApp(App[int]):
             self.answers_ended = self.monotonic()
 
     def on_answered(self, message: Answered) -> None:
-        from srs_eval.overview import NOT_WAITED_FOR
+        from srs_eval.advice.overview import NOT_WAITED_FOR
 
         if message.run == self._asked:
             self.overview.add(message.answers, message.questions)
@@ -742,10 +742,10 @@ class SrsEvalApp(App[int]):
         Called in a thread. What was known at the end is kept as long as the file is open; the
         line among the answers has ranges as soon as all draws are there.
         """
-        from srs_eval import kept_answers
-        from srs_eval.workload.answers import answers
-        from srs_eval.workload.estimate import workload
-        from srs_eval.workload.glance import in_short, were_it_on
+        from srs_eval.advice import saved_answers as kept_answers
+        from srs_eval.advice.workload.answers import answers
+        from srs_eval.advice.workload.estimate import workload
+        from srs_eval.advice.workload.glance import in_short, were_it_on
 
         log, key, context = self.log_, self._kept_as(), self.options.context
         if log is None:
@@ -780,8 +780,8 @@ class SrsEvalApp(App[int]):
 
     def copy_parameters(self, answer: Answer) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
-        from srs_eval.presets.answers import where_to_paste
-        from srs_eval.presets.stored import parameter_line
+        from srs_eval.advice.answers import where_to_paste
+        from srs_eval.advice.stored import parameter_line
         from srs_eval.screens.clipboard import copy_to_system
 
         assert answer.parameters is not None
@@ -1062,8 +1062,8 @@ class SrsEvalApp(App[int]):
 
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
+        from srs_eval.advice.model_evidence import model_evidence
         from srs_eval.engine.evaluate import Session
-        from srs_eval.model_evidence import model_evidence
 
         model = self.evaluation.models[name]
         if self.log_ is None or model.result is None:

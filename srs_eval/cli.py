@@ -354,11 +354,11 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
+    from srs_eval.advice.candidates import too_few
+    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.stored import parsed_parameters
     from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.models.own_parameters import left_out
-    from srs_eval.presets import MODELS, QUESTIONS, answering, document, questions_for
-    from srs_eval.presets.candidates import too_few
-    from srs_eval.presets.stored import parsed_parameters
 
     check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
@@ -452,11 +452,11 @@ def workload(
 
     Of one preset: the one named, or the one with the most reviews.
     """
+    from srs_eval.advice.stored import parsed_parameters
+    from srs_eval.advice.workload.answers import answers, document
+    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
+    from srs_eval.advice.workload.estimate import workload as estimates
     from srs_eval.console import WORKLOAD, console_for, print_answers, share_done
-    from srs_eval.presets.stored import parsed_parameters
-    from srs_eval.workload.answers import answers, document
-    from srs_eval.workload.estimate import RETENTIONS, Question, beginning
-    from srs_eval.workload.estimate import workload as estimates
 
     check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
@@ -504,9 +504,9 @@ def state(
     json: JsonOption = None,
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
+    from srs_eval.advice.learner_state import learner_state
     from srs_eval.console import console_for, print_answers
     from srs_eval.data.protocol import Protocol
-    from srs_eval.learner_state import learner_state
 
     check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress, TaskID
 
+    from srs_eval.advice.answers import Answer, Cell
+    from srs_eval.advice.answers import Table as AnswerTable
     from srs_eval.batch import BatchEvent, Planned
     from srs_eval.engine.evaluate import Event
     from srs_eval.export import Outcome
-    from srs_eval.presets.answers import Answer, Cell
-    from srs_eval.presets.answers import Table as AnswerTable
 
 PLAIN_WIDTH = 80
 PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
@@ -377,7 +377,7 @@ def print_answers(
     from rich.padding import Padding
     from rich.text import Text
 
-    from srs_eval.presets.stored import parameter_line
+    from srs_eval.advice.stored import parameter_line
 
     width = min(console.width, SENTENCE_WIDTH)
     question = None

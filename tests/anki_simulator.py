@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.advice.workload.memories import Memory
+from srs_eval.advice.workload.simulator import Costs, Deck, Settings
 from srs_eval.data.reviews import IntArray
 from srs_eval.training.shuffle import random_words
-from srs_eval.workload.memories import Memory
-from srs_eval.workload.simulator import Costs, Deck, Settings
 
 SEED = 42  # Anki's, always
 MOST_STEPS = 5

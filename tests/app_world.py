@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from textual import events
 
+from srs_eval.advice.answers import Answer, Table
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
@@ -20,7 +21,6 @@ from srs_eval.engine.results import Result
 from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.presets.answers import Answer, Table
 from srs_eval.stats.intervals import Interval
 
 REVIEWS = 3_000

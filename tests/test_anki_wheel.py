@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import srs_eval
+from srs_eval.advice.stored import parameter_line
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.presets.stored import parameter_line
 from tests.app_world import make_answers, make_app, text_of, until
 
 WHY = "needs the anki wheel: pip install -e '.[dev]'"

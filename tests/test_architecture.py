@@ -78,7 +78,7 @@ def test_heavy_packages_wait(module: str) -> None:
     allowed = set()
     if module in in_room("app", "screens", "widgets"):
         allowed.add("textual")
-    if module in [*in_room("fitting"), "srs_eval.workload.kernel"]:
+    if module in [*in_room("fitting"), "srs_eval.advice.workload.kernel"]:
         allowed.add("numba")
     found = {name.split(".")[0] for name in imports(module, at_start=True)}
     assert not found & (set(HEAVY) - allowed)

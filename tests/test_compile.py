@@ -338,9 +338,9 @@ def test_every_kernel_is_kept() -> None:
     assert len(found) >= 20
     assert [name for name, function in found.items() if kernel_digest(function) is None] == []
 
+    from srs_eval.advice.workload import memories, simulator
     from srs_eval.models import act_r, fsrs6_one_step, hlr, sbd
     from srs_eval.training import linear, recurrent
-    from srs_eval.workload import memories, simulator
 
     made = [act_r._kernel(), fsrs6_one_step._kernel(), sbd._kernel()]
     made += [linear._kernel("HLR", hlr.recall_and_slope, 3)]

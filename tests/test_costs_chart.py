@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
+from srs_eval.advice.workload.answers import CostTable
 from srs_eval.widgets import plot
 from srs_eval.widgets.costs import CostsChart, _ticks
-from srs_eval.workload.answers import CostTable
 
 RETENTIONS = tuple(percent / 100 for percent in range(70, 100))
 

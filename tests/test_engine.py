@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice.learner_state import learner_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -34,7 +35,6 @@ from srs_eval.engine.evaluate import (
     evaluate,
     fit_and_predict,
 )
-from srs_eval.learner_state import learner_state
 from srs_eval.models import Context, all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from tests.conftest import PATIENCE

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from srs_eval.advice.answers import Table
+from srs_eval.advice.learner_state import LearnerState, learner_state
+from srs_eval.advice.over_time import dates
 from srs_eval.cli import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import Learner, simulate_learner
-from srs_eval.learner_state import LearnerState, learner_state
-from srs_eval.over_time import dates
-from srs_eval.presets.answers import Table
 from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
 

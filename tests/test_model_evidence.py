@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice.answers import Table
+from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
 from srs_eval.app import Options
 from srs_eval.engine.evaluate import Session
 from srs_eval.engine.results import Result
-from srs_eval.model_evidence import Curves, _stability, model_evidence
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
-from srs_eval.presets.answers import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Context
 from srs_eval.widgets.curves import CurvesChart

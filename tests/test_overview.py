@@ -17,14 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
-from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.reviews import Cards, Preset, ReviewLog
-from srs_eval.kept_answers import Kept, improve, keep, last
-from srs_eval.models import fsrs6
-from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.over_time import in_words
-from srs_eval.overview import (
+from srs_eval.advice.answers import Answer, Table, told, why_open
+from srs_eval.advice.calibration import does_it_mean_it
+from srs_eval.advice.candidates import WHOLE, Learner
+from srs_eval.advice.fit import _change, _headline, how_well
+from srs_eval.advice.months import was_i_predictable
+from srs_eval.advice.over_time import in_words
+from srs_eval.advice.overview import (
     BESIDE,
     OF_PRESETS,
     TASKS,
@@ -36,21 +35,22 @@ from srs_eval.overview import (
     overview,
     preset_line,
 )
-from srs_eval.presets import compare
-from srs_eval.presets.answers import Answer, Table, told, why_open
-from srs_eval.presets.calibration import does_it_mean_it
-from srs_eval.presets.candidates import WHOLE, Learner
-from srs_eval.presets.fit import _change, _headline, how_well
-from srs_eval.presets.months import was_i_predictable
-from srs_eval.presets.parameters import since_optimized
-from srs_eval.presets.retention import do_i_remember_enough
-from srs_eval.presets.stored import parameter_line, parsed_parameters
+from srs_eval.advice.parameters import since_optimized
+from srs_eval.advice.questions import compare
+from srs_eval.advice.retention import do_i_remember_enough
+from srs_eval.advice.saved_answers import Kept, improve, keep, last
+from srs_eval.advice.stored import parameter_line, parsed_parameters
+from srs_eval.advice.workload.answers import answers as costs_in_words
+from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
+from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import Cards, Preset, ReviewLog
+from srs_eval.models import fsrs6
+from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.screens.answers import Lines
 from srs_eval.stats.intervals import Interval, mean_interval, relative, verdict
 from srs_eval.widgets.evidence import evidence
-from srs_eval.workload.answers import answers as costs_in_words
-from srs_eval.workload.estimate import Doing, Question, Workload, workload
-from srs_eval.workload.glance import at_a_glance
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -132,7 +132,7 @@ def test_kernels_are_compiled_side_by_side(
     monkeypatch: pytest.MonkeyPatch, missing: bool, jobs: int
 ) -> None:
     """The day needs kernels that nothing else does: beside FSRS-6's, not after all the rest."""
-    monkeypatch.setattr("srs_eval.overview.must_compile", lambda configuration: missing)
+    monkeypatch.setattr("srs_eval.advice.overview.must_compile", lambda configuration: missing)
     for tasks in (TASKS, TASKS_WITHOUT_PRESETS):
         begun = _to_compile_side_by_side(tasks, jobs)
         assert sorted(begun) == sorted(tasks)
@@ -581,7 +581,7 @@ def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) 
     found = Overview("anki", answers=make_answers())
     titles = [line.title for line in found.lines if line.question == "time"]
     assert titles == ["May 2024"]
-    monkeypatch.setattr("srs_eval.overview.time.strftime", lambda _: "2024-05")
+    monkeypatch.setattr("srs_eval.advice.overview.time.strftime", lambda _: "2024-05")
     titles = [line.title for line in found.lines if line.question == "time"]
     assert titles == ["This month"]
 
@@ -879,8 +879,8 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     def answers(found: Any) -> list[Answer]:
         return [Answer("workload", found.preset, "final" if found.finished else "rough", ())]
 
-    monkeypatch.setattr("srs_eval.workload.estimate.workload", workload)
-    monkeypatch.setattr("srs_eval.workload.answers.answers", answers)
+    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
+    monkeypatch.setattr("srs_eval.advice.workload.answers.answers", answers)
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
@@ -920,7 +920,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
     first = at_a_glance(log)
     made_up = [first if each.question == "costs" else each for each in make_answers()]
     monkeypatch.setattr("tests.app_world.make_answers", lambda: made_up)
-    monkeypatch.setattr("srs_eval.workload.estimate.workload", of_few_draws)
+    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", of_few_draws)
 
     def opened() -> SrsEvalApp:
         return make_app(tmp_path, FILE, load=lambda path, **_: log)

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice.workload.draws import drawn_reviews, draws, fitted
+from srs_eval.advice.workload.memories import SCHEDULERS, Memory, parameters_of, states_of
+from srs_eval.advice.workload.rivals import as_memory
+from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
@@ -17,10 +21,6 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import Session
 from srs_eval.models.lstm import _start as pretrained
 from srs_eval.training.context import Context
-from srs_eval.workload.draws import drawn_reviews, draws, fitted
-from srs_eval.workload.memories import SCHEDULERS, Memory, parameters_of, states_of
-from srs_eval.workload.rivals import as_memory
-from srs_eval.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 
 FSRS6 = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
 FSRS5 = Memory("FSRS-5", SCHEDULERS["FSRS-5"].default)
@@ -240,7 +240,7 @@ def test_what_an_answer_took_matters_to_a_memory_that_sees_it() -> None:
 
 
 def test_answer_times_have_the_learners_mean_and_spread() -> None:
-    from srs_eval.workload.kernel import answer_time
+    from srs_eval.advice.workload.kernel import answer_time
 
     clock = np.array([1], np.uint64)
     drawn = np.array([answer_time(clock, 8.0, 0.6) for _ in range(20_000)])

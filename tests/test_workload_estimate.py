@@ -14,12 +14,10 @@ import pytest
 
 import srs_eval
 import srs_eval.data.extras
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
-from srs_eval.presets.answers import signed
-from srs_eval.workload import Question, Workload, workload
-from srs_eval.workload.answers import answers, document
-from srs_eval.workload.estimate import (
+from srs_eval.advice.answers import signed
+from srs_eval.advice.workload import Question, Workload, workload
+from srs_eval.advice.workload.answers import answers, document
+from srs_eval.advice.workload.estimate import (
     FIGURES,
     KNOWN,
     MINUTES,
@@ -28,11 +26,13 @@ from srs_eval.workload.estimate import (
     RETENTIONS,
     REVIEWS,
 )
-from srs_eval.workload.glance import in_short
-from srs_eval.workload.memories import MODELS, SCHEDULERS, Memory
-from srs_eval.workload.preview import preview, worded
-from srs_eval.workload.rivals import candidates
-from srs_eval.workload.today import todays_cards
+from srs_eval.advice.workload.glance import in_short
+from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory
+from srs_eval.advice.workload.preview import preview, worded
+from srs_eval.advice.workload.rivals import candidates
+from srs_eval.advice.workload.today import todays_cards
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
 from tests.anki_files import make_collection, plain_history
 from tests.conftest import PATIENCE
 
@@ -80,7 +80,7 @@ def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Work
 
 
 def test_the_package_itself_can_be_asked(log: ReviewLog, stages: list[Workload]) -> None:
-    ask = srs_eval.workload  # a module that can be called
+    ask = srs_eval.advice.workload  # a module that can be called
     first = next(ask(log, question=QUICK))  # type: ignore[operator]
     assert np.array_equal(first.in_force, stages[0].in_force)
 

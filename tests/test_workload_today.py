@@ -15,6 +15,13 @@ import numpy as np
 import pytest
 
 from srs_eval import load
+from srs_eval.advice.workload import simulator
+from srs_eval.advice.workload.habits import costs_of
+from srs_eval.advice.workload.memories import LSTM, MODELS, SCHEDULERS, Memory, parameters_of
+from srs_eval.advice.workload.rivals import CONFIGURATIONS, as_memory
+from srs_eval.advice.workload.simulator import Costs, Settings, simulate
+from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
+from srs_eval.advice.workload.today import Histories, Today, deck_of, memory_state, todays_cards
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
@@ -35,13 +42,6 @@ from srs_eval.engine.evaluate import Session
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.training.context import Context
-from srs_eval.workload import simulator
-from srs_eval.workload.habits import costs_of
-from srs_eval.workload.memories import LSTM, MODELS, SCHEDULERS, Memory, parameters_of
-from srs_eval.workload.rivals import CONFIGURATIONS, as_memory
-from srs_eval.workload.simulator import Costs, Settings, simulate
-from srs_eval.workload.simulator import Deck as SimulatedDeck
-from srs_eval.workload.today import Histories, Today, deck_of, memory_state, todays_cards
 from tests import anki_simulator
 from tests.anki_files import DAY_MS, START_MS, make_collection, plain_history
 from tests.conftest import shared_or_skip

@@ -16,12 +16,12 @@ from srs_eval.standings import Comparison, changes, compare
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
+    from srs_eval.advice.questions import Answer
+    from srs_eval.advice.workload import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.export import Outcome
-    from srs_eval.presets import Answer
     from srs_eval.training.context import Context
-    from srs_eval.workload import Workload
 
 CALIBRATION_BINS = 20
 
@@ -133,17 +133,17 @@ def learner_report(
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
     """
+    from srs_eval.advice.candidates import Learner as Candidates
+    from srs_eval.advice.fit import how_well
+    from srs_eval.advice.learner_state import learner_state
+    from srs_eval.advice.over_time import dates, months
+    from srs_eval.advice.overview import OVER_ALL, asked_of
+    from srs_eval.advice.questions import answering, questions_for
+    from srs_eval.advice.workload.glance import in_short
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.inspection import inspect_log
-    from srs_eval.learner_state import learner_state
-    from srs_eval.over_time import dates, months
-    from srs_eval.overview import OVER_ALL, asked_of
-    from srs_eval.presets import answering, questions_for
-    from srs_eval.presets.candidates import Learner as Candidates
-    from srs_eval.presets.fit import how_well
     from srs_eval.report.learner import Learner, learner_document
     from srs_eval.stats.calibration_graph import calibration_graph
-    from srs_eval.workload.glance import in_short
 
     over_all = [each for each in OVER_ALL if each in asked_of(log)]
     questions = [*over_all, *questions_for(log), "day", "workload"]
@@ -241,8 +241,8 @@ def export_learner(
 
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
-    from srs_eval.presets.candidates import knows_presets
-    from srs_eval.workload import workload
+    from srs_eval.advice.candidates import knows_presets
+    from srs_eval.advice.workload import workload
 
     if not knows_presets(log):
         return ""

@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval import __version__, words
+from srs_eval.advice.answers import SHARES, where_to_paste
+from srs_eval.advice.answers import Cell as AnswerCell
+from srs_eval.advice.answers import Table as AnswerTable
+from srs_eval.advice.over_time import Month
+from srs_eval.advice.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
+from srs_eval.advice.questions import MODELS, Answer
+from srs_eval.advice.stored import parameter_line
+from srs_eval.advice.workload.answers import answers as answers_of
+from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.console import QUESTION_TITLES
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import Group
 from srs_eval.export import Outcome
 from srs_eval.inspection import Inspection
-from srs_eval.over_time import Month
-from srs_eval.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
-from srs_eval.presets import MODELS, Answer
-from srs_eval.presets.answers import SHARES, where_to_paste
-from srs_eval.presets.answers import Cell as AnswerCell
-from srs_eval.presets.answers import Table as AnswerTable
-from srs_eval.presets.stored import parameter_line
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
@@ -33,8 +35,6 @@ from srs_eval.report.document import (
 )
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
-from srs_eval.workload.answers import answers as answers_of
-from srs_eval.workload.estimate import MINUTES, Workload
 
 FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 ALL = ("all presets", "all reviews")  # subjects that need no name

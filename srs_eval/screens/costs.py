@@ -13,9 +13,9 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
+from srs_eval.advice.answers import Answer
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
-from srs_eval.presets.answers import Answer
 from srs_eval.screens.actions import COSTS, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.background import Background
@@ -25,7 +25,7 @@ from srs_eval.widgets.facts import WidthDependent, stacked
 from srs_eval.words import clock
 
 if TYPE_CHECKING:
-    from srs_eval.workload.estimate import Doing
+    from srs_eval.advice.workload.estimate import Doing
 
 
 WERE_IT_ON = "FSRS is off: this is what it would cost, were it on and optimized to your reviews.\n"
@@ -86,7 +86,7 @@ model's estimate, and says so where you have no data.
         box = self.query_one("#box")
         box.border_title = "What a desired retention costs"
         box.focus()
-        from srs_eval.workload.estimate import beginning
+        from srs_eval.advice.workload.estimate import beginning
 
         self._doing, self._begun = beginning(), self.srs_app.monotonic()
         self._ticking = self.set_interval(1.0, self._tell_progress)
@@ -142,8 +142,8 @@ model's estimate, and says so where you have no data.
 
     def _draw_curves(self, answers: Sequence[Answer]) -> None:
         """The curves beside the tables, where the window is wide enough."""
+        from srs_eval.advice.workload.answers import CostTable
         from srs_eval.widgets.costs import CostsChart
-        from srs_eval.workload.answers import CostTable
 
         found = (
             table for answer in answers for table in answer.tables if isinstance(table, CostTable)

@@ -9,8 +9,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srs_eval import words
+from srs_eval.advice.answers import told, why_open
 from srs_eval.engine.ranking import REFERENCE
-from srs_eval.presets.answers import told, why_open
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart

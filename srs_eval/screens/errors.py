@@ -12,9 +12,9 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from srs_eval.advice.answers import Table
+from srs_eval.advice.model_evidence import Curves
 from srs_eval.engine.results import same_reviews
-from srs_eval.model_evidence import Curves
-from srs_eval.presets.answers import Table
 from srs_eval.screens.actions import ERRORS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.curves import OTHER, CurvesChart

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.overview import BESIDE, OF_PRESETS, Line
+from srs_eval.advice.overview import BESIDE, OF_PRESETS, Line
 from srs_eval.screens.actions import EVIDENCE, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.base import AppScreen

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from srs_eval.model_evidence import Curve, Curves
+from srs_eval.advice.model_evidence import Curve, Curves
 from srs_eval.screens.themes import palette
 from srs_eval.widgets import plot
 from srs_eval.widgets.calibration import chart_colours, percent_ticks

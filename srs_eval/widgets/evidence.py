@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from srs_eval.presets.answers import SHARES, Answer, Cell, Table, where_to_paste, why_open
-from srs_eval.presets.stored import parameter_line
+from srs_eval.advice.answers import SHARES, Answer, Cell, Table, where_to_paste, why_open
+from srs_eval.advice.stored import parameter_line
 from srs_eval.stats.intervals import Interval
 from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import srs_eval
+from srs_eval.advice.candidates import Learner
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs6
-from srs_eval.presets.candidates import Learner
 from tests.conftest import made_collection
 
 

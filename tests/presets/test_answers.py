@@ -10,19 +10,15 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import parameters
+from srs_eval.advice.answers import what_is_missing
+from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
+from srs_eval.advice.questions import QUESTIONS, answering, compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
-from srs_eval.presets import (
-    QUESTIONS,
-    answering,
-    compare,
-    parameters,
-)
-from srs_eval.presets.answers import what_is_missing
-from srs_eval.presets.candidates import NOW, POOLED, TOGETHER
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.context import Cancelled, Context
 from tests.presets.helpers import with_hard

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srs_eval.advice import hard, steps
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
-from srs_eval.presets import (
-    compare,
-    hard,
-    steps,
-)
-from srs_eval.presets.candidates import Learner
 from tests.presets.helpers import with_hard
 
 # Hard

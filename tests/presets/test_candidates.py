@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import pooling
+from srs_eval.advice.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
+from srs_eval.advice.questions import compare
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs6, fsrs7
 from srs_eval.models.configurations import resolve
-from srs_eval.presets import (
-    compare,
-    pooling,
-)
-from srs_eval.presets.candidates import CONFIGURATIONS, NOW, POOLED, SM2, Learner
 from srs_eval.training.context import Context
 from srs_eval.training.recurrent import SummedLoss
 from tests.conftest import shared_or_skip

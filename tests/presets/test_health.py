@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice import health, noise
+from srs_eval.advice.candidates import SM2, Learner
+from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import by_card
 from srs_eval.models._anki import fit as anki_fit
-from srs_eval.presets import (
-    compare,
-    health,
-    noise,
-)
-from srs_eval.presets.candidates import SM2, Learner
 from srs_eval.training.context import Context
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES, ORACLE_NAMES, oracle_trials

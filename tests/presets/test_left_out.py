@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 
 import srs_eval
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.overview import OF_PRESETS, UNANSWERED, Overview, overview
+from srs_eval.advice.questions import QUESTIONS, compare
+from srs_eval.advice.workload.answers import answers as costs_in_words
+from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
@@ -21,12 +26,7 @@ from srs_eval.inspection import inspect_log
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
-from srs_eval.overview import OF_PRESETS, UNANSWERED, Overview, overview
-from srs_eval.presets import QUESTIONS, compare
-from srs_eval.presets.candidates import Learner
 from srs_eval.training.context import Context
-from srs_eval.workload.answers import answers as costs_in_words
-from srs_eval.workload.estimate import Question, workload
 from tests.program import program
 
 NAN = math.nan

@@ -9,17 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srs_eval.advice import often, pooling, split
+from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.presets import (
-    compare,
-    often,
-    pooling,
-    split,
-)
-from srs_eval.presets.candidates import ALONE, POOLED, TOGETHER, Learner
 from srs_eval.stats.intervals import Interval, verdict
 from srs_eval.training.context import Context
 

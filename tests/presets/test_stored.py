@@ -8,16 +8,12 @@ from dataclasses import replace
 import pytest
 
 import srs_eval
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.stored import in_sample, parameter_line, parsed_parameters
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, younger_than_s
-from srs_eval.presets.candidates import Learner
-from srs_eval.presets.stored import (
-    in_sample,
-    parameter_line,
-    parsed_parameters,
-)
 from tests.conftest import shared_or_skip
 from tests.presets.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
 

@@ -68,11 +68,11 @@ def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
 
 
 def test_months_add_up() -> None:
+    from srs_eval.advice.over_time import dates, months
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
     from srs_eval.export import Outcome
-    from srs_eval.over_time import dates, months
 
     configurations = resolve("AVG")
     outcome = Outcome(configurations)
@@ -131,11 +131,11 @@ def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
 
 
 def test_parameters_to_paste_are_told_once() -> None:
+    from srs_eval.advice.answers import Answer
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.export import Outcome
     from srs_eval.inspection import inspect_log
-    from srs_eval.presets.answers import Answer
     from srs_eval.report.learner import Learner, learner_document
 
     w = tuple(0.5 + k for k in range(21))

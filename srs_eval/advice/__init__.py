@@ -1,0 +1,1 @@
+"""What should the learner change?"""

@@ -1,0 +1,412 @@
+"""Which parameters a preset could have, each judged on reviews after those it was fitted to.
+
+Reviews are those that Anki's optimizer takes (`--rows anki`). Whatever the engine has as a
+configuration is fitted and judged by the engine; here are the others, and other folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import SUSPENDED, select_rows
+from srs_eval.data.selection import only_preset, without_presets
+from srs_eval.data.trials import Fold, Trials
+from srs_eval.engine.evaluate import Session, fit_and_predict
+from srs_eval.metrics import log_losses
+from srs_eval.models import all_models, fsrs6, fsrs7
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, mean_interval
+from srs_eval.training.context import Context
+
+# Candidates and the engine's configurations that they are.
+CONFIGURATIONS: Mapping[str, str] = {
+    "optimized": "FSRS-6-preset",
+    "optimized, recency": "FSRS-6-recency-preset",
+    "defaults": "FSRS-6-dry-run",
+    "initial stability only": "FSRS-6-pretrain-preset",
+    "one for all presets": "FSRS-6",
+    "one per deck": "FSRS-6-deck",
+    "average": "AVG",
+}
+OLDER = "Anki-SM-2"  # the older scheduler, where presets' own settings of it are not known
+WITHOUT_PRESETS: Mapping[str, str] = {  # by the names that the ranking gives them
+    "FSRS-6": "FSRS-6",
+    "FSRS-6 recency": "FSRS-6-recency",
+    "FSRS-6 defaults": "FSRS-6-dry-run",
+    "FSRS-6 S0 only": "FSRS-6-pretrain",
+    OLDER: "Anki-dry-run",
+    "average": "AVG",
+}
+TOGETHER, ALONE = "one for all, as pooled", "alone"  # as POOLED, but sharing all or nothing
+NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
+ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
+SOURCES = "give a collection, a package or a research export"
+BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
+FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
+BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
+WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
+T = TypeVar("T")
+BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
+
+
+def knows_presets(log: ReviewLog) -> bool:
+    """Whether presets are known, and rows are Anki's to choose."""
+    return log.entries is not None and log.knows_decks
+
+
+def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
+    """Why there are too few reviews to ask of presets; it may be that cards are suspended."""
+    suspended = mostly_suspended(log)
+    if not suspended:
+        return str(reason)
+    assert log.entries is not None
+    cards = "all your cards" if log.cards.suspended.all() else "most of what you reviewed"
+    verb = "are" if log.cards.suspended.all() else "is"
+    return (
+        f"{reason}: {cards} {verb} suspended ({suspended:,} of {len(log.entries.time_ms):,} "
+        "entries), and Anki's optimizer takes none of suspended cards"
+    )
+
+
+def mostly_suspended(log: ReviewLog) -> int:
+    """Entries that Anki's optimizer leaves out as suspended; 0 unless more than half."""
+    if not knows_presets(log):
+        return 0
+    assert log.entries is not None
+    theirs = np.isin(log.entries.card_id, log.cards.card_id[log.cards.suspended])
+    if 2 * theirs.sum() <= len(theirs):  # the rule itself takes longer to ask
+        return 0
+    suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
+    return suspended if 2 * suspended > len(log.entries.time_ms) else 0
+
+
+def judged_by_preset(log: ReviewLog) -> bool:
+    """Whether Anki's rows are there to judge presets on: not where nearly all is suspended."""
+    if not knows_presets(log):
+        return False
+    return not mostly_suspended(log) or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+
+
+def refuse_without_presets(log: ReviewLog) -> None:
+    """Raises InputError where `knows_presets` is false."""
+    lacking = ""
+    if log.entries is None:
+        lacking = "has rows that Anki did not choose"
+    elif not log.knows_decks:
+        lacking = "says nothing of decks and presets"
+    if lacking:
+        raise InputError(f"{log.receipt.path} {lacking}: {SOURCES}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """One learner's reviews, by preset (or deck), and what can be asked of them."""
+
+    log: ReviewLog
+    session: Session
+    trials: Trials  # n reviews of later days; the partition is the preset
+    context: Context
+    _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
+    """What several questions ask for, by function and arguments: computed once."""
+
+    @staticmethod
+    def of(
+        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+    ) -> Learner:
+        """Without presets whose parameters Anki does not run, where it is asked of presets.
+
+        Raises NotEnoughData, which names them.
+        """
+        told = why_left_out(log) if protocol.partitions != "none" else {}
+        if told:
+            log = without_presets(log, told)
+        session = Session(replace(log, user=None))  # all models are judged on the same reviews
+        try:
+            return Learner(log, session, session.trials(protocol), context or Context())
+        except NotEnoughData as reason:
+            if not told:
+                raise
+            sentences = " ".join(told.values())
+            others = f"{sentences} Of the others: {reason}"
+            raise NotEnoughData(others if len(log.cards.card_id) else sentences[:-1]) from None
+
+    @staticmethod
+    def over_all(log: ReviewLog, context: Context | None = None) -> Learner:
+        """On Anki's rows where they are there to be judged, else on the benchmark's."""
+        return Learner.of(log, context, BY_PRESET if judged_by_preset(log) else WHOLE)
+
+    @property
+    def configurations(self) -> Mapping[str, str]:
+        """The candidates that are the engine's configurations, by name."""
+        return CONFIGURATIONS if self.trials.protocol == BY_PRESET else WITHOUT_PRESETS
+
+    @cached_property
+    def groups(self) -> Mapping[int, str]:
+        """Presets with reviews that can be judged, most of them first, with their names."""
+        known, count = np.unique(self.trials.partition, return_counts=True)
+        order = np.lexsort((known, -count))
+        return {int(known[k]): self.name_of(int(known[k])) for k in order}
+
+    def by_deck(self, group: int) -> Learner | None:
+        """A preset's reviews alone, with its decks as the groups; None for too few of them."""
+        if group not in self.log.presets:
+            return None
+
+        def narrowed() -> Learner | None:
+            try:
+                return Learner.of(only_preset(self.log, str(group)), self.context, BY_DECK)
+            except NotEnoughData:
+                return None
+
+        return self.once(("by deck", group), narrowed)
+
+    def name_of(self, group: int) -> str:
+        """No two groups have the same name."""
+        return self.log.name_of_preset(group)
+
+    @cached_property
+    def source_place(self) -> IntArray:
+        """Place of each review (n,) among the log's entries, or its rows where it has these."""
+        selection = self.session.selection(self.trials.protocol)
+        return selection.entry_index[self.trials.review_th - 1]
+
+    @cached_property
+    def time_s(self) -> FloatArray:
+        """Unix time of each review (n,). Only of a log with entries."""
+        assert self.log.entries is not None
+        return self.log.entries.time_ms[self.source_place] / 1000
+
+    def since_optimized(self, group: int) -> IntArray | None:
+        """Positions of a preset's reviews that its parameters cannot have been fitted to.
+
+        Without any stored these are all held-out reviews, for the defaults are fitted to none.
+        None where the source does not tell the age of the parameters.
+        """
+        preset = self.log.presets.get(group)
+        if preset is not None and not preset.parameters_in_force:
+            index = self.trials.test_index
+            return index[self.trials.partition[index] == group]
+        since = None if preset is None else younger_than_s(self.log, preset)
+        if since is None:
+            return None
+        return np.flatnonzero((self.trials.partition == group) & (self.time_s > since))
+
+    def renewed(self, index: IntArray) -> tuple[Fold, ...]:
+        """The positions `index` in five blocks, each after training on all reviews before it."""
+        return tuple(
+            Fold(train=np.arange(block[0]), test=block)
+            for block in np.array_split(index, BLOCKS)
+            if len(block)
+        )
+
+    def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
+        """Probabilities for the folds' test positions, one fold after the other.
+
+        `candidate` is one of CONFIGURATIONS, NOW, POOLED, TOGETHER, ALONE or SM2. Without
+        `folds`: the protocol's, over all reviews. Raises NotEnoughData.
+        """
+        folds = tuple(self.trials.folds if folds is None else folds)
+        if candidate == NOW:
+            return self._by_preset(folds, self._parameters_now())
+        if candidate in (POOLED, TOGETHER, ALONE):
+            return np.concatenate(
+                [self._by_preset([fold], self._drawn(candidate, fold)) for fold in folds]
+            )
+        if candidate == SM2:
+            return self._as_scheduled_by_sm2(folds)
+        configuration = self.configuration(candidate)
+        trials = self._trials_of(configuration)
+        if configuration.protocol.partitions == "preset":
+            # What other presets' reviews would be fitted to is not asked.
+            folds = tuple(
+                replace(fold, train=fold.train[self._of_groups(fold.train, fold.test)])
+                for fold in folds
+            )
+        return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
+
+    def configuration(self, candidate: str) -> Configuration:
+        rows = self.trials.protocol.rows
+        return resolve(self.configurations[candidate], Protocol(rows=rows))[0]
+
+    def with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
+        """Probabilities of FSRS-6 with given parameters for positions (int64)."""
+        return fsrs6.predict(self.trials, list(values), index, self.context)
+
+    def other_versions(self, group: int, index: IntArray) -> dict[str, FloatArray]:
+        """Probabilities by the models that a preset's lists were made for, by name.
+
+        Anki runs lists of FSRS-4.5 and FSRS-5 as FSRS-6; a fork keeps lists of FSRS-7. A list
+        that is of no use as it stands (it may be out of all bounds) has none.
+        """
+        preset = self.log.presets.get(group)
+        if preset is None:
+            return {}
+        found = {}
+        stored = list(preset.parameters_in_force)
+        name = {17: "FSRS-4.5", 19: "FSRS-5"}.get(len(stored))
+        if name is not None:
+            configuration = resolve(name, Protocol(rows="anki"))[0]
+            trials = self._trials_of(configuration)
+            predict = configuration.model.predict
+            assert predict is not None
+            found[f"{NOW}, run as {name}"] = predict(trials, stored, index, self.context)
+        if preset.fork_parameters:
+            trials = self.session.trials(FRACTIONAL)
+            place = np.searchsorted(trials.review_th, self.trials.review_th[index])
+            p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
+            found["FSRS-7 of a fork"] = p
+        return {each: p for each, p in found.items() if np.isfinite(p).all()}
+
+    def fitted(self, candidate: str, group: int) -> list[float] | None:
+        """The parameters that a preset would get, fitted on all reviews there are."""
+        if candidate == "defaults":
+            return list(fsrs6.DEFAULT)
+        everything = np.arange(len(self.trials))
+        if candidate == POOLED:
+            return self._pooled_fits(len(everything)).by_group[group]
+        if candidate == TOGETHER:
+            return self.once(("together",), lambda: fitted(self.trials, everything))
+        configuration = self.configuration(candidate)
+        last = Fold(train=everything, test=np.flatnonzero(self.trials.partition == group)[-1:])
+        if configuration.protocol.partitions == "preset":
+            last = replace(last, train=everything[self.trials.partition == group])
+        trials = replace(self._trials_of(configuration), folds=(last,))
+        found = fit_and_predict(configuration, trials, self.context)[1]
+        return None if found is None else list(next(iter(found.values())))
+
+    def losses(self, p: FloatArray, index: IntArray) -> FloatArray:
+        """Log loss in nats of each prediction (k,) for the positions (k,)."""
+        return log_losses(self.trials.y[index], p)
+
+    def held_out(self, candidate: str) -> FloatArray:
+        """Probabilities for the protocol's held-out reviews (`trials.test_index`)."""
+        return self.once(("held out", candidate), lambda: self.predict(candidate))
+
+    def held_out_losses(self, candidate: str) -> FloatArray:
+        """Losses on these."""
+        return self.losses(self.held_out(candidate), self.trials.test_index)
+
+    def fitted_before(self, number: int) -> dict[int, list[float]]:
+        """Each preset's parameters ("optimized") as fitted for one of the protocol's folds."""
+
+        def fit() -> dict[int, list[float]]:
+            configuration = self.configuration("optimized")
+            folds = self.trials.folds[number : number + 1]
+            trials = replace(self._trials_of(configuration), folds=folds)
+            fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
+            return {group: list(values) for group, values in fitted.items()}
+
+        return self.once(("fitted before", number), fit)
+
+    def interval(self, values: FloatArray, index: IntArray) -> Interval:
+        """Mean of values (k,) over the reviews at the positions (k,), over their days."""
+        return mean_interval(values, self.trials.day[index])
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+    def _trials_of(self, configuration: Configuration) -> Trials:
+        trials = self.session.trials(configuration.protocol)
+        if not np.array_equal(trials.review_th, self.trials.review_th):
+            raise RuntimeError(f"{configuration.name} is judged on other reviews")
+        return trials
+
+    def _of_groups(self, train: IntArray, test: IntArray) -> np.ndarray:
+        return np.isin(self.trials.partition[train], np.unique(self.trials.partition[test]))
+
+    def _positions(self, index: IntArray) -> dict[int, IntArray]:
+        """The positions `index` by preset."""
+        partition = self.trials.partition[index]
+        return {int(group): index[partition == group] for group in np.unique(partition)}
+
+    def _parameters_now(self) -> dict[int, list[float]]:
+        return {
+            key: as_anki_runs(preset.parameters_in_force)
+            for key, preset in self.log.presets.items()
+            if key in self.groups
+        }
+
+    def _by_preset(
+        self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
+    ) -> FloatArray:
+        index = np.concatenate([fold.test for fold in folds])
+        p = np.empty(len(self.trials))
+        for group, positions in self._positions(index).items():
+            p[positions] = self.with_parameters(parameters.get(group, fsrs6.DEFAULT), positions)
+        return p[index]
+
+    def _drawn(self, candidate: str, fold: Fold) -> Mapping[int, Sequence[float]]:
+        """Parameters by preset for a fold's test positions, fitted on all reviews before it."""
+        count = len(fold.train)
+        wanted = tuple(np.unique(self.trials.partition[fold.test]).tolist())
+        if candidate == ALONE:
+            return self.alone(count)
+        pooled = self._pooled_before(count, wanted)
+        if candidate == TOGETHER:
+            return dict.fromkeys(wanted, pooled.shared)
+        return {group: pooled.by_group.get(group, pooled.shared) for group in wanted}
+
+    def alone(self, count: int) -> dict[int, list[float]]:
+        """Each preset's parameters, fitted as the shared ones are, on the first `count` reviews."""
+        positions = self._positions(np.arange(count))
+        return self.once(
+            ("alone", count),
+            lambda: {group: fitted(self.trials, index) for group, index in positions.items()},
+        )
+
+    def _settled(self, count: int) -> int:
+        """The number of first reviews at which it was last settled how much presets share.
+
+        With the protocol's first fold, and again whenever there were twice as many.
+        """
+        size = len(self.trials.folds[0].train)
+        while 2 * size <= count:
+            size *= 2
+        return min(size, count)
+
+    def _pooled_fits(self, count: int) -> Pooled:
+        """Of the first `count` reviews, by which it is also settled how much presets share."""
+        self.context.tick(0.0)
+        return self.once(
+            ("pooled", count),
+            lambda: pooled_fits(self.trials, self._positions(np.arange(count))),
+        )
+
+    def _pooled_before(self, count: int, wanted: tuple[int, ...]) -> Pooled:
+        """Of the first `count` reviews, for the `wanted` presets at least."""
+        settled = self._pooled_fits(self._settled(count))
+        if self._settled(count) == count:
+            return settled
+        self.context.tick(0.0)
+        return self.once(
+            ("pooled", count, wanted),
+            lambda: pooled_fits(self.trials, self._positions(np.arange(count)), settled, wanted),
+        )
+
+    def _as_scheduled_by_sm2(self, folds: Sequence[Fold]) -> FloatArray:
+        """Anki's older scheduler with each preset's own settings."""
+        model = all_models()["Anki"]
+        configuration = resolve("Anki-dry-run", Protocol(rows="anki"))[0]
+        trials = self._trials_of(configuration)
+        assert model.predict is not None
+        index = np.concatenate([fold.test for fold in folds])
+        p = np.empty(len(trials))
+        for group, positions in self._positions(index).items():
+            preset = self.log.presets.get(group)
+            settings = None if preset is None else preset.sm2_settings
+            parameters = list(settings or model.default(self.context))
+            p[positions] = model.predict(trials, parameters, positions, self.context)
+        return p[index]

@@ -1,0 +1,170 @@
+"""How often should I optimize? Log loss against the age of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from srs_eval.advice.answers import (
+    Answer,
+    Cell,
+    Table,
+    better_by,
+    needs,
+    sure,
+    what_is_missing,
+    would_tell,
+)
+from srs_eval.advice.candidates import Learner
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import IntArray
+from srs_eval.data.trials import Fold
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, verdicts
+
+GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
+"""Optimizing again whenever there are so many more reviews; the first is the yardstick."""
+NEVER, DEFAULTS = "once, then never", "never (defaults)"
+START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
+CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
+
+
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
+    """One answer for each preset with enough reviews."""
+    for group in groups:
+        judged = len(_judged(learner, group))
+        name = learner.name_of(group)
+        if judged < FEWEST_REVIEWS:
+            sentence = (
+                f"Can't tell yet: {counted(judged, 'review')} can be judged, "
+                f"{FEWEST_REVIEWS:,} are needed."
+            )
+            why = needs(judged, FEWEST_REVIEWS)
+            yield Answer("often", name, "can't tell", (sentence,), why=why)
+        else:
+            yield _answer(learner, group, equivalence)
+
+
+def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
+    """Fits at a sixth of the positions and whenever these have grown; None: never again."""
+    sizes = [len(index) // START]
+    while growth is not None:
+        larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
+        if larger >= len(index):
+            break
+        sizes.append(larger)
+    return tuple(
+        Fold(train=index[:begin], test=index[begin:end])
+        for begin, end in zip(sizes, [*sizes[1:], len(index)], strict=True)
+    )
+
+
+def staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    """What optimizing a preset less often than at every 2 % costs, in log loss."""
+    return learner.once(("staleness", group), lambda: _staleness(learner, group))
+
+
+def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
+    index = np.flatnonzero(learner.trials.partition == group)
+    judged = _judged(learner, group)
+    always = learner.losses(learner.predict(CANDIDATE, refits(index, GROWTHS[0])), judged)
+    found = {}
+    for growth in (*GROWTHS[1:], None):
+        name = NEVER if growth is None else _label(growth)
+        p = learner.predict(CANDIDATE, refits(index, growth))
+        found[name] = learner.interval(learner.losses(p, judged) - always, judged)
+    p = learner.predict("defaults", refits(index, None))
+    found[DEFAULTS] = learner.interval(learner.losses(p, judged) - always, judged)
+    return found
+
+
+def _judged(learner: Learner, group: int) -> IntArray:
+    """Positions of the reviews after the first fit."""
+    index = np.flatnonzero(learner.trials.partition == group)
+    return index[len(index) // START :]
+
+
+def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
+    cost = staleness(learner, group)
+    says = verdicts(cost, equivalence=equivalence)
+    labels = [_label(growth) for growth in GROWTHS[1:]]
+    enough = [label for label in labels if says[label] in ("as good", "better")]
+    sentences, why = [], ""
+    doubling = cost[labels[-1]]
+    if enough:
+        conclusion = enough[-1]
+        sentences.append(
+            f"Optimizing {conclusion} of reviews is {_no_worse(says[conclusion])} always: "
+            f"{_figures(cost[conclusion])}."
+        )
+    elif says[labels[-1]] == "worse":
+        conclusion, why = "can't tell", "at every doubling is too seldom"
+        sentences.append(
+            "Optimizing at every doubling only is too seldom: it makes "
+            f"{_figures(doubling)}. How often is enough can't be told yet."
+        )
+    else:
+        conclusion, why = "can't tell", would_tell(doubling)
+        sentences.append(
+            "How often matters can't be told yet: optimizing at every doubling makes "
+            f"{_figures(doubling)}. " + what_is_missing(doubling, len(cost))
+        )
+    sentences += cost_of_age(learner, group)
+    at_all = cost[DEFAULTS]
+    sentences.append(
+        f"Not optimizing at all (the defaults) makes {_figures(at_all)}: "
+        + {
+            "worse": "optimizing is worth it.",
+            "better": "the defaults predict better than any fit here.",
+            "as good": "the defaults are as good.",
+            "can't tell yet": "whether optimizing is worth it can't be told yet. "
+            + what_is_missing(at_all, len(cost)),
+        }[says[DEFAULTS]]
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (name, difference, says[name]) for name, difference in cost.items()
+    ]
+    judged = len(_judged(learner, group))
+    title = f"{learner.name_of(group)}: optimizing less often, {judged:,} reviews"
+    table = Table(title, ("optimizing", "minus every +2 %", "verdict"), tuple(rows))
+    return Answer("often", learner.name_of(group), conclusion, tuple(sentences), (table,), why=why)
+
+
+def cost_of_age(learner: Learner, group: int) -> list[str]:
+    """How old the present parameters can be, and what parameters of that age cost, in words.
+
+    Nothing where too few reviews can be judged.
+    """
+    if len(_judged(learner, group)) < FEWEST_REVIEWS:
+        return []
+    cost = staleness(learner, group)
+    preset = learner.log.presets.get(group)
+    if preset is not None and not preset.is_told:
+        return []
+    if preset is None or not preset.parameters_in_force:
+        return ["No parameters are stored: this preset has never been optimized."]
+    old = learner.since_optimized(group)
+    if old is None:
+        return []
+    before = int((learner.trials.partition == group).sum()) - len(old)
+    if not before:
+        return [f"Yours are older than all {len(old):,} reviews: they fit none of these."]
+    growth = next((each for each in GROWTHS if each >= len(old) / before), None)
+    name = NEVER if growth is None else _label(growth)
+    costs = 0.0 if name == _label(GROWTHS[0]) else cost[name].estimate
+    return [
+        f"Yours are at most {counted(len(old), 'review')} old, with {before:,} before that; "
+        f"at that age parameters cost you about {max(costs, 0):.4f} log loss."
+    ]
+
+
+def _no_worse(says: Verdict) -> str:
+    return "better than" if says == "better" else "as good as"
+
+
+def _label(growth: float) -> str:
+    return f"at every +{growth:.0%}".replace("%", " %")
+
+
+def _figures(difference: Interval) -> str:
+    return f"log loss {better_by(difference.estimate)} than at every +2 % {sure(difference)}"

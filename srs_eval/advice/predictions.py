@@ -1,0 +1,142 @@
+"""Predictions of one's own, from a file, judged beside all others."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from srs_eval.advice.candidates import Learner
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
+
+REVIEW_ID = ("review_id", "id")
+REVIEW_TH = ("review_th",)
+TIME = ("time_ms", "review_time", "time")
+CARD = ("card_id", "cid", "card")
+PROBABILITY = ("p", "probability")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """One model's probabilities of recall (k,) for the answers known by `key` (k,)."""
+
+    key: IntArray  # Unix ms of the answer, which is its id in the revlog; or its number
+    numbered: bool  # by position among the reviews of the source, from 1 on
+    card_id: IntArray | None
+    p: FloatArray
+
+
+def read_predictions(path: Path) -> dict[str, Predictions]:
+    """By model, from CSV or parquet with columns review_id (or card_id and time_ms), p, model.
+
+    review_id is that of Anki's revlog; where a source has no times, review_th is the position
+    among its reviews. Without `model` the file's name is the model's. Raises
+    InputError for what is not there, unreadable, or no probability.
+    """
+    columns = _columns(path)
+    numbered = REVIEW_TH[0] in columns
+    named = numbered or any(name in columns for name in REVIEW_ID)
+    key = _whole(path, columns, REVIEW_TH if numbered else (*REVIEW_ID, *TIME))
+    card_id = None if named else _whole(path, columns, CARD)
+    try:
+        p = np.array(_column(path, columns, PROBABILITY), np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f'"{path.name}": the column p holds something that is no number.'
+        ) from None
+    if not len(p):
+        raise InputError(f'"{path.name}" holds no predictions.')
+    if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
+        raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
+    models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
+    return {
+        str(model): Predictions(
+            key[models == model],
+            numbered,
+            None if card_id is None else card_id[models == model],
+            p[models == model],
+        )
+        for model in np.unique(models)
+    }
+
+
+def held_out_of(learner: Learner, model: str, predictions: Predictions) -> FloatArray:
+    """Its probabilities for the held-out reviews (`trials.test_index`).
+
+    Raises InputError where a held-out review has no prediction, or two.
+    """
+    index = learner.trials.test_index
+    if predictions.numbered:
+        wanted = learner.trials.review_th[index]
+    elif learner.log.entries is None:
+        raise InputError(
+            f"{learner.log.receipt.path} has no times of answers: name reviews by review_th, "
+            "their number in the file's order (`Results.predictions` has it)."
+        )
+    else:
+        wanted = learner.log.entries.time_ms[learner.source_place[index]]
+    order = np.argsort(predictions.key, kind="stable")
+    known = predictions.key[order]
+    if (np.diff(known) == 0).any():
+        raise InputError(f'The predictions of "{model}" name a review twice; keep one of them.')
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = known[place] == wanted
+    if predictions.card_id is not None:
+        found &= predictions.card_id[order][place] == learner.trials.card_id[index]
+    if not found.all():
+        raise InputError(
+            f'The predictions of "{model}" cover {np.count_nonzero(found):,} of the '
+            f"{len(index):,} held-out reviews (--rows {learner.trials.protocol.rows}, five "
+            "folds); all are needed."
+        )
+    return predictions.p[order][place]
+
+
+def _columns(path: Path) -> Mapping[str, list[object]]:
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+        if parquet:
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path)
+            return {name.lower(): table[name].to_pylist() for name in table.column_names}
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            rows = list(csv.reader(text))
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
+        raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
+    if not rows:
+        raise InputError(f'"{path.name}" holds no predictions.')
+    names = [name.strip().lower() for name in rows[0]]
+    body = [row for row in rows[1:] if row]
+    short = next((k for k, row in enumerate(body, start=2) if len(row) != len(names)), None)
+    if short is not None:
+        raise InputError(f'"{path.name}": line {short} has not as many fields as the header.')
+    return {name: [row[k] for row in body] for k, name in enumerate(names)}
+
+
+def _column(
+    path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]
+) -> list[object]:
+    for name in names:
+        if name in columns:
+            return columns[name]
+    raise InputError(
+        f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
+        "needed, model if there are several."
+    )
+
+
+def _whole(path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]) -> IntArray:
+    values = _column(path, columns, names)
+    try:
+        return np.array([int(str(value)) for value in values], np.int64)
+    except (ValueError, OverflowError):
+        raise InputError(
+            f'"{path.name}": the column {names[0]} holds something that is no whole number.'
+        ) from None

@@ -1,0 +1,328 @@
+"""Which learning steps? How recall falls within the day, and when it meets what is desired.
+
+Answers are told apart by what came before: a first Again, Hard or Good, Again and then Good, or
+a lapse; these are the situations that the steps of a preset decide on (open-spaced-repetition/
+fsrs4anki-helper, steps.py, has the same five). Counted is the next answer to the card on the
+same day. Its recall follows FSRS's forgetting curve with the preset's decay; the stability,
+here in minutes, is fitted by maximum likelihood. Its interval is that of a mean over days of
+the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth Berkeley
+Symposium 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.advice.answers import Answer, Cell, Table, listed, spanned
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.retention import FEWEST_DAYS_SHOWN
+from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
+from srs_eval.models import fsrs6
+from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
+
+AGAIN, HARD, GOOD = 1, 2, 3
+SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
+BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
+FEWEST_ANSWERS = 100
+LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
+TOO_FEW, HARDLY_VARY = "too few answers", "the delays hardly vary"
+NO_CURVE = "recall does not fall as on the curve"
+TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
+LONGEST_MIN = 100 * 1440.0
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class NextAnswers:
+    """Answers (k,) to cards answered before on the same day."""
+
+    situation: IntArray  # place in SITUATIONS, of the answer before
+    minutes: FloatArray  # since then
+    recalled: FloatArray  # 1.0 or 0.0
+    day: IntArray
+    preset: IntArray
+
+    def __getitem__(self, keep: NDArray[np.bool_]) -> NextAnswers:
+        return NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
+
+    def __len__(self) -> int:
+        return len(self.minutes)
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """A fitted forgetting curve R(t) = (1 + factor t/S)^-decay with R(S) = 0.9."""
+
+    log_stability: Interval  # of S in minutes
+    decay: float
+
+    def recall(self, minutes: FloatArray) -> FloatArray:
+        return _recall(minutes, math.exp(self.log_stability.estimate), self.decay)
+
+    def delay(self, retention: float) -> tuple[float, float, float]:
+        """Minutes after which recall is `retention`, and the bounds of their interval."""
+        ratio = (retention ** (-1 / self.decay) - 1) / _factor(self.decay)
+        log_s = self.log_stability
+        low, estimate, high = (
+            ratio * math.exp(min(max(each, -50.0), 50.0))
+            for each in (log_s.low, log_s.estimate, log_s.high)
+        )
+        return estimate, low, high
+
+
+def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
+    """One answer for each preset."""
+    del equivalence
+    rows = learner.session.rows(learner.trials.protocol)
+    answers = next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
+    for group in groups:
+        yield _answer(learner, group, answers[answers.preset == group])
+
+
+def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
+    """From rows in order of review, with the preset of each (n,)."""
+    order = np.argsort(rows.card_id, kind="stable")
+    card, rating, state = rows.card_id[order], rows.rating[order], rows.state[order]
+    first = np.ones(len(card), np.bool_)
+    first[1:] = card[1:] != card[:-1]
+    before_first = np.roll(first, 1)  # the row before is its card's first
+    rating_before = np.roll(rating, 1)
+    situation = np.full(len(card), -1)
+    for place, button in enumerate((AGAIN, HARD, GOOD)):
+        situation[first & (rating == button)] = place
+    again_good = ~first & before_first & (rating_before == AGAIN) & (rating == GOOD)
+    situation[again_good & (rows.elapsed_days[order] == 0)] = 3
+    in_review = (state == REVIEW + 1) | (state == FILTERED + 1)
+    situation[~first & in_review & (rating == AGAIN)] = 4
+    of_next = np.full(len(card), -1)
+    of_next[1:] = situation[:-1]
+    same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
+    kept = np.flatnonzero(same_day & (of_next >= 0))
+    return NextAnswers(
+        situation=of_next[kept],
+        minutes=rows.elapsed_seconds[order][kept] / 60,
+        recalled=(rating[kept] > 1).astype(np.float64),
+        day=rows.day_offset[order][kept],
+        preset=preset[order][kept],
+    )
+
+
+def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
+    """The curve under which the answers are likeliest."""
+
+    def loss(log_s: float) -> float:
+        r = np.clip(_recall(answers.minutes, math.exp(log_s), decay), _EPSILON, 1 - _EPSILON)
+        return -float(np.log(np.where(answers.recalled == 1, r, 1 - r)).sum())
+
+    low, high = math.log(1 / 60), math.log(LONGEST_MIN)
+    while high - low > 1e-9:
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if loss(left) < loss(right) else (left, high)
+    log_s = (low + high) / 2
+    s = math.exp(log_s)
+    r = np.clip(_recall(answers.minutes, s, decay), _EPSILON, 1 - _EPSILON)
+    ratio = _factor(decay) * answers.minutes / s
+    slope = decay * r * ratio / (1 + ratio)  # of R along log S
+    score = (answers.recalled - r) / (r * (1 - r)) * slope
+    information = float((np.square(slope) / (r * (1 - r))).mean())
+    influence = score / information if information > 0 else np.full(len(score), np.nan)
+    spread = mean_interval(influence, answers.day)
+    return Forgetting(
+        Interval(log_s, spread.half_width, spread.reviews, spread.days, spread.errors), decay
+    )
+
+
+def follows(curve: Forgetting, answers: NextAnswers) -> bool:
+    """Whether recall at the shorter and at the longer half of the delays is the curve's."""
+    expected = curve.recall(answers.minutes)
+    bias = answers.recalled - expected
+    short = answers.minutes <= np.median(answers.minutes)
+    for half in (short, ~short):
+        if half.any():
+            found = mean_interval(bias[half], answers.day[half])
+            # Where nearly all are recalled, days say too little of how far chance goes.
+            variance = float((expected[half] * (1 - expected[half])).mean())
+            chance = TWO_HALVES * math.sqrt(variance / found.reviews)
+            if abs(found.estimate) > max(found.half_width, chance):
+                return False
+    return True
+
+
+def steps_now(preset: Preset | None) -> dict[str, float | None]:
+    """The delay in minutes that a preset's steps set in each situation; None: none within a day.
+
+    Hard on the first step waits for the mean of the first two, or half as long again as the only
+    one (ankitects/anki: rslib/src/scheduler/states/steps.rs).
+    """
+    if preset is None:
+        return {}
+    learning, relearning = preset.learning_steps, preset.relearning_steps
+    first = learning[0] if learning else None
+    second = learning[1] if len(learning) > 1 else None
+    if first is None:
+        hard = None
+    elif second is not None:
+        hard = (first + second) / 2
+    else:
+        hard = min(1.5 * first, first + 1440)
+    lapse = relearning[0] if relearning else None
+    return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
+
+
+def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
+    preset = learner.log.presets.get(group)
+    name = learner.name_of(group)
+    desired = (
+        0.9 if preset is None or preset.desired_retention is None else preset.desired_retention
+    )
+    stored = () if preset is None else preset.parameters_in_force
+    decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
+    now = steps_now(preset)
+    sentences: list[str] = []
+    says: list[str] = []
+    curves: list[tuple[Cell, ...]] = []
+    delays: list[tuple[Cell, ...]] = []
+    few: list[str] = []
+    for place, situation in enumerate(SITUATIONS):
+        mine = answers[answers.situation == place]
+        if not len(mine):
+            continue
+        unknown = why_not(mine)
+        curve = fitted_forgetting(mine, decay) if unknown is None else None
+        if curve is not None and not follows(curve, mine):
+            unknown, curve = NO_CURVE, None
+        delays += _by_delay(situation, mine, curve)
+        median = float(np.median(mine.minutes))
+        recalled = _share(float(mine.recalled.mean()))
+        if curve is not None:
+            sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
+            sentences.append(sentence)
+        else:
+            verdict, shown = "can't tell", str(unknown)
+            if unknown == TOO_FEW:
+                few.append(_with_article(situation))
+            else:
+                share = mean_interval(mine.recalled, mine.day)
+                bounds = spanned(_share(share.low), _share(min(share.high, 1.0)), share)
+                sentences.append(
+                    f"Can't tell after {_with_article(situation)}: {unknown}. After "
+                    f"{_duration(median)}, as usual, {recalled} are recalled {bounds}, "
+                    f"{_share(desired)} desired."
+                )
+        says.append(verdict)
+        curves.append((situation, len(mine), _duration(median), recalled, shown, verdict))
+    if few:
+        sentences.append(
+            f"Can't tell after {listed(few)}: {FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
+            "needed."
+        )
+    if not len(answers):
+        sentences.append("Can't tell: no card has been answered twice on a day.")
+    known = {each for each in says if each != "can't tell"}
+    conclusion = "can't tell" if not known else known.pop() if len(known) == 1 else "see each step"
+    retention = _share(desired)
+    tables = (
+        Table(
+            f"{name}: when recall meets {retention} within the day",
+            ("after", "answers", "usual delay", "recalled", f"{retention} after", "step"),
+            tuple(curves),
+        ),
+        Table(
+            f"{name}: recall at the next answer, by delay",
+            ("after", "delay", "answers", "recalled", "curve"),
+            tuple(delays),
+        ),
+    )
+    return Answer("steps", name, conclusion, tuple(sentences), tables if curves else ())
+
+
+def why_not(answers: NextAnswers) -> str | None:
+    """Why no curve can be fitted, in words."""
+    if len(answers) < FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
+        return TOO_FEW
+    short, long = np.quantile(answers.minutes, (0.1, 0.9))
+    return HARDLY_VARY if long < LEAST_SPREAD * short else None
+
+
+def _judged(
+    situation: str, answers: NextAnswers, curve: Forgetting, desired: float, step: float | None
+) -> tuple[str, str, str]:
+    """A sentence, what it says of the step, and the delay as the table shows it."""
+    estimate, low, high = curve.delay(desired)
+    shortest, longest = np.quantile(answers.minutes, (0.05, 0.95))
+    share = _share(desired)
+    after = f"After {_with_article(situation)}"
+    yours = "" if step is None else f" Your step is {_duration(step)}."
+    if high < shortest:
+        sentence = (
+            f"{after} recall is below {share} already at the shortest delays that you have had "
+            f"({_duration(shortest)})."
+        )
+        verdict = "shorter" if step is not None and step >= shortest else "can't tell"
+        return sentence + yours, verdict, f"< {_duration(shortest)}"
+    if low > longest:
+        sentence = (
+            f"{after} recall is above {share} even at the longest delays that you have had "
+            f"({_duration(longest)})."
+        )
+        verdict = "longer" if step is not None and step <= longest else "can't tell"
+        return sentence + yours, verdict, f"> {_duration(longest)}"
+    sentence = (
+        f"{after} recall falls to {share} after about {_duration(estimate)} "
+        f"(95 %: {_duration(low)} to {_duration(high)})."
+    )
+    verdict = "can't tell"
+    if step is not None:
+        verdict = "longer" if step < low else "shorter" if step > high else "as it is"
+    return sentence + yours, verdict, f"{_duration(estimate)}"
+
+
+def _by_delay(
+    situation: str, answers: NextAnswers, curve: Forgetting | None
+) -> Iterator[tuple[Cell, ...]]:
+    place = np.searchsorted(BORDERS_MIN, answers.minutes, side="right")
+    for bin_ in np.unique(place).tolist():
+        mine = answers[place == bin_]
+        begin = "0" if not bin_ else _duration(BORDERS_MIN[bin_ - 1])
+        end = "" if bin_ == len(BORDERS_MIN) else _duration(BORDERS_MIN[bin_])
+        words = f"up to {end}" if not bin_ else f"{begin} to {end}" if end else f"over {begin}"
+        expected = None if curve is None else float(curve.recall(mine.minutes).mean())
+        recalled = mean_interval(mine.recalled, mine.day)
+        if recalled.days < FEWEST_DAYS_SHOWN or mine.recalled.min() == mine.recalled.max():
+            recalled = replace(recalled, half_width=math.nan)
+        yield situation, words, len(mine), recalled, expected
+
+
+def _recall(minutes: FloatArray, stability: float, decay: float) -> FloatArray:
+    found: FloatArray = np.power(1 + _factor(decay) * minutes / stability, -decay)
+    return found
+
+
+def _factor(decay: float) -> float:
+    """Such that R(S) is 0.9."""
+    return float(0.9 ** (-1 / decay)) - 1
+
+
+def _with_article(situation: str) -> str:
+    return "Again and then Good" if situation == "Again, then Good" else f"a {situation}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _duration(minutes: float) -> str:
+    """ "40 s", "1.5 min", "12 min", "3.1 h", "2.4 days"."""
+    if minutes < 1:
+        return f"{60 * minutes:.0f} s"
+    if minutes < 60:
+        return f"{minutes:.2g} min"
+    if minutes < 1440:
+        return f"{minutes / 60:.2g} h"
+    return f"{minutes / 1440:,.1f} days"

@@ -1,0 +1,539 @@
+"""What a `Workload` says, in sentences and tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from srs_eval import __version__
+from srs_eval.advice.answers import Answer, Cell, Table, better_by, listed, signed, sure
+from srs_eval.advice.workload.estimate import (
+    ENDS,
+    FEWEST_IN_MONTH,
+    FIGURES,
+    KNOWN,
+    MINUTES,
+    MONTH,
+    OVER,
+    PER_CARD,
+    RECALLED,
+    RETENTIONS,
+    REVIEWS,
+    Workload,
+)
+from srs_eval.advice.workload.rivals import REFERENCE
+from srs_eval.data.plural import counted
+from srs_eval.data.reviews import FloatArray
+from srs_eval.stats.intervals import FEWEST_REVIEWS
+
+QUESTION = "workload"
+OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
+MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
+LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
+NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
+HELD = (
+    "For 100 simulated learners, whose true parameters are known, such ranges held the truth 80 "
+    "times; 19 times it was lower."
+)
+"""What `benchmarks/workload.py --band` finds (docs/workload.md)."""
+MISSED = 0.02  # of retention: from here on an expectation has not come true
+
+
+@dataclass(frozen=True)
+class CostTable(Table):
+    """A table by desired retention whose figures can be drawn, of all retentions (r,)."""
+
+    preset: str = ""
+    retentions: tuple[float, ...] = ()
+    reviews: tuple[float, ...] = ()  # a day
+    low: tuple[float, ...] = ()  # ends of the reviews a day that 90 % of the draws lie between
+    high: tuple[float, ...] = ()
+    known: tuple[float, ...] = ()  # cards, at the end
+    now: float = 0.0
+    cheapest: float = 0.0  # fewest minutes per card known
+
+
+def answers(found: Workload) -> list[Answer]:
+    """What is known so far; sentences on what is not known yet are left out."""
+    sentences = [
+        *_today(found),
+        *_cheapest(found),
+        *_data(found),
+        *_change(found),
+        *_limit(found),
+        *_budget(found),
+        *_backlog(found),
+        *_ranked(found),
+        *_wrong(found),
+        *_certainty(found),
+    ]
+    tables: list[Table] = [_curve(found)]
+    if found.paces:
+        tables.append(_paces(found))
+    if found.wrong:
+        tables += [_models(found), _wishes(found)]
+    tables += [preview.table for preview in found.previews]
+    if found.months:
+        tables.append(_months(found))
+    return [Answer(QUESTION, found.preset, _conclusion(found), tuple(sentences), tuple(tables))]
+
+
+def _conclusion(found: Workload) -> str:
+    here = found.at(found.desired)
+    if not found.drawn:
+        return f"about {found.median[here, MINUTES]:.0f} minutes a day"
+    low, high = (f"{ends[here, MINUTES]:.0f}" for ends in found.band)
+    return f"{low} minutes a day" if low == high else f"{low}-{high} minutes a day"
+
+
+def _today(found: Workload) -> list[str]:
+    here = found.at(found.desired)
+    reviews, minutes, known = (
+        within(found, here, figure, places)
+        for figure, places in ((REVIEWS, 0), (MINUTES, 1), (KNOWN, 0))
+    )
+    days = counted(found.question.days, "day")
+    about = "" if found.drawn else "about "
+    new = f"{found.new_a_day} new ones a day"
+    if found.new_a_day * found.question.days > found.unseen:
+        new += f" (if you add them: the preset has {found.unseen:,})"
+    made = [
+        f"At today's desired retention of {found.desired:.2f}, with "
+        f"{counted(found.learned, 'card')} and {new}, the next {days} "
+        f"take {about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards "
+        "are known at the end."
+    ]
+    if found.unchanged is not None:
+        unchanged = found.unchanged
+        made.append(
+            "That is once the preset is optimized to all your reviews. While the "
+            f"{found.line} go on scheduling it is about {unchanged[REVIEWS]:,.0f} reviews and "
+            f"{unchanged[MINUTES]:.1f} minutes a day, with {100 * unchanged[RECALLED]:.0f} % "
+            f"passed."
+        )
+    made[:0] = of_few_reviews(found)
+    if not found.drawn:
+        made.insert(0, _first_estimate(found))
+    if found.question.after:
+        made.append(
+            f"They begin after {counted(found.question.after, 'day')} without a review, which "
+            f"leave {counted(found.overdue, 'card')} overdue."
+        )
+    if found.presets > 1:
+        made.append(f"This is one preset of {found.presets}: the one with the most reviews.")
+    made += found.left_out
+    if found.question.new_a_day is None:
+        of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
+        made.append(
+            f"{counted(found.new_a_day, 'new card')} a day: the pace of the last {of_late}, "
+            "rounded."
+        )
+    expected = found.in_force[here, MINUTES]
+    low, high = (ends[here, MINUTES] for ends in found.band)
+    if found.drawn and not low <= expected <= high:
+        made.append(
+            f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
+        )
+    return made
+
+
+def of_few_reviews(found: Workload) -> list[str]:
+    """What is to be said where few reviews speak for the figures."""
+    if found.reviews >= FEWEST_REVIEWS:
+        return []
+    return [
+        f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
+        f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known."
+    ]
+
+
+def _first_estimate(found: Workload) -> str:
+    source = (
+        f"{len(found.draws)} of {found.question.draws} sets of parameters that your reviews allow"
+    )
+    if not len(found.draws):
+        source = "the parameters that fit your reviews best"
+    move = found.may_move(found.at(found.desired), MINUTES)
+    return (
+        f"First estimate, from {source}: it may still move by up to {max(move, 0.1):.1f} minutes a "
+        "day. Ranges come with the last one."
+    )
+
+
+def _cheapest(found: Workload) -> list[str]:
+    if not found.drawn or len(found.retentions) < 2:
+        return []
+    least, low, high = found.cheapest
+    range_ = f"{low:.2f} to {high:.2f}" if low != high else f"{least:.2f} in all draws"
+    if found.question.retentions == RETENTIONS:
+        edge = " or below" if least == found.retentions[0] else ""
+        made = f"Fewest minutes per card known: at {least:.2f}{edge} ({range_})."
+    else:
+        made = (
+            f"Of the retentions asked about, {least:.2f} takes the fewest minutes per card known "
+            f"({range_})."
+        )
+    if least < found.desired:
+        made += " Cheap is not wise: more is forgotten between reviews there"
+        made += ", and you have no month like that." if _is_guess(found, least) else "."
+    return [made]
+
+
+def _data(found: Workload) -> list[str]:
+    if found.seen is None:
+        return [
+            f"No month had {FEWEST_IN_MONTH} reviews: what is said of any retention is the "
+            "model's guess."
+        ]
+    low, high = (f"{100 * share:.0f}" for share in found.seen)
+    recalled = low if low == high else f"{low} to {high}"
+    return [
+        f"Your months so far with at least {FEWEST_IN_MONTH} reviews had {recalled} % recalled. "
+        "Beyond, marked with ?, figures are the model's guess."
+    ]
+
+
+def _change(found: Workload) -> list[str]:
+    if not found.drawn:
+        return []
+    here = found.at(found.desired)
+    parts = []
+
+    def apart(there: int, figure: int, places: int) -> float:
+        """Of two figures as the table shows them, so that the reader finds the same."""
+        return float(np.subtract(*found.median[[there, here], figure].round(places)))
+
+    for other in OTHERS:
+        there = found.at(other)
+        if there == here or abs(found.retentions[there] - other) > 1e-9:
+            continue
+        minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
+        low, high = np.quantile(minutes, ENDS)
+        parts.append(
+            f"{other:.2f} {signed(apart(there, MINUTES, 1), 1)} minutes a day ({signed(low, 1)} "
+            f"to {signed(high, 1)}) and {signed(apart(there, KNOWN, 0), 0)} cards known"
+        )
+    return [f"Instead of {found.desired:.2f}: {'; '.join(parts)}."] if parts else []
+
+
+def _budget(found: Workload) -> list[str]:
+    budget = found.question.budget
+    if budget is None or not found.drawn:
+        return []
+    over = within(found, found.at(found.desired), OVER, 0)
+    days = counted(found.question.days, "day")
+    made = [f"Above {budget:g} minutes: {over} of {days}."]
+    fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
+    if len(fits):
+        made.append(
+            f"With {budget:g} minutes a day on average, {found.retentions[fits[-1]]:.2f} is the "
+            "highest retention that is almost sure to fit."
+        )
+    return made
+
+
+def _backlog(found: Workload) -> list[str]:
+    if found.backlog is None:
+        return []
+    reviews, minutes = found.backlog
+    overdue = counted(found.overdue, "overdue card")
+    if minutes < LEAST_MINUTES:
+        return [f"{overdue}: not enough to be felt."]
+    days = min(MONTH, found.question.days)
+    return [
+        f"{overdue}: {reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days."
+    ]
+
+
+def _limit(found: Workload) -> list[str]:
+    near = found.median[:, REVIEWS] > NEAR_LIMIT * found.limit
+    if not near.any():
+        return []
+    return [
+        f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of {found.limit:,} "
+        "reviews a day holds cards back: there, more would be asked of you, and is not done."
+    ]
+
+
+def _ranked(found: Workload) -> list[str]:
+    """Which model predicts the preset's reviews, and by how much better than the schedule's."""
+    rivals = [each for each in found.judged if each.difference is not None]
+    if not rivals:
+        return []
+    best, rival = found.judged[0], rivals[0]
+    assert rival.difference is not None
+    reviews = counted(best.log_loss.reviews, "held-out review")
+    difference = f"{better_by(rival.difference.estimate)} {sure(rival.difference)}"
+    if len(found.judged) == 2:
+        return [
+            f"On {reviews} of this preset, {rival.model} has a log loss of "
+            f"{rival.log_loss.estimate:.4f}, {difference} than {REFERENCE}: {rival.verdict}."
+        ]
+    of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
+    predicts = f"{of_all} predicts this preset's reviews best"
+    loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
+    if best is rival:
+        return [f"{predicts}: {loss}, {difference} than {REFERENCE}: {rival.verdict}."]
+    return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
+
+
+def _wrong(found: Workload) -> list[str]:
+    here = found.at(found.desired)
+    made = []
+    for wrong in found.wrong:
+        recalled = wrong.figures[here, RECALLED]
+        missed = recalled - found.in_force[here, RECALLED]
+        if not np.isfinite(recalled):
+            continue
+        verdict = "as expected"
+        if abs(missed) > MISSED:
+            verdict = "less than that" if missed < 0 else "more than that"
+        made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
+    if not made:
+        return []
+    own = 100 * found.in_force[here, RECALLED]
+    return [
+        f"Does {found.desired:.2f} come true? The {found.line} expect {own:.0f} % of reviews to be "
+        f"passed. If your memory is another model's, it is: {listed(made)}."
+    ]
+
+
+def _certainty(found: Workload) -> list[str]:
+    if not found.finished:
+        return []
+    chance, both = found.chance[REVIEWS], found.spread[REVIEWS]
+    return [
+        f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of yours "
+        f"drawn anew. They vary by {100 * both:.1f} %, of which chance, the same parameters "
+        f"simulated again, makes {100 * chance:.1f} %. " + HELD
+    ]
+
+
+# Tables
+
+
+def shown(found: Workload) -> np.ndarray:
+    """Places of the retentions that a table of few lines shows."""
+    if len(found.retentions) <= MOST_ROWS:
+        return np.arange(len(found.retentions))
+    every = {found.at(percent / 100) for percent in range(70, 100, 5)}
+    return np.array(
+        sorted(every | {found.at(found.desired), found.at(found.cheapest[0]), found.at(0.97)})
+    )
+
+
+def _curve(found: Workload) -> CostTable:
+    budget = found.question.budget
+    columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
+    if budget is not None:
+        columns[-1] = f"days > {budget:g} min"
+    rows: list[tuple[Cell, ...]] = []
+    for k in shown(found).tolist():
+        retention = float(found.retentions[k])
+        last = (
+            f"{100 * found.median[k, RECALLED]:.0f} %"
+            if budget is None
+            else within(found, k, OVER, 0)
+        )
+        rows.append(
+            (
+                f"{retention:.2f}",
+                _mark(found, retention),
+                within(found, k, REVIEWS, 0),
+                within(found, k, MINUTES, 1),
+                f"{found.median[k, KNOWN]:,.0f}",
+                f"{found.median[k, PER_CARD]:.2f}",
+                last,
+            )
+        )
+    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
+    median, (low, high) = found.median, found.band
+    return CostTable(
+        title,
+        tuple(columns),
+        tuple(rows),
+        preset=found.preset,
+        retentions=tuple(found.retentions.tolist()),
+        reviews=tuple(median[:, REVIEWS].tolist()),
+        low=tuple(low[:, REVIEWS].tolist()),
+        high=tuple(high[:, REVIEWS].tolist()),
+        known=tuple(median[:, KNOWN].tolist()),
+        now=found.desired,
+        cheapest=found.cheapest[0],
+    )
+
+
+def _mark(found: Workload, retention: float) -> str:
+    today = abs(retention - found.desired) < 0.005
+    return ("now" if today else "") + ("?" if _is_guess(found, retention) else "")
+
+
+def _is_guess(found: Workload, retention: float) -> bool:
+    """Whether no month of the learner's came near a retention."""
+    return found.seen is None or not found.seen[0] <= retention <= found.seen[1]
+
+
+def _paces(found: Workload) -> Table:
+    return Table(
+        f"{found.preset}: new cards a day, at {found.desired:.2f}",
+        ("new/day", "reviews/day", "minutes/day", "known"),
+        tuple(
+            (
+                pace,
+                _spread(figures[:, REVIEWS], 0),
+                _spread(figures[:, MINUTES], 1),
+                f"{np.median(figures[:, KNOWN]):,.0f}",
+            )
+            for pace, figures in found.paces
+        ),
+    )
+
+
+def _models(found: Workload) -> Table:
+    """The schedule of the parameters in force, remembered by several models."""
+    rows: list[tuple[Cell, ...]] = []
+    here = found.at(found.desired)
+    for name, figures in (
+        (f"the {found.line}", found.in_force),
+        *((wrong.name, wrong.figures) for wrong in found.wrong),
+    ):
+        at = figures[here]
+        rows.append(
+            (
+                name,
+                f"{at[REVIEWS]:.0f}",
+                f"{at[MINUTES]:.1f}",
+                f"{at[KNOWN]:,.0f}",
+                _percent(at[RECALLED]),
+            )
+        )
+    return Table(
+        f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
+        ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
+        tuple(rows),
+    )
+
+
+def _wishes(found: Workload) -> Table:
+    """What becomes of each desired retention under the schedule of the parameters in force."""
+    columns = [found.in_force, *(wrong.figures for wrong in found.wrong)]
+    return Table(
+        f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
+        ("desired", f"the {found.line}", *(wrong.name for wrong in found.wrong)),
+        tuple(
+            (
+                f"{found.retentions[k]:.2f}",
+                *(_percent(figures[k, RECALLED]) for figures in columns),
+            )
+            for k in shown(found).tolist()
+        ),
+    )
+
+
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{100 * share:.0f} %"
+
+
+def _months(found: Workload) -> Table:
+    return Table(
+        f"{found.preset}: what you recalled",
+        ("month", "reviews", "recalled"),
+        tuple((month, count, f"{100 * share:.1f} %") for month, count, share in found.months),
+    )
+
+
+def within(found: Workload, place: int, figure: int, places: int) -> str:
+    """ "61 (55-70)"; "61" while draws are missing."""
+    if not found.drawn:
+        return f"{found.median[place, figure]:,.{places}f}"
+    return _spread(found.draws[:, place, figure], places)
+
+
+def _spread(of_draws: FloatArray, places: int) -> str:
+    """ "61 (55-70)": the median of the draws (draws,) and where 90 % of them lie."""
+    low, middle, high = (
+        f"{each:,.{places}f}" for each in np.quantile(of_draws, (ENDS[0], 0.5, ENDS[1]))
+    )
+    return middle if low == high else f"{middle} ({low}-{high})"
+
+
+# Files
+
+
+def document(found: Workload) -> dict[str, Any]:
+    """As JSON has it (layout: docs/formats.md)."""
+    low, high = found.band
+    parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
+    return {
+        "layout": 1,
+        "srs_eval": __version__,
+        "preset": found.preset,
+        "question": asdict(found.question),
+        "desired_retention": found.desired,
+        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue},
+        "new_a_day": found.new_a_day,
+        "draws": len(found.draws),
+        "retentions": [
+            {
+                "desired": float(retention),
+                **{name: _named(figures[place]) for name, figures in parts.items()},
+                **{wrong.name: _named(wrong.figures[place]) for wrong in found.wrong},
+            }
+            for place, retention in enumerate(found.retentions)
+        ],
+        "relative_deviation": {
+            "chance": _named(found.chance),
+            "parameters and chance": _named(found.spread),
+        },
+        "cheapest": dict(zip(("median", "low", "high"), found.cheapest, strict=True)),
+        "recalled_by_month": [
+            {"month": month, "reviews": count, "recalled": share}
+            for month, count, share in found.months
+        ],
+        "memories": [
+            {
+                "model": each.model,
+                "log_loss": each.log_loss.estimate,
+                "reviews": each.log_loss.reviews,
+                "difference": None if each.difference is None else each.difference.estimate,
+                "low": None if each.difference is None else _known(each.difference.low),
+                "high": None if each.difference is None else _known(each.difference.high),
+                "verdict": each.verdict,
+            }
+            for each in found.judged
+        ],
+        "now": _named(
+            found.median[found.at(found.desired)] if found.unchanged is None else found.unchanged
+        ),
+        "backlog": None
+        if found.backlog is None
+        else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
+        "new_cards": [
+            {
+                "new_a_day": pace,
+                **dict(
+                    zip(
+                        ("reviews", "minutes", "known"),
+                        np.median(figures[:, [REVIEWS, MINUTES, KNOWN]], axis=0).tolist(),
+                        strict=True,
+                    )
+                ),
+            }
+            for pace, figures in found.paces
+        ],
+        "intervals": [record for preview in found.previews for record in preview.records],
+        "answers": [answer.document() for answer in answers(found)],
+    }
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _named(figures: np.ndarray) -> dict[str, float | None]:
+    return {
+        name.replace(" ", "_"): float(value) if np.isfinite(value) else None
+        for name, value in zip(FIGURES, figures, strict=True)
+    }

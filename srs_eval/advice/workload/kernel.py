@@ -1,0 +1,452 @@
+"""The template of the simulation's kernel: one run of days over all cards of a deck.
+
+`play` is compiled once per pair of models with their `loops` in place of the names below
+(`compile.specialised`): it knows of a model only what these do to many cards at once. Cards wait
+in a queue for each day, so that a day touches only the cards that are due.
+
+This module imports numba; import it inside functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from srs_eval.advice.workload.loops import Work
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.elementwise import LANES
+from srs_eval.training.records import Int32Array
+from srs_eval.training.simd import broadcast, load, store, unpacked, where
+
+begin: Any = None  # the memory's loops
+review: Any = None
+step: Any = None
+recall: Any = None
+SEES_TIME = 0  # whether the memory sees what an answer takes
+SEPARATE = 0  # whether the scheduler is another model or has other parameters
+scheduler_begin: Any = None
+scheduler_review: Any = None
+scheduler_step: Any = None
+scheduler_factor: Any = None
+scheduler_intervals: Any = None
+
+MOST_STEPS = 5  # of learning or relearning that a card takes on one day
+LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
+RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
+(DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
+
+
+class Question(NamedTuple):
+    """What does not change while days go by."""
+
+    days: int
+    retention: float
+    new_a_day: int
+    reviews_a_day: int
+    new_ignore_review_limit: int
+    maximum_interval: float
+    learning_steps: int
+    relearning_steps: int
+    step_days: float  # from one step to the next, as the memory sees it
+    scheduler_step_days: float
+    order: int
+    most_lapses: int
+    balanced: int
+    learned: int  # cards at the beginning
+    new: int
+    introduced_today: int
+    parameters: FloatArray  # of the memory, with its constants
+    scheduler_parameters: FloatArray
+    seconds: FloatArray  # (12,) by state and rating
+    spread: float  # of their logarithms
+    first_rating: FloatArray  # (4,) shares added up
+    review_rating: FloatArray  # (3,) shares added up
+    step_rating: FloatArray  # (24,) shares added up after each rating, learning, then relearning
+    known_on: Int32Array  # (days,) whether what is known is counted
+
+
+class Cards(NamedTuple):
+    """All cards, the learned ones first (room,)."""
+
+    room: int
+    state: FloatArray  # (states, room)
+    scheduler_state: FloatArray  # (states of the scheduler, room); the same where they are one
+    difficulty: int  # where the scheduler's last state begins
+    last: FloatArray  # day of the last review
+    due: FloatArray  # the day that was scheduled
+    lapses: Int32Array
+
+
+class Queue(NamedTuple):
+    """Cards by the day on which they come up."""
+
+    head: Int32Array  # (days,) the first card of a day; -1: none
+    following: Int32Array  # (room,) the next card of the same day
+    due: Int32Array  # (horizon,) how many cards are due, for the balance
+    horizon: int
+    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (none: inf) ...
+    of_interval: FloatArray  # (horizon + LANES,) ... times that of the interval
+    crowd: FloatArray  # (horizon + LANES,) crowding[due] of each day
+    weights: FloatArray  # (horizon + 2 LANES,) room for those of a fuzz range
+    low: Int32Array  # (horizon,) the fuzz range of an interval
+    high: Int32Array
+
+
+class Day(NamedTuple):
+    """Room for the answers of one day."""
+
+    card: Int32Array  # (room,)
+    t: FloatArray  # since the last review; later the interval
+    recall: FloatArray
+    rating: FloatArray
+    taken: FloatArray  # seconds of each answer, where the memory sees them
+    stepping: Int32Array  # cards in learning or relearning
+    step_rating: FloatArray
+    row: Int32Array  # where the shares of its kind begin in Question.step_rating
+    consecutive: Int32Array  # steps passed
+    needed: Int32Array  # to be passed
+    work_state: FloatArray  # as in loops.Work
+    work_card: Int32Array
+    work_t: FloatArray
+
+
+class Happened(NamedTuple):
+    """By day (days,)."""
+
+    reviews: IntArray
+    recalled: IntArray
+    new: IntArray
+    seconds: FloatArray
+    known: FloatArray
+
+
+@njit(nogil=True, error_model="numpy")
+def uniform(random: Any) -> float:
+    """A number in [0, 1): SplitMix64 (Steele, Lea and Flood 2014); `random` (1,) is its state."""
+    random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return float(z >> np.uint64(11)) * 2.0**-53
+
+
+@njit(nogil=True, error_model="numpy")
+def drawn(random: Any, shares: Any, start: int, count: int) -> int:
+    """A place below `count`, by shares added up from `shares[start]` on."""
+    u = uniform(random) * shares[start + count - 1]
+    place = 0
+    for other in range(start, start + count - 1):
+        place += u >= shares[other]  # without a branch that nobody could foresee
+    return place
+
+
+@njit(nogil=True, error_model="numpy")
+def answer_time(random: Any, mean: float, spread: float) -> float:
+    """Log-normal seconds of a mean, their logarithms of a spread (Box and Muller 1958)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(random)))
+    normal = radius * math.cos(2.0 * math.pi * uniform(random))
+    return mean * math.exp(spread * (normal - 0.5 * spread))
+
+
+@njit(nogil=True, error_model="numpy")
+def fuzz_range(days: int, longest: int) -> tuple[int, int]:
+    """The shortest and the longest interval that Anki draws from instead of so many days."""
+    if days < 3:
+        return days, days
+    interval = float(days)
+    spread = (
+        1.0
+        + 0.15 * (min(interval, 7.0) - 2.5)
+        + 0.1 * max(min(interval, 20.0) - 7.0, 0.0)
+        + 0.05 * max(interval - 20.0, 0.0)
+    )
+    low = int(min(max(math.floor(interval - spread + 0.5), 1), longest))
+    high = int(min(max(math.floor(interval + spread + 0.5), 1), longest))
+    if high == low and 2 < high < longest:
+        high = low + 1
+    return low, high
+
+
+@njit(nogil=True, error_model="numpy", inline="always")
+def balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
+    """An interval of a fuzz range, rather on a day with few cards due.
+
+    A day without cards has weight 1, one with n cards n^-2.15 interval^-3
+    (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
+    """
+    seen = min(high + 1, queue.horizon - day)  # beyond, nothing is known to be due
+    u = uniform(random)
+    chosen = low
+    if day + low >= days:  # it is not played, so any day will do
+        chosen = low + int(u * (high - low + 1))
+    else:
+        weights, count = queue.weights, seen - low
+        for j in range(0, count, LANES):
+            weight = load(queue.crowd, day + low + j) * load(queue.of_interval, low + j)
+            store(weights, j, where(weight < 1.0, weight, 1.0))
+        store(weights, count, broadcast(0.0))
+        even, odd = 0.0, 0.0
+        for j in range(0, count, 4):  # as sums that need not wait for each other
+            even += weights[j] + weights[j + 2]
+            odd += weights[j + 1] + weights[j + 3]
+        added = even + odd
+        u *= added + (high + 1 - seen)
+        if u >= added:
+            chosen = min(seen + int(u - added), high)
+        else:
+            at = 0
+            while at < count - 1 and u >= weights[at]:
+                u -= weights[at]
+                at += 1
+            chosen = low + at
+    return chosen
+
+
+@njit(nogil=True, error_model="numpy")
+def smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
+    """Reorder so that the `wanted` cards with the smallest keys come first (Hoare 1961)."""
+    low, high = 0, count - 1
+    while low < high:
+        pivot = key[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while key[i] < pivot:
+                i += 1
+            while key[j] > pivot:
+                j -= 1
+            if i <= j:
+                key[i], key[j] = key[j], key[i]
+                card[i], card[j] = card[j], card[i]
+                i += 1
+                j -= 1
+        if wanted - 1 <= j:
+            high = j
+        elif wanted - 1 >= i:
+            low = i
+        else:
+            return
+
+
+def play(
+    question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, out_table: Any,
+    random: Any,
+) -> None:  # fmt: skip
+    """Play all days. Changes the cards, the queue and `random`, and fills in what happened.
+
+    `random` are the states of two streams of chance: that of the answers, and that of the time
+    they take, which not every memory asks for.
+    """
+    question = unpacked(question_table, Question)
+    cards = unpacked(cards_table, Cards)
+    queue = unpacked(queue_table, Queue)
+    today = unpacked(day_table, Day)
+    out = unpacked(out_table, Happened)
+    room, days = cards.room, question.days
+    states, scheduler_states = cards.state, cards.scheduler_state
+    parameters, scheduler_parameters = question.parameters, question.scheduler_parameters
+    work = Work(today.work_state, today.work_card, today.work_t)
+    last, lapses = cards.last, cards.lapses
+    head, following, due = queue.head, queue.following, queue.due
+    crowd, crowding = queue.crowd, queue.crowding
+    card, t, ratings = today.card, today.t, today.rating
+    recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
+    row, consecutive, needed = today.row, today.consecutive, today.needed
+    seconds, order = question.seconds, question.order
+    taken, spread, clock = today.taken, question.spread, random[1:]
+    difficulty = cards.difficulty
+    most_lapses = question.most_lapses
+    learned, waiting = question.learned, question.new
+
+    for i in range(learned):  # backwards, so that a day's cards keep their order
+        k = learned - 1 - i
+        at = int(max(cards.due[k], 0.0))
+        if at < queue.horizon:
+            due[at] += 1
+        if at < days and lapses[k] < most_lapses:
+            following[k] = head[at]
+            head[at] = k
+    left, at = waiting, 0  # new cards take room on the days on which they will come
+    while left > 0 and at < queue.horizon:
+        more = question.new_a_day - (question.introduced_today if at == 0 else 0)
+        more = min(max(more, 0), left)
+        due[at] += more
+        left -= more
+        at += 1
+    lows, highs = queue.low, queue.high
+    longest = int(question.maximum_interval)
+    for at in range(queue.horizon):
+        crowd[at] = crowding[due[at]]
+        lows[at], highs[at] = fuzz_range(at, longest)
+
+    factor = scheduler_factor(scheduler_parameters, question.retention, work)
+    for day in range(days):
+        # Who comes up today; where these are too many, who comes first
+        n, k = 0, head[day]
+        while k >= 0:
+            card[n] = k
+            n += 1
+            k = following[k]
+        while True:
+            for i in range(n):
+                t[i] = day - last[card[i]]
+            for i in range(n, n + LANES):
+                card[i], t[i] = 0, 1.0
+            recall(parameters, states, room, card, t, n, recalls)
+            if n <= question.reviews_a_day:
+                break
+            for i in range(n):
+                k = card[i]
+                key = cards.due[k]
+                if order == RANDOM:
+                    key = uniform(random)
+                elif order == SHORTEST:
+                    key = cards.due[k] - last[k]
+                elif order == LONGEST:
+                    key = last[k] - cards.due[k]
+                elif order == EASIEST:
+                    key = scheduler_states[difficulty + k]
+                elif order == HARDEST:
+                    key = -scheduler_states[difficulty + k]
+                elif order == LEAST_RECALLED:
+                    key = recalls[i]
+                elif order == MOST_RECALLED:
+                    key = -recalls[i]
+                ratings[i] = key
+            smallest_first(card, ratings, n, question.reviews_a_day)
+            for i in range(question.reviews_a_day, n):
+                k = card[i]
+                due[day] -= 1
+                if day + 1 < queue.horizon:
+                    due[day + 1] += 1
+                    crowd[day + 1] = crowding[due[day + 1]]
+                if day + 1 < days:
+                    following[k] = head[day + 1]
+                    head[day + 1] = k
+            n = question.reviews_a_day
+
+        # What is answered
+        cost, steps, right = 0.0, 0, 0
+        for i in range(n):
+            if uniform(random) < recalls[i]:
+                right += 1
+                rating = 2 + drawn(random, question.review_rating, 0, 3)
+            else:
+                k, rating = card[i], 1
+                lapses[k] += 1
+                stepping[steps], step_rating[steps] = k, 1.0
+                row[steps], consecutive[steps] = RELEARNING_ROW, 0
+                needed[steps] = question.relearning_steps
+                steps += 1
+            ratings[i] = rating
+            cost += seconds[REVIEW + rating - 1]
+            if SEES_TIME:
+                taken[i] = answer_time(clock, seconds[REVIEW + rating - 1], spread)
+        for i in range(n, n + LANES):
+            ratings[i] = 3.0
+        review(parameters, states, room, card, t, ratings, taken, n, work)
+        if SEPARATE:
+            scheduler_review(
+                scheduler_parameters, scheduler_states, room, card, t, ratings, taken, n, work
+            )
+
+        # New cards come after the reviews
+        new = question.new_a_day - (question.introduced_today if day == 0 else 0)
+        if not question.new_ignore_review_limit:
+            new = min(new, question.reviews_a_day - n)
+        new = min(max(new, 0), waiting)
+        for i in range(n, n + new):
+            rating = 1 + drawn(random, question.first_rating, 0, 4)
+            card[i], ratings[i] = learned + i - n, rating
+            cost += seconds[LEARNING + rating - 1]
+            if SEES_TIME:
+                taken[i] = answer_time(clock, seconds[LEARNING + rating - 1], spread)
+            stepping[steps], step_rating[steps] = card[i], rating
+            row[steps], consecutive[steps] = 0, 0
+            needed[steps] = question.learning_steps - (1 if rating > 2 else 0)
+            steps += 1
+        for i in range(n + new, n + new + LANES):
+            card[i], ratings[i] = 0, 3.0
+        begin(parameters, states, room, card, ratings, taken, n, n + new, work)
+        if SEPARATE:
+            scheduler_begin(
+                scheduler_parameters, scheduler_states, room, card, ratings, taken, n, n + new, work
+            )
+        learned += new
+        waiting -= new
+
+        # Steps of learning and relearning
+        for _ in range(MOST_STEPS):
+            going = 0
+            for i in range(steps):
+                rating = int(step_rating[i])
+                if consecutive[i] >= needed[i] or rating == 4:
+                    continue
+                kind = row[i]
+                rating = 1 + drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
+                mean = seconds[(RELEARNING if kind == RELEARNING_ROW else LEARNING) + rating - 1]
+                cost += mean
+                if SEES_TIME:
+                    taken[going] = answer_time(clock, mean, spread)
+                held = consecutive[i]
+                if rating > 2:
+                    held += 1
+                elif rating == 1:
+                    held = 0
+                stepping[going], step_rating[going], row[going] = stepping[i], rating, kind
+                consecutive[going], needed[going] = held, needed[i]
+                going += 1
+            steps = going
+            if steps == 0:
+                break
+            for i in range(steps, steps + LANES):
+                stepping[i], step_rating[i] = 0, 3.0
+            step(
+                parameters, states, room, stepping, question.step_days, step_rating, taken, steps,
+                work,
+            )  # fmt: skip
+            if SEPARATE:
+                scheduler_step(
+                    scheduler_parameters, scheduler_states, room, stepping,
+                    question.scheduler_step_days, step_rating, taken, steps, work,
+                )  # fmt: skip
+
+        # When they come up again
+        n += new
+        scheduler_intervals(
+            scheduler_parameters, scheduler_states, room, card, n, question.retention, factor,
+            question.maximum_interval, t,
+        )  # fmt: skip
+        for i in range(n):
+            k = card[i]
+            interval = int(min(max(t[i] + 0.5, 1.0), float(longest)))
+            if question.balanced and interval > 2:
+                if interval < queue.horizon:
+                    low, high = lows[interval], highs[interval]
+                else:
+                    low, high = fuzz_range(interval, longest)
+                interval = balanced_interval(random, low, high, day, days, queue)
+            at = day + interval
+            last[k], cards.due[k] = day, at
+            if at < queue.horizon:
+                due[at] += 1
+                crowd[at] = crowding[due[at]]
+                if at < days and lapses[k] < most_lapses:
+                    following[k] = head[at]
+                    head[at] = k
+
+        out.reviews[day], out.new[day] = n - new, new
+        out.recalled[day], out.seconds[day] = right, cost
+        if question.known_on[day]:
+            for i in range(learned):
+                card[i], t[i] = i, day - last[i]
+            for i in range(learned, learned + LANES):
+                card[i], t[i] = 0, 1.0
+            recall(parameters, states, room, card, t, learned, recalls)
+            known = 0.0
+            for i in range(learned):
+                known += recalls[i]
+            out.known[day] = known

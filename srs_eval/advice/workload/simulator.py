@@ -1,0 +1,310 @@
+"""A preset's cards played forward, day by day.
+
+    simulate(scheduler, deck, costs, settings, seed) -> Simulated
+
+Semantics are those of fsrs-rs 6.6 (src/simulation.rs, `simulate`) and of Anki 26.08, which
+calls it (rslib/src/scheduler/fsrs/simulator.rs); docs/workload.md tells them, and where we
+differ. A day is a whole number, today is 0. A card is reviewed at most once a day; learning and
+relearning steps cost time and change the memory, but are no reviews of their own.
+
+The scheduler decides on the intervals, the memory on what is recalled. They are one unless
+`memory` is given, which is then followed alongside by a state of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from srs_eval.advice.workload.memories import SCHEDULERS, SEE_TIME, Memory, loops_of
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import FloatArray, IntArray
+
+Order = Literal[
+    "due",
+    "random",
+    "interval, shortest first",
+    "interval, longest first",
+    "difficulty, easiest first",
+    "difficulty, hardest first",
+    "retrievability, lowest first",
+    "retrievability, highest first",
+]
+"""Which cards come first on a day that has more than its limit of reviews."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deck:
+    """Today's cards that are not suspended: n learned ones, and new ones as a number.
+
+    Days are relative to today (negative: past). `memory_state` is needed where answers are
+    drawn from another memory than the scheduler's.
+    """
+
+    state: FloatArray  # (states, n) after the last review, by the scheduler's model
+    last_day: IntArray  # (n,) of the last review
+    due_day: IntArray  # (n,) overdue cards are reviewed today, as long ago as they are
+    lapses: IntArray  # (n,)
+    new: int = 0
+    introduced_today: int = 0  # new cards that today's limit has already been spent on
+    memory_state: FloatArray | None = None  # (states of the memory, n)
+
+    def __len__(self) -> int:
+        return len(self.last_day)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What answers cost, and which buttons are pressed. States: learning, review, relearning.
+
+    The defaults are fsrs-rs's, of many learners (src/simulation.rs, `SimulatorConfig`).
+    """
+
+    seconds: tuple[tuple[float, ...], ...] = (
+        (19.58, 18.79, 13.78, 10.71),
+        (19.38, 17.59, 12.38, 8.94),
+        (16.44, 15.25, 12.32, 8.03),
+    )
+    """The mean, by state and rating (3, 4): what an answer is charged."""
+    spread: float = 0.9
+    """Standard deviation of the logarithm of the seconds, within a state and rating: what an answer
+    took, for a memory that sees it, is log-normal around its mean. Of many learners' collections.
+    """
+    first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
+    """Shares of Again, Hard, Good, Easy at the first review of a card."""
+    review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
+    """Shares of Hard, Good, Easy at reviews that are passed."""
+    learning_steps: tuple[tuple[float, ...], ...] = (
+        (0.3686, 0.0628, 0.5108, 0.0577),
+        (0.0442, 0.4553, 0.4457, 0.0549),
+        (0.0519, 0.0470, 0.8462, 0.0550),
+    )
+    """Shares of the four ratings in a step that follows Again, Hard, Good (3, 4)."""
+    relearning_steps: tuple[tuple[float, ...], ...] = (
+        (0.2157, 0.0643, 0.6595, 0.0604),
+        (0.0500, 0.4638, 0.4475, 0.0387),
+        (0.1057, 0.1434, 0.7266, 0.0244),
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The question: for how long, how much is to be remembered, what limits there are."""
+
+    desired_retention: float = 0.9
+    days: int = 365
+    new_a_day: int = 20
+    reviews_a_day: int = 9999
+    new_ignore_review_limit: bool = True
+    maximum_interval: int = 36_500  # days
+    learning_steps: int = 2  # how many
+    relearning_steps: int = 1
+    step_minutes: float = 10.0
+    """Between the steps of one day; only FSRS-7 asks for it."""
+    order: Order = "due"
+    suspend_after_lapses: int | None = None
+    balanced: bool = True
+    """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
+    known_every: int = 30
+    """How often what is known is counted, in days; always on the first and on the last day."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What happened on each day (days,)."""
+
+    reviews: IntArray  # of cards learned on an earlier day
+    recalled: IntArray  # reviews that were passed
+    new: IntArray  # cards learned
+    seconds: FloatArray
+    known_days: IntArray  # (k,) days at whose end is counted ...
+    known: FloatArray  # (k,) ... how many cards would be recalled, by the memory
+
+    @cached_property
+    def answers(self) -> int:
+        """Reviews and new cards together, as Anki's simulator counts reviews."""
+        return int(self.reviews.sum() + self.new.sum())
+
+
+ORDERS = get_args(Order)
+
+
+def simulate(
+    scheduler: Memory,
+    deck: Deck,
+    costs: Costs,
+    settings: Settings,
+    seed: int,
+    memory: Memory | None = None,
+) -> Simulated:
+    """One course of events. The same seed gives the same; threads may run several at once.
+
+    Raises InputError for a deck without a `memory_state` where `memory` is given, and for
+    settings that make no sense.
+    """
+    from srs_eval.advice.workload import kernel
+    from srs_eval.training.elementwise import LANES
+    from srs_eval.training.records import packed
+
+    _check(scheduler, deck, settings, memory)
+    n, days = len(deck), settings.days
+    new = min(deck.new, settings.new_a_day * days)
+    room = -(-(n + new) // LANES) * LANES + LANES
+    answering = memory or scheduler
+    state = _with_room(deck.state if memory is None else deck.memory_state, room)
+    scheduler_state = state if memory is None else _with_room(deck.state, room)
+    horizon = days + days // 2  # as far as the balance of days looks
+    counted = np.zeros(days, np.int32)
+    counted[days_counted(settings)] = 1
+    seconds = np.array(costs.seconds, np.float64).ravel()
+    steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
+    question = kernel.Question(
+        days=days,
+        retention=settings.desired_retention,
+        new_a_day=settings.new_a_day,
+        reviews_a_day=settings.reviews_a_day,
+        new_ignore_review_limit=int(settings.new_ignore_review_limit),
+        maximum_interval=float(settings.maximum_interval),
+        learning_steps=settings.learning_steps,
+        relearning_steps=settings.relearning_steps,
+        step_days=_step_days(settings, answering),
+        scheduler_step_days=_step_days(settings, scheduler),
+        order=ORDERS.index(settings.order),
+        most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
+        balanced=int(settings.balanced),
+        learned=n,
+        new=new,
+        introduced_today=deck.introduced_today,
+        parameters=answering.values,
+        scheduler_parameters=scheduler.values,
+        seconds=seconds,
+        spread=costs.spread,
+        first_rating=np.cumsum(costs.first_rating),
+        review_rating=np.cumsum(costs.review_rating),
+        step_rating=steps.ravel(),
+        known_on=counted,
+    )
+    cards = kernel.Cards(
+        room=room,
+        state=state,
+        scheduler_state=scheduler_state,
+        difficulty=(scheduler.states - 1) * room,
+        last=_with_room(deck.last_day, room),
+        due=_with_room(deck.due_day, room),
+        lapses=_with_room(deck.lapses, room, np.int32),
+    )
+    queue = kernel.Queue(
+        head=np.full(days, -1, np.int32),
+        following=np.empty(room, np.int32),
+        due=np.zeros(horizon, np.int32),
+        horizon=horizon,
+        crowding=_crowding(room + 1),
+        of_interval=_of_interval(horizon + LANES),
+        crowd=np.zeros(horizon + LANES),
+        weights=np.empty(horizon + 2 * LANES),
+        low=np.empty(horizon, np.int32),
+        high=np.empty(horizon, np.int32),
+    )
+    day = kernel.Day(
+        card=np.empty(room + LANES, np.int32),
+        t=np.empty(room + LANES),
+        recall=np.empty(room + LANES),
+        rating=np.empty(room + LANES),
+        taken=np.ones(room + LANES),
+        stepping=np.empty(room + LANES, np.int32),
+        step_rating=np.empty(room + LANES),
+        row=np.empty(room, np.int32),
+        consecutive=np.empty(room, np.int32),
+        needed=np.empty(room, np.int32),
+        work_state=np.empty((max(answering.states, scheduler.states), LANES)),
+        work_card=np.empty(room + LANES, np.int32),
+        work_t=np.empty(room + LANES),
+    )
+    happened = kernel.Happened(
+        reviews=np.zeros(days, np.int64),
+        recalled=np.zeros(days, np.int64),
+        new=np.zeros(days, np.int64),
+        seconds=np.zeros(days),
+        known=np.zeros(days),
+    )
+    tables = [packed(table) for table in (question, cards, queue, day, happened)]
+    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
+    _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
+    known_days = np.flatnonzero(counted)
+    return Simulated(
+        reviews=happened.reviews,
+        recalled=happened.recalled,
+        new=happened.new,
+        seconds=happened.seconds,
+        known_days=known_days,
+        known=happened.known[known_days],
+    )
+
+
+def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | None) -> None:
+    if scheduler.model not in SCHEDULERS:
+        raise InputError(f"{scheduler.model} cannot schedule: only {', '.join(SCHEDULERS)} can.")
+    if memory is not None and deck.memory_state is None:
+        raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
+    if not 0.0 < settings.desired_retention < 1.0:
+        raise InputError(
+            f"A desired retention of {settings.desired_retention:g} cannot be kept: "
+            "give a number between 0 and 1, such as 0.9."
+        )
+    if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
+        raise InputError("Days, intervals and the time between counts are 1 day or more.")
+    if min(settings.new_a_day, settings.reviews_a_day, deck.new, deck.introduced_today) < 0:
+        raise InputError("Numbers of cards and reviews a day cannot be negative.")
+
+
+def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
+    """A copy with `room` places in its last dimension, filled up with 1."""
+    made = np.ones((*np.shape(values)[:-1], room), dtype)
+    made[..., : np.shape(values)[-1]] = values
+    return made
+
+
+@lru_cache(8)
+def _crowding(count: int) -> FloatArray:
+    """The weight of a day on which 0, 1 ... cards are due already; see `kernel`."""
+    with np.errstate(divide="ignore"):
+        return np.arange(float(count)) ** -2.15
+
+
+@lru_cache(8)
+def _of_interval(count: int) -> FloatArray:
+    """The weight of an interval of 0, 1 ... days."""
+    return np.maximum(np.arange(float(count)), 1.0) ** -3.0
+
+
+def _step_days(settings: Settings, memory: Memory) -> float:
+    return settings.step_minutes / 1440.0 if memory.sees_fractions else 0.0
+
+
+@cache
+def _kernel(scheduler: str, memory: str | None) -> Any:
+    """The compiled kernel; `memory` None: the scheduler's own."""
+    from srs_eval.advice.workload import kernel
+    from srs_eval.training.compile import specialised
+
+    own, answering = loops_of(scheduler), loops_of(memory or scheduler)
+    loops = {loop: answering[loop] for loop in ("begin", "review", "step", "recall")}
+    loops |= {
+        f"scheduler_{loop}": own[loop]
+        for loop in ("begin", "review", "step", "factor", "intervals")
+    }
+    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
+    constants = {
+        "SEES_TIME": int((memory or scheduler) in SEE_TIME),
+        "SEPARATE": int(memory is not None),
+    }
+    return specialised(kernel.play, name, {}, constants, kernels=loops)
+
+
+def days_counted(settings: Settings) -> IntArray:
+    """The days at whose end it is counted what is known: every so often, and the last."""
+    days = np.arange(0, settings.days, settings.known_every)
+    return np.union1d(days, [settings.days - 1])

@@ -1,0 +1,232 @@
+"""Today's deck: what a learner remembers of each card now, and when it is due.
+
+Where a card stands comes from Anki's table of cards (`reviews.Schedule`). What is remembered of
+it is a model's state after the card's own history, step by step as the model is trained on
+("history"), or what Anki stored with the card at its last review or optimization ("stored").
+Where the one is lacking the other serves; where both are, the state is guessed from ease and
+interval as Anki does when a learner comes from SM-2 (open-spaced-repetition/fsrs-rs:
+src/inference.rs, `memory_state_from_sm2`).
+
+With stored states the rest is Anki's reading too (ankitects/anki: rslib/src/scheduler/fsrs/
+simulator.rs, `Card::convert`): a card was last reviewed an interval before it is due, and one
+that is in its steps or buried was reviewed, and is due, today.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from srs_eval.advice.workload.memories import SCHEDULERS, Memory, loops_of
+from srs_eval.advice.workload.simulator import Costs, Deck
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
+from srs_eval.data.rows import select_rows
+
+States = Literal["history", "stored"]
+
+SUSPENDED, PREVIEWED = -1, 4  # Anki's queues
+_LATER_STEP = 3
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """The reviews of m cards, most reviews first: column k holds their reviews number k."""
+
+    card: IntArray  # (m,) positions among a preset's cards
+    first: IntArray  # (rounds + 1,) where each round begins in the flat columns
+    rating: FloatArray  # 1-4
+    days: FloatArray  # whole days since the review before
+    fraction: FloatArray  # the same with fractions
+    seconds: FloatArray  # that the answers took
+    last_day: IntArray  # (m,) of the last review, relative to the first simulated day
+
+
+@dataclass(frozen=True, eq=False)
+class Today:
+    """The n cards of a preset that are learned and not suspended, before any model."""
+
+    card_id: IntArray  # (n,) sorted
+    due_day: IntArray  # (n,) relative to the first simulated day
+    interval: IntArray  # (n,) days
+    ease: FloatArray  # (n,) 2.5 is SM-2's usual
+    lapses: IntArray  # (n,)
+    stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
+    waits: np.ndarray  # (n,) bool: in its steps
+    histories: Histories
+    new: int
+    historical_retention: float
+
+    def __len__(self) -> int:
+        return len(self.card_id)
+
+    @property
+    def overdue(self) -> int:
+        """Cards that should have been reviewed before the first simulated day."""
+        return int((self.due_day < 0).sum())
+
+
+def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
+    """The cards of a preset, by their home decks.
+
+    `first_day` is the first simulated day; 0 is the day after the last review in the log. Raises
+    InputError where the source does not say when cards are due, and where there are no cards.
+    """
+    schedule, grid = log.schedule, log.day_grid
+    if schedule is None or grid is None or log.entries is None:
+        raise InputError(
+            f"{log.receipt.path} does not say when cards are due: give a collection or a package."
+        )
+    of_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
+    active = of_preset & (schedule.queue != SUSPENDED)
+    if not active.any():
+        what = "are all suspended" if of_preset.any() else "are none"
+        raise InputError(f"The cards of this preset {what}: there is no workload to tell of.")
+    k = np.flatnonzero(active & (schedule.kind != NEW_CARD) & (schedule.queue != PREVIEWED))
+    in_days = (schedule.kind == REVIEW_CARD) | (schedule.queue == _LATER_STEP)
+    settings = log.presets.get(preset)
+    retention = None if settings is None else settings.historical_retention
+    return Today(
+        card_id=schedule.card_id[k],
+        due_day=schedule.due_day[k] - first_day,
+        interval=schedule.interval[k],
+        ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
+        lapses=schedule.lapses[k],
+        stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
+        waits=~in_days[k],
+        histories=_histories(log, schedule.card_id[k], first_day),
+        new=int((active & (schedule.kind == NEW_CARD)).sum()),
+        historical_retention=retention or 0.9,
+    )
+
+
+def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
+    """The deck that the simulation starts from."""
+    state = memory_state(today, scheduler, states)
+    if states == "stored":
+        last = np.minimum(today.due_day - today.interval, 0)
+        return Deck(
+            state=state,
+            last_day=np.where(today.waits, 0, last),
+            due_day=np.where(today.waits, 0, today.due_day),
+            lapses=today.lapses,
+            new=today.new,
+        )
+    last = np.minimum(today.due_day - today.interval, -1)
+    last[today.histories.card] = np.minimum(today.histories.last_day, -1)
+    return Deck(
+        state=state,
+        last_day=last,
+        due_day=np.maximum(today.due_day, last + 1),
+        lapses=today.lapses,
+        new=today.new,
+    )
+
+
+def memory_state(today: Today, memory: Memory, states: States = "history") -> FloatArray:
+    """What a memory makes of the cards (states, n).
+
+    A network keeps no states with the cards, nor can one be guessed: it follows what history
+    there is, and takes a card without one as answered Good at first and not seen since.
+    """
+    stored = states == "stored" and memory.model in SCHEDULERS
+    wanted = np.isnan(today.stored[0]) if stored else np.ones(len(today), np.bool_)
+    taken = np.flatnonzero(wanted[today.histories.card])
+    made = _without_history(today, memory)
+    made[:, today.histories.card[taken]] = _after_histories(today.histories, memory)[:, taken]
+    return made
+
+
+def _without_history(today: Today, memory: Memory) -> FloatArray:
+    """Stored states, or else what ease and interval say (states, n)."""
+    if memory.model not in SCHEDULERS:
+        one = _after_histories(_answered_good(), memory)
+        return np.repeat(one, len(today), axis=1)
+    w = memory.parameters
+    interval = np.maximum(today.interval, 0.001)
+    if memory.model == "FSRS-7":
+        s, d = interval, np.full(len(today), 5.0)
+    else:
+        decay = w[20] if memory.model == "FSRS-6" else 0.5
+        desired = today.historical_retention
+        s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
+        growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
+        d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
+    known = ~np.isnan(today.stored[0])
+    s = np.where(known, today.stored[0], s)
+    d = np.where(known, today.stored[1], d)
+    return np.stack((s, 0.8 * s, d) if memory.model == "FSRS-7" else (s, d))
+
+
+def _answered_good() -> Histories:
+    """The history of one card: a first Good, in the time that it takes many learners."""
+    nothing = np.zeros(1)
+    at = np.zeros(1, np.int64)
+    seconds = np.full(1, Costs().seconds[0][2])
+    return Histories(at, np.arange(2), np.full(1, 3.0), nothing, nothing, seconds, at)
+
+
+def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
+    """The states (states, m) after m histories, in their order."""
+    from srs_eval.advice.workload.loops import Followed
+    from srs_eval.training.elementwise import LANES
+    from srs_eval.training.records import packed
+
+    m = len(histories.card)
+    room = m + LANES
+    rating, same_day_rating, seconds, same_day_seconds, t, work_t = np.empty((6, room))
+    card, same_day_card, work_card = np.empty((3, room), np.int32)
+    followed = Followed(
+        rounds=len(histories.first) - 1,
+        begins=histories.first,
+        given_rating=histories.rating,
+        given_t=histories.fraction if memory.sees_fractions else histories.days,
+        given_seconds=histories.seconds,
+        room=room,
+        states=np.ones((memory.states, room)),
+        parameters=memory.values,
+        card=card,
+        t=t,
+        rating=rating,
+        seconds=seconds,
+        same_day_card=same_day_card,
+        same_day_rating=same_day_rating,
+        same_day_seconds=same_day_seconds,
+        work_state=np.empty((memory.states, LANES)),
+        work_card=work_card,
+        work_t=work_t,
+    )
+    if m:
+        loops_of(memory.model)["follow"](packed(followed))
+    return followed.states[:, :m]
+
+
+def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
+    """From the reviews that Anki's optimizer would take, also of cards suspended since."""
+    assert log.entries is not None
+    assert log.day_grid is not None
+    selection = select_rows(log, "anki", include_suspended=True)
+    rows = selection.rows
+    mine = np.flatnonzero(np.isin(rows.card_id, card_id))
+    mine = mine[np.argsort(rows.card_id[mine], kind="stable")]
+    cards, begin, count = np.unique(rows.card_id[mine], return_index=True, return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    number = np.arange(len(mine)) - np.repeat(begin, count)
+    rank = np.empty(len(cards), np.int64)
+    rank[order] = np.arange(len(cards))
+    by_round = mine[np.lexsort((np.repeat(rank, count), number))]
+    last = mine[(begin + count - 1)[order]] if len(cards) else mine
+    before_s = log.day_grid.next_day_at_s - log.entries.time_ms[selection.entry_index[last]] // 1000
+    return Histories(
+        card=np.searchsorted(card_id, cards[order]),
+        first=np.concatenate(([0], np.cumsum(np.bincount(number)))).astype(np.int64),
+        rating=rows.rating[by_round].astype(np.float64),
+        days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
+        fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
+        seconds=rows.duration_ms[by_round] / 1000,
+        last_day=-(before_s // _DAY_S) - 1 - first_day,
+    )
