@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from srs_eval.benchmark.leaderboard import compare
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.report.dataset import dataset_document
 from srs_eval.report.page import page
-from srs_eval.result_files import read_folders
-from srs_eval.standings import compare
 from srs_eval.stats.users import RESAMPLES
 
 

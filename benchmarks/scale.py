@@ -41,10 +41,10 @@ import make_dataset
 import numpy as np
 
 from srs_eval.batch import make_setup, survey
+from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics
 from srs_eval.models.configurations import resolve
-from srs_eval.store import ResultStore, Unit
 from srs_eval.training.context import Context
 
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"

@@ -2,7 +2,7 @@
 
 A task is one user with all configurations that are missing, so that they share the
 prepared trials. Workers compute; this process alone writes, one unit at a time
-(`srs_eval.store`).
+(`srs_eval.benchmark.store`).
 
 What runs on a device (`Context.device`, `Model.uses_device`) is a task of its own, in a lane of
 its own: one worker, so that the device's memory holds one learner, whatever the number of jobs.
@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval import __version__
-from srs_eval.cluster import ON_THIS_MACHINE, Place, environment, open_place
+from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place, environment, open_place
+from srs_eval.benchmark.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
 from srs_eval.data import extras
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
@@ -54,7 +55,6 @@ from srs_eval.engine.workers import (
 )
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
-from srs_eval.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
 from srs_eval.training.context import Context
 from srs_eval.training.networks import check_device, release_device
 
@@ -124,8 +124,8 @@ def run_batch(
     iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
-    (`srs_eval.cluster`). `keep` makes files of units besides their figures, by kind
-    (`srs_eval.store.KEPT`, `srs_eval.raw`), also of units that were done without. `names` is the
+    (`srs_eval.benchmark.cluster`). `keep` makes files of units besides their figures, by kind
+    (`srs_eval.benchmark.store.KEPT`, `srs_eval.benchmark.prediction_files`), also of units that were done without. `names` is the
     spelling that the files have (`configurations.spelled`). Raises InputError for an unusable
     set-up or device.
     """

@@ -64,10 +64,10 @@ from srs_eval.options import (
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
+    from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.evaluate import Event
     from srs_eval.export import Outcome
-    from srs_eval.ledger import Ledger
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 

@@ -36,8 +36,8 @@ from srs_eval.options import (
 )
 
 if TYPE_CHECKING:
+    from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.datasets import Dataset
-    from srs_eval.ledger import Ledger
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
@@ -147,12 +147,12 @@ def batch(
         run_batch,
         shard_of,
     )
-    from srs_eval.cluster import is_engine
+    from srs_eval.benchmark.cluster import is_engine
+    from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
+    from srs_eval.benchmark.store import read_results
     from srs_eval.console import BatchProgress, console_for, say
     from srs_eval.engine.ranking import mean_ranking
-    from srs_eval.raw import raw_parquet, raw_table
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.store import read_results
     from srs_eval.tables import batch_table
 
     flags = flags.set_up_by(setup, models)
@@ -349,8 +349,8 @@ def audit(
     fresh: FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
-    from srs_eval.audit import Audit, run_audit
     from srs_eval.batch import Ended, Planned, UnitDone
+    from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.console import BatchProgress, say
     from srs_eval.report.audit import audit_document
 
@@ -451,7 +451,7 @@ def results(
     ] = False,
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
-    from srs_eval import results_check
+    from srs_eval.benchmark import check as results_check
     from srs_eval.console import say, show
     from srs_eval.data.plural import counted
 
@@ -491,8 +491,8 @@ def results(
 
 
 def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
+    from srs_eval.benchmark.upstream import differences, year_of_commit
     from srs_eval.console import show
-    from srs_eval.upstream import differences, year_of_commit
 
     year = year_of_commit(commit_or_year)
     for each in differences(configurations, year):
@@ -526,8 +526,8 @@ def say_tuned_on(
 
 def _say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
+    from srs_eval.benchmark.store import different_environments, read_setup
     from srs_eval.console import say
-    from srs_eval.store import different_environments, read_setup
 
     if different := different_environments(read_setup(out) or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")

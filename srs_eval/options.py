@@ -19,9 +19,9 @@ import typer
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
+    from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.ledger import Ledger
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
 
@@ -126,7 +126,7 @@ class Flags:
         """
         if ledger is None:
             return self
-        from srs_eval.ledger import read_ledger
+        from srs_eval.benchmark.ledger import read_ledger
 
         made = replace(self, ledger=(found := read_ledger(ledger)))
         refuse_untuned(found, made.resolve(models))

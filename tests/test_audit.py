@@ -17,9 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.audit import Audit, run_audit
-from srs_eval.audit_fits import Record, Records, Try, split_past
 from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
+from srs_eval.benchmark.audit import Audit, run_audit
+from srs_eval.benchmark.audit_fits import Record, Records, Try, split_past
+from srs_eval.benchmark.check import merge
+from srs_eval.benchmark.journal import read_records
+from srs_eval.benchmark.ledger import Ledger
+from srs_eval.benchmark.result_files import read_folders
+from srs_eval.benchmark.store import disagreement
+from srs_eval.benchmark.tuning import Search
 from srs_eval.cli_output import write_document
 from srs_eval.cli_research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
@@ -27,15 +33,10 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import Session
-from srs_eval.journal import read_records
-from srs_eval.ledger import Ledger
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import published, resolve, spelled
 from srs_eval.options import Flags
 from srs_eval.report.audit import audit_document
-from srs_eval.result_files import read_folders
-from srs_eval.results_check import merge
-from srs_eval.store import disagreement
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import (
     SEED,
@@ -45,7 +46,6 @@ from srs_eval.training.hyperparameters import (
     epochs,
     learning_rate,
 )
-from srs_eval.tuning import Search
 from tests.conftest import PATIENCE
 from tests.program import program
 

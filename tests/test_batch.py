@@ -22,8 +22,7 @@ from typing import Any
 import pandas
 import pytest
 
-from srs_eval import batch, cluster, metrics
-from srs_eval.audit_fits import Try, fit_user
+from srs_eval import batch, metrics
 from srs_eval.batch import (
     Ended,
     Planned,
@@ -33,7 +32,12 @@ from srs_eval.batch import (
     select_users,
     shard_of,
 )
-from srs_eval.cluster import Place, is_engine
+from srs_eval.benchmark import cluster
+from srs_eval.benchmark.audit_fits import Try, fit_user
+from srs_eval.benchmark.check import check
+from srs_eval.benchmark.cluster import Place, is_engine
+from srs_eval.benchmark.result_files import read_folders
+from srs_eval.benchmark.store import Unit
 from srs_eval.console import BatchProgress
 from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import open_dataset
@@ -44,9 +48,6 @@ from srs_eval.engine.evaluate import Session
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.result_files import read_folders
-from srs_eval.results_check import check
-from srs_eval.store import Unit
 from srs_eval.training.context import Context
 from tests.conftest import PATIENCE, shared_or_skip
 

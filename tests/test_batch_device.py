@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from srs_eval import batch
-from srs_eval.cluster import open_place
+from srs_eval.benchmark.cluster import open_place
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset

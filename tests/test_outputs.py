@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.audit import run_audit
 from srs_eval.batch import run_batch
+from srs_eval.benchmark.audit import run_audit
+from srs_eval.benchmark.check import merge
+from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli import main
 from srs_eval.cli_output import write_document
 from srs_eval.data.datasets import open_dataset
@@ -19,8 +21,6 @@ from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.models.configurations import resolve
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
-from srs_eval.results_check import merge
-from srs_eval.store import ResultStore, Unit
 from tests.test_store import SETUP, unit
 
 LOG = "card_id,review_rating,review_time\n" + "".join(
@@ -401,7 +401,7 @@ def test_a_killed_first_unit_does_not_lock_its_folder(
         raise KeyboardInterrupt
 
     with ResultStore(tmp_path, SETUP) as store:
-        monkeypatch.setattr("srs_eval.store.append_record", killed)
+        monkeypatch.setattr("srs_eval.benchmark.store.append_record", killed)
         with pytest.raises(KeyboardInterrupt):
             store.append(replace(unit(1), kept={"raw": b"predictions"}))
         monkeypatch.undo()

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from srs_eval import models
-from srs_eval.audit_fits import Try, fit_user
+from srs_eval.benchmark.audit_fits import Try, fit_user
+from srs_eval.benchmark.store import read_results
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.engine.evaluate import Event, Failed, Finished, Session, Skipped, evaluate
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.store import read_results
 from srs_eval.training.context import Context
 from tests.program import program
 

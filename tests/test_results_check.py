@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from srs_eval.batch import run_batch
+from srs_eval.benchmark.check import DamagedParts, check, merge, repair
+from srs_eval.benchmark.store import SETUP, ResultStore, Unit, read_setup
 from srs_eval.cli import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models.configurations import resolve
-from srs_eval.results_check import DamagedParts, check, merge, repair
-from srs_eval.store import SETUP, ResultStore, Unit, read_setup
 from tests.conftest import shared_or_skip
 
 MODELS = "AVG,MOVING-AVG,90%"

@@ -17,11 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.result_files import read_folders
-from srs_eval.results_check import check
-from srs_eval.store import (
+from srs_eval.benchmark.check import check
+from srs_eval.benchmark.result_files import read_folders
+from srs_eval.benchmark.store import (
     ResultStore,
     Unit,
     damaged_lines,
@@ -31,6 +29,8 @@ from srs_eval.store import (
     read_results,
     read_setup,
 )
+from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import write_atomically
 
 SETUP: dict[str, Any] = {
     "srs_eval": "1",
@@ -118,7 +118,7 @@ def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> No
 
 def test_a_unit_survives_without_publishing_or_closing(tmp_path: Path) -> None:
     program = (
-        "import os, sys, json; from pathlib import Path; from srs_eval.store import *\n"
+        "import os, sys, json; from pathlib import Path; from srs_eval.benchmark.store import *\n"
         "store = ResultStore(Path(sys.argv[1]), json.loads(sys.argv[2]))\n"
         "store.append(Unit('AVG', 7, 'done', line={'user': 7, 'size': 1}))\n"
         "os.kill(os.getpid(), 9)"

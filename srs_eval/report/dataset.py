@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srs_eval import __version__
-from srs_eval.data.plural import counted
-from srs_eval.metrics import KEYS, better
-from srs_eval.report import pictures
-from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
-from srs_eval.report.pairs import SURE, pairs_of, readable_of
-from srs_eval.result_files import ResultFolder
-from srs_eval.standings import (
+from srs_eval.benchmark.leaderboard import (
     PERCENTILES,
     WEIGHTINGS,
     Change,
@@ -22,6 +16,12 @@ from srs_eval.standings import (
     Standings,
     fitted_percentiles,
 )
+from srs_eval.benchmark.result_files import ResultFolder
+from srs_eval.data.plural import counted
+from srs_eval.metrics import KEYS, better
+from srs_eval.report import pictures
+from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.pairs import SURE, pairs_of, readable_of
 from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 

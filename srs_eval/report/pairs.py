@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from srs_eval.benchmark.leaderboard import Comparison
 from srs_eval.data.reviews import FloatArray
 from srs_eval.report import pictures
 from srs_eval.report.document import Column, Figure, Picture, Section, Table, written
-from srs_eval.standings import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

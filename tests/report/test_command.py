@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.cli import main
 from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
-from srs_eval.result_files import read_folders
 from srs_eval.stats.averaging import MODES
 from tests.program import program
 from tests.report.helpers import check_page, line, many, write_results

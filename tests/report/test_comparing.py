@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from srs_eval.benchmark.leaderboard import changes, compare
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.document import (
@@ -19,8 +21,6 @@ from srs_eval.report.document import (
 )
 from srs_eval.report.files import as_json
 from srs_eval.report.markdown import markdown
-from srs_eval.result_files import read_folders
-from srs_eval.standings import changes, compare
 from tests.report.helpers import line, many, write_results
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
-from srs_eval.result_files import read_folders
 from tests.report.helpers import line, many, write_results
 
 

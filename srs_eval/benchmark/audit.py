@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.batch import (
     START_SECONDS,
     Ended,
@@ -35,6 +34,12 @@ from srs_eval.batch import (
     make_setup,
     survey,
 )
+from srs_eval.benchmark.audit_fits import Fitter, Records, Try, key_of
+from srs_eval.benchmark.leaderboard import Change, changes, compare
+from srs_eval.benchmark.ledger import LAYOUT, LEDGER
+from srs_eval.benchmark.result_files import ResultFile, read_folders
+from srs_eval.benchmark.store import PUBLISHED, TUNED, ResultStore, Unit, as_json
+from srs_eval.benchmark.tuning import Search, Setup
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
@@ -42,21 +47,10 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.engine.evaluate import seconds_to_compile
 from srs_eval.engine.ranking import placed
 from srs_eval.engine.workers import cores
-from srs_eval.ledger import LAYOUT, LEDGER
 from srs_eval.models.configurations import Configuration
-from srs_eval.result_files import ResultFile, read_folders
-from srs_eval.standings import Change, changes, compare
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
-from srs_eval.store import (
-    PUBLISHED,
-    TUNED,
-    ResultStore,
-    Unit,
-    as_json,
-)
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import SEED
-from srs_eval.tuning import Search, Setup
 
 HALVES = 2
 

@@ -10,16 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.cluster import environment
-from srs_eval.data.errors import InputError
-from srs_eval.data.outputs import write_atomically
-from srs_eval.data.plural import counted
-from srs_eval.data.protocol import Protocol
-from srs_eval.models import all_models
-from srs_eval.models.configurations import left_open
-from srs_eval.result_files import configuration_of, year_of
-from srs_eval.result_lines import ENDINGS, parse_line, read_lines, spelled
-from srs_eval.store import (
+from srs_eval.benchmark.cluster import environment
+from srs_eval.benchmark.result_files import configuration_of, year_of
+from srs_eval.benchmark.result_lines import ENDINGS, parse_line, read_lines, spelled
+from srs_eval.benchmark.store import (
     ResultStore,
     Unit,
     damaged_lines,
@@ -32,6 +26,12 @@ from srs_eval.store import (
     result_text,
     with_setup_of,
 )
+from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import write_atomically
+from srs_eval.data.plural import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.models import all_models
+from srs_eval.models.configurations import left_open
 
 Result = Mapping[str, Any]  # a line of a result file
 SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1

@@ -22,6 +22,9 @@ from typing import Any, Literal
 import numpy as np
 
 from srs_eval import metrics
+from srs_eval.benchmark.journal import append_record, hold, open_journal, read_records
+from srs_eval.benchmark.ledger import LEDGER
+from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, SETUP, TUNED, as_json, disagreement
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -39,19 +42,8 @@ from srs_eval.engine.evaluate import (
     outcome_of,
 )
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
-from srs_eval.journal import append_record, hold, open_journal, read_records
-from srs_eval.ledger import LEDGER
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration
-from srs_eval.store import (
-    AUDIT,
-    JOURNAL,
-    PUBLISHED,
-    SETUP,
-    TUNED,
-    as_json,
-    disagreement,
-)
 from srs_eval.training.context import Context
 
 HELD_OUT = 5  # a training part's last fifth judges the set-ups

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.benchmark.result_lines import ENDINGS, read_lines, spelled
+from srs_eval.benchmark.store import named_by, read_setup
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -35,8 +37,6 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
-from srs_eval.result_lines import ENDINGS, read_lines, spelled
-from srs_eval.store import named_by, read_setup
 
 OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""

@@ -13,11 +13,11 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import apart, judged_alike, placed
 from srs_eval.metrics import better
-from srs_eval.result_files import ResultFile
 from srs_eval.stats.users import (
     FEWEST_USERS,
     Effects,

@@ -1,0 +1,1 @@
+"""Many users: stores, result files, leaderboards, checks, audits."""
