@@ -12,12 +12,12 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "compare", "evaluate", "load"]
 
 if TYPE_CHECKING:
-    from srs_eval.api import compare, evaluate, load
+    from srs_eval.report.notebook import compare, evaluate, load
 
 
 def __getattr__(name: str) -> Any:
     if name in ("load", "evaluate", "compare"):
-        from srs_eval import api
+        from srs_eval.report import notebook as api
 
         return getattr(api, name)
     if name == "workload":

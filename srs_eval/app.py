@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
     from srs_eval.engine.workers import WorkerPool
-    from srs_eval.inspection import Inspection
     from srs_eval.models.configurations import Configuration
+    from srs_eval.report.inspection import Inspection
     from srs_eval.screens.choose import Chosen
     from srs_eval.screens.evaluation import Evaluation
     from srs_eval.screens.export import Wanted
@@ -416,7 +416,7 @@ class SrsEvalApp(App[int]):
         def read() -> None:
             try:
                 log = self._read(path)
-                from srs_eval.inspection import inspect_log
+                from srs_eval.report.inspection import inspect_log
 
                 for name in ("answers", "evaluation"):  # shown next
                     importlib.import_module(f"srs_eval.screens.{name}")
@@ -578,7 +578,7 @@ class SrsEvalApp(App[int]):
 
         def narrow() -> None:
             from srs_eval.data.selection import only_deck, only_preset
-            from srs_eval.inspection import inspect_log
+            from srs_eval.report.inspection import inspect_log
 
             try:
                 log = whole[0]

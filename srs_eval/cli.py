@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.evaluate import Event
-    from srs_eval.export import Outcome
     from srs_eval.models.configurations import Configuration
+    from srs_eval.report.export import Outcome
     from srs_eval.training.context import Context
 
 WORTH_TELLING_SECONDS = 5.0
@@ -165,8 +165,8 @@ def _with_command(given: list[str], group: TyperGroup) -> list[str]:
 
 
 def _refuse(sentence: str) -> int:
-    from srs_eval.console import say
     from srs_eval.data.printable import printable
+    from srs_eval.report.console import say
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
@@ -264,10 +264,10 @@ def export(
     no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
-    from srs_eval.console import ReportProgress
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.build import learner_report
+    from srs_eval.report.console import ReportProgress
 
     configurations = flags.resolve(models)
     check_targets([source.path], html, md, json, csv=csv, png=png)
@@ -308,8 +308,8 @@ app.command()(dataset)
 @takes(source=source_options)
 def inspect(source: Source, json: JsonOption = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
-    from srs_eval.console import console_for
-    from srs_eval.inspection import inspect_log, render_inspection
+    from srs_eval.report.console import console_for
+    from srs_eval.report.inspection import inspect_log, render_inspection
 
     check_targets([source.path], json)
     inspection = inspect_log(source.load())
@@ -357,8 +357,8 @@ def compare(
     from srs_eval.advice.candidates import too_few
     from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
     from srs_eval.advice.stored import parsed_parameters
-    from srs_eval.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.models.own_parameters import left_out
+    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
 
     check_targets([source.path, predictions], json)
     asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
@@ -380,7 +380,7 @@ def compare(
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        from srs_eval.export import to_json
+        from srs_eval.report.export import to_json
 
         write(json, to_json(document(answers)))
     return FINE
@@ -456,7 +456,7 @@ def workload(
     from srs_eval.advice.workload.answers import answers, document
     from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
     from srs_eval.advice.workload.estimate import workload as estimates
-    from srs_eval.console import WORKLOAD, console_for, print_answers, share_done
+    from srs_eval.report.console import WORKLOAD, console_for, print_answers, share_done
 
     check_targets([source.path], json)
     chosen = one_of("--states", states, ("history", "stored"))
@@ -481,7 +481,7 @@ def workload(
                 tell(found.doing.words, found.doing.share)
     assert found is not None
     if json is not None:
-        from srs_eval.export import to_json
+        from srs_eval.report.export import to_json
 
         write(json, to_json(document(found)))
     if json != "-":
@@ -505,15 +505,15 @@ def state(
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.learner_state import learner_state
-    from srs_eval.console import console_for, print_answers
     from srs_eval.data.protocol import Protocol
+    from srs_eval.report.console import console_for, print_answers
 
     check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
     if json is not None:
-        from srs_eval.export import to_json
+        from srs_eval.report.export import to_json
 
         write(json, to_json(found.document()))
     if json != "-":
@@ -536,10 +536,10 @@ def models(
     model_file: ModelFileOption = None,
 ) -> int:
     """List every model, or tell what there is to know about one."""
-    from srs_eval.console import console_for, say
-    from srs_eval.export import models_document, to_json
     from srs_eval.models.configurations import GROUPS
-    from srs_eval.tables import model_stories, models_table
+    from srs_eval.report.console import console_for, say
+    from srs_eval.report.export import models_document, to_json
+    from srs_eval.report.tables import model_stories, models_table
 
     check_targets([], json)
     load_model_files(model_file)
@@ -563,7 +563,7 @@ def models(
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
     from srs_eval.config import config_path, load_config
-    from srs_eval.console import show
+    from srs_eval.report.console import show
 
     path = config_path()
     there = "" if path.exists() else ", which is not there: these are the defaults"
@@ -590,9 +590,9 @@ def demo(
     reference: ReferenceOption = "FSRS-6",
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
-    from srs_eval.console import say
     from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
     from srs_eval.data.simulated.demo import make_demo_collection
+    from srs_eval.report.console import say
 
     folder = make_folder(DEMO_FOLDER)
     try:
@@ -623,8 +623,8 @@ def _run(
     use_cache: bool,
 ) -> int:
     year = names_of(names)
-    from srs_eval.console import console_for, show_missing, show_run
-    from srs_eval.export import run_csv, run_document, to_json
+    from srs_eval.report.console import console_for, show_missing, show_run
+    from srs_eval.report.export import run_csv, run_document, to_json
 
     configurations = flags.resolve(models)
     check_targets([source.path], json, csv)
@@ -681,13 +681,13 @@ def _evaluate(
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
     from srs_eval.config import load_config
-    from srs_eval.console import RunProgress, say
     from srs_eval.data.plural import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
-    from srs_eval.export import Outcome
     from srs_eval.models.configurations import untuned
-    from srs_eval.words import clock
+    from srs_eval.report.console import RunProgress, say
+    from srs_eval.report.export import Outcome
+    from srs_eval.report.formats import clock
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)

@@ -46,7 +46,7 @@ def write_document(
     json: str | None,
 ) -> None:
     """A report in the forms that were asked for; in the terminal's where none was."""
-    from srs_eval.console import console_for, say
+    from srs_eval.report.console import console_for, say
     from srs_eval.report.files import as_text, write_as
 
     for form, target in (("html", html), ("md", md), ("json", json)):
@@ -61,7 +61,7 @@ def write_document(
 
         say(f"{counted(len(written), 'file')} written.")
     if html is md is csv is png is json is None:
-        from srs_eval.tables import document_text
+        from srs_eval.report.tables import document_text
 
         console = console_for(sys.stdout)
         console.print(document_text(document, console.width))

@@ -150,10 +150,10 @@ def batch(
     from srs_eval.benchmark.cluster import is_engine
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
     from srs_eval.benchmark.store import read_results
-    from srs_eval.console import BatchProgress, console_for, say
     from srs_eval.engine.ranking import mean_ranking
+    from srs_eval.report.console import BatchProgress, console_for, say
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.tables import batch_table
+    from srs_eval.report.tables import batch_table
 
     flags = flags.set_up_by(setup, models)
     if like_upstream is not None:
@@ -351,8 +351,8 @@ def audit(
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import Ended, Planned, UnitDone
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.console import BatchProgress, say
     from srs_eval.report.audit import audit_document
+    from srs_eval.report.console import BatchProgress, say
 
     opened = _opened(dataset, flags)
     check_targets([out, opened.folder], html, md, json, csv=csv)
@@ -395,8 +395,8 @@ def audit(
 
 def _opened(dataset: str, flags: Flags) -> Dataset:
     """A data set that the flags can be used on; raises InputError."""
-    from srs_eval.console import say
     from srs_eval.data.datasets import open_dataset
+    from srs_eval.report.console import say
 
     refuse_rows_of_anki(flags)
     opened = open_dataset(dataset)
@@ -411,7 +411,7 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
 def _chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
     """The users that options name; says who of them is not there. Raises InputError."""
     from srs_eval.batch import absent_users, select_users
-    from srs_eval.console import say_absent_users
+    from srs_eval.report.console import say_absent_users
 
     chosen = select_users(dataset.users, users, max_user_id)
     if users is not None:
@@ -452,8 +452,8 @@ def results(
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval.benchmark import check as results_check
-    from srs_eval.console import say, show
     from srs_eval.data.plural import counted
+    from srs_eval.report.console import say, show
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
         if out is not None:
@@ -492,7 +492,7 @@ def results(
 
 def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
     from srs_eval.benchmark.upstream import differences, year_of_commit
-    from srs_eval.console import show
+    from srs_eval.report.console import show
 
     year = year_of_commit(commit_or_year)
     for each in differences(configurations, year):
@@ -508,8 +508,8 @@ def say_tuned_on(
 
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
-    from srs_eval.console import say
     from srs_eval.data.plural import counted
+    from srs_eval.report.console import say
 
     if ledger is None or not (seen := ledger.users.intersection(users)):
         return
@@ -527,7 +527,7 @@ def say_tuned_on(
 def _say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
     from srs_eval.benchmark.store import different_environments, read_setup
-    from srs_eval.console import say
+    from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):
         say(f"These results were not all made alike: {'; '.join(different)}.")
@@ -576,11 +576,11 @@ def dataset(
         return _verify(folder, users)
     if users is not None:
         raise InputError("dataset info tells of all users: --users is for verify and download.")
-    from srs_eval.console import show
     from srs_eval.data.dataset_check import describe
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.export import dataset_document, to_json
-    from srs_eval.tables import dataset_lines
+    from srs_eval.report.console import show
+    from srs_eval.report.export import dataset_document, to_json
+    from srs_eval.report.tables import dataset_lines
 
     opened = open_dataset(folder)
     check_targets([opened.folder], json)
@@ -593,7 +593,6 @@ def dataset(
 
 
 def _download(folder: str, repo: str | None, users: str | None) -> int:
-    from srs_eval.console import console_for, say
     from srs_eval.data.dataset_hub import (
         KNOWN,
         Fetched,
@@ -605,6 +604,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
     )
     from srs_eval.data.datasets import datasets_folder
     from srs_eval.data.plural import counted
+    from srs_eval.report.console import console_for, say
 
     target = Path(folder).expanduser()
     if folder in KNOWN and not target.exists():
@@ -648,10 +648,10 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 
 
 def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.console import console_for, show
     from srs_eval.data.dataset_check import check
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.plural import counted
+    from srs_eval.report.console import console_for, show
 
     opened = open_dataset(folder)
     chosen = _chosen(opened, users)

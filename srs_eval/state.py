@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.data.paths import content_of, state_dir
-from srs_eval.words import FAMILIES
+from srs_eval.report.formats import FAMILIES
 
 FILE = "app.json"
 RECENT_FILES = 8

@@ -24,7 +24,6 @@ from textual.app import App
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
-from srs_eval import words
 from srs_eval.advice.overview import NOT_WAITED_FOR, Overview
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -32,6 +31,7 @@ from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Finished, Prepared, Started
 from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.report import formats as words
 from srs_eval.screens.compare import CompareScreen
 from srs_eval.screens.evaluation import Evaluation
 from srs_eval.screens.jump import JumpScreen

@@ -67,8 +67,8 @@ def in_room(*wanted: str) -> list[str]:
 
 def test_the_check_itself_sees_imports() -> None:
     assert "reviews" in rooms(imports("srs_eval.data.trials"))
-    assert "srs_eval.api.load" in imports("srs_eval")  # for type checkers only
-    assert "srs_eval.api.load" not in imports("srs_eval", at_start=True)
+    assert "srs_eval.report.notebook.load" in imports("srs_eval")  # for type checkers only
+    assert "srs_eval.report.notebook.load" not in imports("srs_eval", at_start=True)
     assert in_room("models")
 
 

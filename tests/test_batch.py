@@ -38,7 +38,6 @@ from srs_eval.benchmark.check import check
 from srs_eval.benchmark.cluster import Place, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
-from srs_eval.console import BatchProgress
 from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
@@ -48,6 +47,7 @@ from srs_eval.engine.evaluate import Session
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.report.console import BatchProgress
 from srs_eval.training.context import Context
 from tests.conftest import PATIENCE, shared_or_skip
 

@@ -20,9 +20,9 @@ from srs_eval import __version__
 from srs_eval.cli import _expected_seconds, main
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.export import Outcome
 from srs_eval.models.configurations import GROUPS, resolve
 from srs_eval.options import normalised
+from srs_eval.report.export import Outcome
 from tests.conftest import PATIENCE, made_collection
 from tests.program import program
 
@@ -579,7 +579,7 @@ def outcome() -> Outcome:
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, outcome: Outcome) -> None:
     from rich.console import Console
 
-    from srs_eval.tables import run_table
+    from srs_eval.report.tables import run_table
 
     text = io.StringIO()
     console = Console(file=text, width=width)

@@ -20,7 +20,7 @@ from srs_eval.data.datasets import open_dataset, rows_in
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import MISSING
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.inspection import inspect_log
+from srs_eval.report.inspection import inspect_log
 from tests.conftest import shared_or_skip
 from tests.program import program
 

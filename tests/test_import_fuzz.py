@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
-from srs_eval.inspection import inspect_log
+from srs_eval.report.inspection import inspect_log
 from tests.anki_files import field, make_collection, make_package, make_revlog, plain_history
 
 HISTORY = plain_history(3)

@@ -29,8 +29,8 @@ from srs_eval.data.readers import collection, files
 from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
-from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.models.own_parameters import fault_of
+from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.anki_files import (
     DAY_MS,
     MODIFIED_S,

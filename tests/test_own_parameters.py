@@ -16,10 +16,10 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Session
 from srs_eval.engine.ranking import own_scheduler, ranking, with_own
-from srs_eval.inspection import inspect_log, render_inspection
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, version_of
+from srs_eval.report.inspection import inspect_log, render_inspection
 from srs_eval.training.context import Context
 from tests.app_world import make_result
 

@@ -18,18 +18,18 @@ from textual.widgets import Input
 
 from srs_eval.app import Options
 from srs_eval.cli import main
-from srs_eval.console import console_for
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import csv_text, harmless, printable
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.export import models_document, run_csv
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
+from srs_eval.report.console import console_for
 from srs_eval.report.document import Column, Figure, Table
+from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import as_csv
+from srs_eval.report.tables import models_table
 from srs_eval.screens.open import PathInput
 from srs_eval.state import Recent, State, save_state
-from srs_eval.tables import models_table
 from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
 

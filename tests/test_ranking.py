@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
-from srs_eval import words
 from srs_eval.app import Options
 from srs_eval.cli import main
 from srs_eval.data.datasets import open_dataset
@@ -35,6 +34,7 @@ from srs_eval.engine.ranking import (
 from srs_eval.engine.results import Result
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.report import formats as words
 from srs_eval.widgets.ranking import RankingTable
 from tests.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip

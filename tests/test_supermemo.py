@@ -18,7 +18,7 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
 from srs_eval.data.rows import select_rows
-from srs_eval.inspection import inspect_log
+from srs_eval.report.inspection import inspect_log
 from tests.anki_files import folder_state
 from tests.conftest import REPOSITORY
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.workload import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.export import Outcome
+    from srs_eval.report.export import Outcome
     from srs_eval.training.context import Context
 
 CALIBRATION_BINS = 20
@@ -141,7 +141,7 @@ def learner_report(
     from srs_eval.advice.questions import answering, questions_for
     from srs_eval.advice.workload.glance import in_short
     from srs_eval.engine.ranking import own_scheduler
-    from srs_eval.inspection import inspect_log
+    from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
     from srs_eval.stats.calibration_graph import calibration_graph
 

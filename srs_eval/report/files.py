@@ -24,7 +24,7 @@ def as_text(document: Document, form: str) -> str:
         from srs_eval.report.markdown import markdown
 
         return harmless(markdown(document))
-    from srs_eval.export import to_json
+    from srs_eval.report.export import to_json
 
     return to_json(as_json(document))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval import __version__, words
+from srs_eval import __version__
 from srs_eval.advice.answers import SHARES, where_to_paste
 from srs_eval.advice.answers import Cell as AnswerCell
 from srs_eval.advice.answers import Table as AnswerTable
@@ -15,13 +15,12 @@ from srs_eval.advice.questions import MODELS, Answer
 from srs_eval.advice.stored import parameter_line
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
-from srs_eval.console import QUESTION_TITLES
 from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import Group
-from srs_eval.export import Outcome
-from srs_eval.inspection import Inspection
+from srs_eval.report import formats as words
 from srs_eval.report import pictures
+from srs_eval.report.console import QUESTION_TITLES
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -33,6 +32,8 @@ from srs_eval.report.document import (
     Section,
     Table,
 )
+from srs_eval.report.export import Outcome
+from srs_eval.report.inspection import Inspection
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 

@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval import words
 from srs_eval.advice.overview import OF_PRESETS, Line, Overview
 from srs_eval.data.plural import counted
+from srs_eval.report import formats as words
 from srs_eval.screens.actions import ANSWERS, bindings
 from srs_eval.screens.base import TOO_NARROW, AppScreen
 from srs_eval.widgets.chrome import ProtocolLine

@@ -15,8 +15,8 @@ from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from srs_eval import words
 from srs_eval.data.printable import harmless
+from srs_eval.report import formats as words
 from srs_eval.screens.actions import Action
 from srs_eval.screens.drawing import Piecewise
 from srs_eval.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall

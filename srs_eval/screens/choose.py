@@ -14,9 +14,9 @@ from textual.strip import Strip
 from textual.widgets import Button, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
-from srs_eval import words
 from srs_eval.data.reviews import MISSING
-from srs_eval.inspection import DeckReport, GroupCounts, Inspection, PresetReport
+from srs_eval.report import formats as words
+from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.screens.base import Dialog
 
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]

@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
-from srs_eval import words
 from srs_eval.advice.answers import told, what_is_missing
 from srs_eval.data.plural import counted
 from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
+from srs_eval.report import formats as words
 from srs_eval.screens.actions import COMPARE, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.stats.intervals import verdict

@@ -16,13 +16,13 @@ from textual.widgets import Static
 from srs_eval.advice.answers import Answer
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
+from srs_eval.report.formats import clock
 from srs_eval.screens.actions import COSTS, bindings
 from srs_eval.screens.answers import show_basis
 from srs_eval.screens.background import Background
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.evidence import evidence
 from srs_eval.widgets.facts import WidthDependent, stacked
-from srs_eval.words import clock
 
 if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import Doing

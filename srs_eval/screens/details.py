@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srs_eval import words
 from srs_eval.advice.answers import told, why_open
 from srs_eval.engine.ranking import REFERENCE
+from srs_eval.report import formats as words
 from srs_eval.screens.actions import DETAILS, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.widgets.calibration import CalibrationChart

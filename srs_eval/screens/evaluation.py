@@ -17,7 +17,7 @@ from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
 
 if TYPE_CHECKING:
-    from srs_eval.export import Outcome
+    from srs_eval.report.export import Outcome
 
 
 class Stage(Enum):
@@ -163,7 +163,7 @@ class Evaluation:
 
     def outcome(self, equivalence: float) -> Outcome:
         """What has finished so far, as documents take it."""
-        from srs_eval.export import Outcome
+        from srs_eval.report.export import Outcome
 
         found = Outcome(
             [model.configuration for model in self.models.values()], equivalence=equivalence

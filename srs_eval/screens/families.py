@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
-from srs_eval import words
+from srs_eval.report import formats as words
 from srs_eval.screens.base import Dialog
 
 

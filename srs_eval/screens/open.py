@@ -18,9 +18,9 @@ from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval import words
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import harmless, printable
+from srs_eval.report import formats as words
 from srs_eval.screens.actions import OPEN, bindings
 from srs_eval.screens.base import AppScreen, Harmless
 from srs_eval.state import Recent

@@ -12,9 +12,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
-from srs_eval import words
 from srs_eval.data.reviews import MISSING
-from srs_eval.inspection import DeckReport, Inspection, PresetReport
+from srs_eval.report import formats as words
+from srs_eval.report.inspection import DeckReport, Inspection, PresetReport
 from srs_eval.screens.actions import RECEIPT, bindings
 from srs_eval.screens.base import AppScreen
 

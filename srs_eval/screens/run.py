@@ -16,9 +16,10 @@ from textual.geometry import Offset
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
-from srs_eval import words
 from srs_eval.engine.ranking import ORDERS
 from srs_eval.models.configurations import in_words
+from srs_eval.report import formats as words
+from srs_eval.report.formats import clock
 from srs_eval.screens.actions import RUN, bindings
 from srs_eval.screens.base import AppScreen
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
@@ -26,7 +27,6 @@ from srs_eval.screens.time_left import seconds_left
 from srs_eval.widgets.calibration import CalibrationChart
 from srs_eval.widgets.facts import metric_table, parameter_table
 from srs_eval.widgets.ranking import RankingTable
-from srs_eval.words import clock
 
 WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
 _ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says

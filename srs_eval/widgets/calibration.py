@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from srs_eval import words
+from srs_eval.report import formats as words
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
 

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Footer, Static
 from textual.widgets._footer import FooterKey
 
-from srs_eval import words
+from srs_eval.report import formats as words
 
 MINIMUM = (60, 16)
 

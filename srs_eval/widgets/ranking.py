@@ -17,15 +17,15 @@ from textual.strip import Strip
 from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
-from srs_eval import words
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
+from srs_eval.report import formats as words
+from srs_eval.report.formats import clock
 from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.screens.themes import Palette, palette
 from srs_eval.screens.time_left import expected_seconds, model_seconds_left
 from srs_eval.state import State
 from srs_eval.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
-from srs_eval.words import clock
 
 _COLUMN = "line"
 """A row is one cell: the table draws each cell anew after every change, and many take long."""

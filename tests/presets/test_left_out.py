@@ -22,10 +22,10 @@ from srs_eval.data.selection import only_preset
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Session
 from srs_eval.engine.ranking import own_scheduler
-from srs_eval.inspection import inspect_log
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
+from srs_eval.report.inspection import inspect_log
 from srs_eval.training.context import Context
 from tests.program import program
 

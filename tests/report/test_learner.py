@@ -72,7 +72,7 @@ def test_months_add_up() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
-    from srs_eval.export import Outcome
+    from srs_eval.report.export import Outcome
 
     configurations = resolve("AVG")
     outcome = Outcome(configurations)
@@ -95,8 +95,8 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
-    from srs_eval.export import Outcome
-    from srs_eval.inspection import inspect_log
+    from srs_eval.report.export import Outcome
+    from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
 
     log = simulate_learner(5, 3000).log()
@@ -134,8 +134,8 @@ def test_parameters_to_paste_are_told_once() -> None:
     from srs_eval.advice.answers import Answer
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
-    from srs_eval.export import Outcome
-    from srs_eval.inspection import inspect_log
+    from srs_eval.report.export import Outcome
+    from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
 
     w = tuple(0.5 + k for k in range(21))

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import harmless
-from srs_eval.words import clock
+from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.answers import Table as AnswerTable
     from srs_eval.batch import BatchEvent, Planned
     from srs_eval.engine.evaluate import Event
-    from srs_eval.export import Outcome
+    from srs_eval.report.export import Outcome
 
 PLAIN_WIDTH = 80
 PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
@@ -191,7 +191,7 @@ class ReportProgress:
 
 def show_run(outcome: Outcome, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.tables import run_table
+    from srs_eval.report.tables import run_table
 
     groups = outcome.groups()
     for group in groups:

@@ -21,8 +21,8 @@ from srs_eval.engine.evaluate import Event
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_floors
 from srs_eval.engine.results import Result
-from srs_eval.export import Outcome
 from srs_eval.models.configurations import resolve
+from srs_eval.report.export import Outcome
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 from srs_eval.training.context import Context
 
