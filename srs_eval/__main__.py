@@ -11,7 +11,7 @@ import sys
 def main() -> int:
     """Run the command line; returns the exit code."""
     try:
-        from srs_eval import cli
+        from srs_eval.cli import main as cli
 
         code = cli.main()
     except KeyboardInterrupt:

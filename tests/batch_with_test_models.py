@@ -13,7 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from srs_eval import models
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model

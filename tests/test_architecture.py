@@ -132,10 +132,10 @@ def test_only_views_print(module: str) -> None:
 def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
     script = (
         "import sys\n"
-        "import srs_eval, srs_eval.cli\n"
+        "import srs_eval, srs_eval.cli.main\n"
         f"sys.argv = ['srs-eval', *{command!r}]\n"
         "try:\n"
-        f"    {command!r} and srs_eval.cli.main()\n"
+        f"    {command!r} and srs_eval.cli.main.main()\n"
         "except SystemExit as end:\n"
         "    assert not end.code, end.code\n"
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])\n"
@@ -157,7 +157,7 @@ def test_the_first_screen_does_without_numpy() -> None:
     """All that reads and judges is loaded once the screen is there; it takes as long again."""
     script = (
         "import sys\n"
-        "import srs_eval.cli, srs_eval.app, srs_eval.screens.open\n"
+        "import srs_eval.cli.main, srs_eval.app, srs_eval.screens.open\n"
         "app = srs_eval.app.SrsEvalApp()\n"
         "print([name for name in ('numpy', 'srs_eval.engine.evaluate') if name in sys.modules])\n"
     )

@@ -26,8 +26,9 @@ from srs_eval.benchmark.ledger import Ledger
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import disagreement
 from srs_eval.benchmark.tuning import Search
-from srs_eval.cli_output import write_document
-from srs_eval.cli_research import say_tuned_on
+from srs_eval.cli.options import Flags
+from srs_eval.cli.output import write_document
+from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -35,7 +36,6 @@ from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import published, resolve, spelled
-from srs_eval.options import Flags
 from srs_eval.report.audit import audit_document
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import (

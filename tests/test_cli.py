@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from srs_eval import __version__
-from srs_eval.cli import _expected_seconds, main
+from srs_eval.cli.main import _expected_seconds, main
+from srs_eval.cli.options import normalised
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.models.configurations import GROUPS, resolve
-from srs_eval.options import normalised
 from srs_eval.report.export import Outcome
 from tests.conftest import PATIENCE, made_collection
 from tests.program import program
@@ -66,7 +66,7 @@ def test_answers_at_once(option: str) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from srs_eval.cli import main; main(['batch', '--help'])\n"
+        "import sys; from srs_eval.cli.main import main; main(['batch', '--help'])\n"
         "heavy = {'numpy', 'torch', 'numba', 'pandas', 'pyarrow', 'scipy', 'textual'}\n"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
@@ -436,7 +436,7 @@ def test_interrupted_while_it_is_imported(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Interrupts())\n"
     )
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for module in ("srs_eval.cli", "typer", "srs_eval.options", "numpy"):
+    for module in ("srs_eval.cli.main", "typer", "srs_eval.cli.options", "numpy"):
         environment = {**os.environ, "PYTHONPATH": paths, "INTERRUPTED_AT": module}
         done = program("inspect", "no.anki2", env=environment)
         assert (module, done.returncode, done.stdout, done.stderr) == (module, 130, "", "")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from srs_eval.app import Options
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.config import Config, load_config
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset

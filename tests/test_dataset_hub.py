@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
 from srs_eval.data.dataset_check import check, describe, digest, hub_digest, impossible
 from srs_eval.data.datasets import open_dataset

@@ -16,10 +16,10 @@ import typer
 
 import srs_eval
 from srs_eval import models
-from srs_eval.cli import app
+from srs_eval.cli.main import app
+from srs_eval.cli.options import PROTOCOL_PANEL
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models.configurations import resolve
-from srs_eval.options import PROTOCOL_PANEL
 from srs_eval.training.context import Context
 from tests import test_conformance as conformance
 from tests.conftest import REPOSITORY

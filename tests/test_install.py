@@ -45,7 +45,11 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def srs_eval(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(python), "-c", "import sys; from srs_eval.cli import main; sys.exit(main())"]
+    command = [
+        str(python),
+        "-c",
+        "import sys; from srs_eval.cli.main import main; sys.exit(main())",
+    ]
     return subprocess.run(
         [*command, *arguments], cwd=python.parent, capture_output=True, text=True, timeout=PATIENCE
     )

@@ -12,7 +12,7 @@ import pytest
 from srs_eval.advice.answers import Table
 from srs_eval.advice.learner_state import LearnerState, learner_state
 from srs_eval.advice.over_time import dates
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog

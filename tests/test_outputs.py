@@ -13,8 +13,8 @@ from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import run_audit
 from srs_eval.benchmark.check import merge
 from srs_eval.benchmark.store import ResultStore, Unit
-from srs_eval.cli import main
-from srs_eval.cli_output import write_document
+from srs_eval.cli.main import main
+from srs_eval.cli.output import write_document
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder

@@ -17,7 +17,7 @@ from rich.text import Text
 from textual.widgets import Input
 
 from srs_eval.app import Options
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import csv_text, harmless, printable
 from srs_eval.data.simulated import simulate_learner, write_collection

@@ -234,7 +234,7 @@ def test_too_large_for_memory_is_read_from_disk(
 def test_too_little_memory(large: Path, tmp_path: Path) -> None:
     pytest.importorskip("resource")
     code = (
-        "import resource, sys; from srs_eval.cli import main; import srs_eval.report.inspection, numpy; "
+        "import resource, sys; from srs_eval.cli.main import main; import srs_eval.report.inspection, numpy; "
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
         "resource.setrlimit(resource.RLIMIT_AS, (used + (45 << 20),) * 2); "
         "sys.exit(main(['inspect', sys.argv[1]]))"
@@ -313,7 +313,7 @@ def test_terminal_closed_while_copying(command: str, large_with_wal: Path, tmp_p
 def test_nohup_survives_a_hang_up(large_with_wal: Path, tmp_path: Path) -> None:
     script = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-        "from srs_eval.cli import main; sys.exit(main(['inspect', sys.argv[1]]))"
+        "from srs_eval.cli.main import main; sys.exit(main(['inspect', sys.argv[1]]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(large_with_wal)],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.app import Options
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset

@@ -12,7 +12,7 @@ import pytest
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.check import DamagedParts, check, merge, repair
 from srs_eval.benchmark.store import SETUP, ResultStore, Unit, read_setup
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.cli import main
+from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown

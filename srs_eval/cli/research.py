@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from srs_eval.cli_output import FINE, SOME_FAILED, check_targets, write, write_document
-from srs_eval.data.errors import InputError
-from srs_eval.options import (
+from srs_eval.cli.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
     RUN_PANEL,
@@ -34,6 +32,8 @@ from srs_eval.options import (
     refuse_rows_of_anki,
     takes,
 )
+from srs_eval.cli.output import FINE, SOME_FAILED, check_targets, write, write_document
+from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.ledger import Ledger

@@ -20,18 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srs_eval import __version__
-from srs_eval.cli_output import (
-    BAD_INPUT,
-    FINE,
-    INTERRUPTED,
-    SOME_FAILED,
-    check_targets,
-    write,
-    write_document,
-)
-from srs_eval.cli_research import audit, batch, dataset, report, results, say_tuned_on
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.options import (
+from srs_eval.cli.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
     RUN_PANEL,
@@ -60,6 +49,17 @@ from srs_eval.options import (
     source_options,
     takes,
 )
+from srs_eval.cli.output import (
+    BAD_INPUT,
+    FINE,
+    INTERRUPTED,
+    SOME_FAILED,
+    check_targets,
+    write,
+    write_document,
+)
+from srs_eval.cli.research import audit, batch, dataset, report, results, say_tuned_on
+from srs_eval.data.errors import InputError, NotEnoughData
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
