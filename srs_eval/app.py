@@ -28,14 +28,15 @@ from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
 
-from srs_eval import state as remembered
-from srs_eval.config import Config
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import printable
 from srs_eval.data.protocol import Protocol
-from srs_eval.screens.actions import EVERYWHERE, QUIT, Action, bindings
-from srs_eval.screens.background import (
+from srs_eval.training.context import Context
+from srs_eval.tui import state as remembered
+from srs_eval.tui.config import Config
+from srs_eval.tui.screens.actions import EVERYWHERE, QUIT, Action, bindings
+from srs_eval.tui.screens.background import (
     AllAnswered,
     Answered,
     AnswerFunction,
@@ -45,14 +46,13 @@ from srs_eval.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.screens.garbage import EVERY_S, Garbage
-from srs_eval.screens.palette import Commands, commands
-from srs_eval.screens.reports import Reports
-from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
-from srs_eval.screens.typed_keys import TypedKeys
-from srs_eval.training.context import Context
-from srs_eval.widgets.chrome import MINIMUM
+from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
+from srs_eval.tui.screens.garbage import EVERY_S, Garbage
+from srs_eval.tui.screens.palette import Commands, commands
+from srs_eval.tui.screens.reports import Reports
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
+from srs_eval.tui.screens.typed_keys import TypedKeys
+from srs_eval.tui.widgets.chrome import MINIMUM
 
 if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Table
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
-    from srs_eval.screens.choose import Chosen
-    from srs_eval.screens.evaluation import Evaluation
-    from srs_eval.screens.export import Wanted
-    from srs_eval.screens.run import RunScreen
     from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.tui.screens.choose import Chosen
+    from srs_eval.tui.screens.evaluation import Evaluation
+    from srs_eval.tui.screens.export import Wanted
+    from srs_eval.tui.screens.ranking import RunScreen
 
 Rows = Literal["benchmark", "anki"]
 LoadFunction = Callable[..., "ReviewLog"]
@@ -79,7 +79,7 @@ BIN_CHOICES = (10, 20, 40)
 _NEXT = (
     "scipy.special",  # intervals
     *(
-        f"srs_eval.screens.{each}"
+        f"srs_eval.tui.screens.{each}"
         for each in (
             *("evaluation", "evidence", "run", "details", "compare", "errors"),
             *("costs", "receipt", "choose", "export", "families", "help"),
@@ -224,7 +224,7 @@ class SrsEvalApp(App[int]):
     @cached_property
     def evaluation(self) -> Evaluation:
         """What has become of the models so far."""
-        from srs_eval.screens.evaluation import Evaluation
+        from srs_eval.tui.screens.evaluation import Evaluation
 
         return Evaluation()
 
@@ -236,7 +236,7 @@ class SrsEvalApp(App[int]):
         return Overview("anki")
 
     def get_default_screen(self) -> Screen[Any]:
-        from srs_eval.screens.open import OpenScreen
+        from srs_eval.tui.screens.open import OpenScreen
 
         return OpenScreen()
 
@@ -277,7 +277,7 @@ class SrsEvalApp(App[int]):
             self._warm_up.pop().terminate_workers()
 
     def get_driver_class(self) -> type[Driver]:
-        from srs_eval.widgets.terminal import lasting
+        from srs_eval.tui.widgets.terminal import lasting
 
         return lasting(super().get_driver_class())
 
@@ -419,7 +419,7 @@ class SrsEvalApp(App[int]):
                 from srs_eval.report.inspection import inspect_log
 
                 for name in ("answers", "evaluation"):  # shown next
-                    importlib.import_module(f"srs_eval.screens.{name}")
+                    importlib.import_module(f"srs_eval.tui.screens.{name}")
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
@@ -476,7 +476,7 @@ class SrsEvalApp(App[int]):
         else:
             self._place = str(path.absolute())
             self.remember(self.state.opened(path, self.receipt.entries_read, self.now()))
-        from srs_eval.screens.answers import AnswersScreen
+        from srs_eval.tui.screens.answers import AnswersScreen
 
         while len(self.screen_stack) > 1:
             self.pop_screen()
@@ -493,7 +493,7 @@ class SrsEvalApp(App[int]):
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
-        from srs_eval.screens.question import Question
+        from srs_eval.tui.screens.confirm_dialog import Question
 
         if self.can_cancel and self.asked_for_models:
             title = "Stop the models that still run?"
@@ -548,7 +548,7 @@ class SrsEvalApp(App[int]):
         threading.Thread(target=make, daemon=True, name="demo").start()
 
     def _say(self, text: str) -> None:
-        from srs_eval.screens.open import OpenScreen
+        from srs_eval.tui.screens.open import OpenScreen
 
         for screen in self.screen_stack:
             if isinstance(screen, OpenScreen) and screen.is_mounted:
@@ -556,7 +556,7 @@ class SrsEvalApp(App[int]):
 
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         """Say in a dialog why something was not done."""
-        from srs_eval.screens.refusal import Refusal
+        from srs_eval.tui.screens.error_dialog import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
@@ -596,8 +596,8 @@ class SrsEvalApp(App[int]):
             if isinstance(outcome, Exception):
                 self.refuse("Can't judge this", outcome, "Back", "")
                 return
-            from srs_eval.screens.answers import AnswersScreen
-            from srs_eval.screens.evaluation import Evaluation
+            from srs_eval.tui.screens.answers import AnswersScreen
+            from srs_eval.tui.screens.evaluation import Evaluation
 
             self.cancel_evaluation()
             self.evaluation, self._evaluated = Evaluation(), None
@@ -721,8 +721,8 @@ class SrsEvalApp(App[int]):
             self.start_evaluation()
 
     def _show_answers(self) -> None:
-        from srs_eval.screens.answers import AnswersScreen
-        from srs_eval.screens.evidence import EvidenceScreen
+        from srs_eval.tui.screens.answers import AnswersScreen
+        from srs_eval.tui.screens.evidence import EvidenceScreen
 
         for screen in self.screen_stack:
             if isinstance(screen, AnswersScreen | EvidenceScreen) and screen.is_mounted:
@@ -782,7 +782,7 @@ class SrsEvalApp(App[int]):
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
         from srs_eval.advice.answers import where_to_paste
         from srs_eval.advice.stored import parameter_line
-        from srs_eval.screens.clipboard import copy_to_system
+        from srs_eval.tui.screens.clipboard import copy_to_system
 
         assert answer.parameters is not None
         line, where = parameter_line(answer.parameters), where_to_paste(answer)
@@ -807,7 +807,7 @@ class SrsEvalApp(App[int]):
         if self.reports.busy:
             self.notify("A report is still being written: one at a time.", timeout=4)
             return
-        from srs_eval.screens.export import ExportScreen
+        from srs_eval.tui.screens.export import ExportScreen
 
         screen = ExportScreen(Path(log.receipt.path), self._ranked_in_report)
         self.push_screen(screen, self.export)
@@ -824,7 +824,7 @@ class SrsEvalApp(App[int]):
     @property
     def of_open_file(self) -> Evaluation:
         """The models' figures, if they are of what is open."""
-        from srs_eval.screens.evaluation import Evaluation
+        from srs_eval.tui.screens.evaluation import Evaluation
 
         same = self._evaluated is not None and self._evaluated[0] is self.log_
         return self.evaluation if same else Evaluation()
@@ -889,7 +889,7 @@ class SrsEvalApp(App[int]):
 
     def show_ranking(self) -> None:
         """The ranking of the models asked for; evaluates them unless that is done or under way."""
-        from srs_eval.screens.run import RunScreen
+        from srs_eval.tui.screens.ranking import RunScreen
 
         if self.log_ is None:
             return
@@ -907,7 +907,7 @@ class SrsEvalApp(App[int]):
         from srs_eval.engine.evaluate import Finished
         from srs_eval.engine.ranking import ranking
         from srs_eval.models.configurations import resolve
-        from srs_eval.screens.evaluation import Evaluation
+        from srs_eval.tui.screens.evaluation import Evaluation
 
         log = self.log_
         if log is None:
@@ -984,7 +984,7 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        from srs_eval.screens.time_left import measured_pace
+        from srs_eval.tui.screens.time_left import measured_pace
 
         if message.run != self.run_number:
             return
@@ -998,7 +998,7 @@ class SrsEvalApp(App[int]):
             self.evaluation_failed(message.error)
 
     def _rankings(self) -> list[RunScreen]:
-        from srs_eval.screens.run import RunScreen
+        from srs_eval.tui.screens.ranking import RunScreen
 
         return [screen for screen in self.screen_stack if isinstance(screen, RunScreen)]
 

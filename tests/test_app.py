@@ -17,22 +17,22 @@ from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.config import Config
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
 from srs_eval.engine.ranking import with_floors
 from srs_eval.models.configurations import in_words, resolve
-from srs_eval.screens.actions import EVERYWHERE, SCREENS
-from srs_eval.screens.base import AppScreen
-from srs_eval.screens.evaluation import Evaluation, Stage
-from srs_eval.screens.themes import DARK_THEME, LIGHT_THEME
-from srs_eval.screens.time_left import seconds_left
-from srs_eval.state import Recent, State, load_state, save_state
-from srs_eval.widgets.calibration import CalibrationChart
-from srs_eval.widgets.chrome import TooSmall
-from srs_eval.widgets.ranking import RankingTable
+from srs_eval.tui.config import Config
+from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.screens.evaluation import Evaluation, Stage
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
+from srs_eval.tui.screens.time_left import seconds_left
+from srs_eval.tui.state import Recent, State, load_state, save_state
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.chrome import TooSmall
+from srs_eval.tui.widgets.ranking import RankingTable
 from tests.app_world import (
     MODELS,
     MadeUpEngine,

@@ -32,15 +32,15 @@ from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Finished, Prepared, Started
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
-from srs_eval.screens.compare import CompareScreen
-from srs_eval.screens.evaluation import Evaluation
-from srs_eval.screens.jump import JumpScreen
-from srs_eval.screens.open import told_apart
-from srs_eval.screens.receipt import ReceiptScreen
-from srs_eval.screens.time_left import measured_pace, seconds_left
-from srs_eval.state import Recent, State, load_state, save_state
-from srs_eval.widgets.calibration import CalibrationChart
-from srs_eval.widgets.ranking import RankingTable
+from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.evaluation import Evaluation
+from srs_eval.tui.screens.import_summary import ReceiptScreen
+from srs_eval.tui.screens.jump import JumpScreen
+from srs_eval.tui.screens.open import told_apart
+from srs_eval.tui.screens.time_left import measured_pace, seconds_left
+from srs_eval.tui.state import Recent, State, load_state, save_state
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.ranking import RankingTable
 from tests.app_world import (
     MODELS,
     NOW,
@@ -246,7 +246,7 @@ async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
             few = {each: getattr(model.result, each)[:900] for each in ("y", "p", "day")}
             few |= {each: getattr(model.result, each)[:900] for each in ("bin", "review_th")}
             model.result = replace(model.result, size=900, **few)
-        from srs_eval.screens.compare import CompareScreen
+        from srs_eval.tui.screens.compare import CompareScreen
 
         app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
         await until(pilot, lambda: "A verdict needs 1,000 such reviews" in text_of(app))

@@ -17,10 +17,10 @@ from textual.widgets import Input
 from srs_eval.advice.answers import Answer, Table
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
 from srs_eval.advice.workload.answers import CostTable
-from srs_eval.screens.question import Question
-from srs_eval.screens.refusal import Refusal
-from srs_eval.state import Recent, State, save_state
 from srs_eval.stats.intervals import Interval
+from srs_eval.tui.screens.confirm_dialog import Question
+from srs_eval.tui.screens.error_dialog import Refusal
+from srs_eval.tui.state import Recent, State, save_state
 from tests.app_world import MODELS, NOW, MadeUpEngine, make_answers, make_app, on, text_of, until
 from tests.test_app_snapshots import FILE, LOOKS, settle
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.state import FILE, RECENT_FILES, Recent, State, load_state, save_state
+from srs_eval.tui.state import FILE, RECENT_FILES, Recent, State, load_state, save_state
 from tests.app_world import MODELS, make_app, text_of, until
 from tests.conftest import PATIENCE
 
@@ -81,7 +81,7 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
 def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
     script = (
-        "import sys; from pathlib import Path; from srs_eval.state import State, load_state; "
+        "import sys; from pathlib import Path; from srs_eval.tui.state import State, load_state; "
         "sys.exit(load_state(Path(sys.argv[1])) != State())"
     )
     subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)

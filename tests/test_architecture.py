@@ -157,7 +157,7 @@ def test_the_first_screen_does_without_numpy() -> None:
     """All that reads and judges is loaded once the screen is there; it takes as long again."""
     script = (
         "import sys\n"
-        "import srs_eval.cli.main, srs_eval.app, srs_eval.screens.open\n"
+        "import srs_eval.cli.main, srs_eval.app, srs_eval.tui.screens.open\n"
         "app = srs_eval.app.SrsEvalApp()\n"
         "print([name for name in ('numpy', 'srs_eval.engine.evaluate') if name in sys.modules])\n"
     )

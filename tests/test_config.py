@@ -14,10 +14,10 @@ import pytest
 
 from srs_eval.app import Options
 from srs_eval.cli.main import main
-from srs_eval.config import Config, load_config
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
-from srs_eval.screens import actions
+from srs_eval.tui.config import Config, load_config
+from srs_eval.tui.screens import actions
 from tests.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 from tests.conftest import PATIENCE
 from tests.program import program

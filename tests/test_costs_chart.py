@@ -6,8 +6,8 @@ import pytest
 from textual.app import App, ComposeResult
 
 from srs_eval.advice.workload.answers import CostTable
-from srs_eval.widgets import plot
-from srs_eval.widgets.costs import CostsChart, _ticks
+from srs_eval.tui.widgets import plot
+from srs_eval.tui.widgets.costs import CostsChart, _ticks
 
 RETENTIONS = tuple(percent / 100 for percent in range(70, 100))
 

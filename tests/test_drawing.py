@@ -21,9 +21,9 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from srs_eval.screens.drawing import Piecewise
-from srs_eval.screens.garbage import AWAY_S, Garbage
-from srs_eval.widgets.facts import in_columns
+from srs_eval.tui.screens.drawing import Piecewise
+from srs_eval.tui.screens.garbage import AWAY_S, Garbage
+from srs_eval.tui.widgets.facts import in_columns
 from tests.conftest import PATIENCE
 
 LINES = 40

@@ -18,7 +18,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Context
-from srs_eval.widgets.curves import CurvesChart
+from srs_eval.tui.widgets.curves import CurvesChart
 from tests.app_world import WatchedApp, on, text_of, until
 from tests.conftest import made_collection
 
@@ -160,7 +160,7 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         await until(pilot, lambda: app.log_ is not None)
         app.start_evaluation()
         await until(pilot, lambda: not app.evaluation.running and app.evaluation.results())
-        from srs_eval.screens.details import DetailsScreen
+        from srs_eval.tui.screens.details import DetailsScreen
 
         app.push_screen(DetailsScreen("FSRS-6-dry-run"))
         await until(pilot, on(app, "DetailsScreen"))

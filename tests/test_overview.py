@@ -48,9 +48,9 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, Preset, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.screens.answers import Lines
 from srs_eval.stats.intervals import Interval, mean_interval, relative, verdict
-from srs_eval.widgets.evidence import evidence
+from srs_eval.tui.screens.answers import Lines
+from srs_eval.tui.widgets.evidence import evidence
 from tests.app_world import (
     MODELS,
     MadeUpAnswers,
@@ -262,7 +262,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
 async def test_copied_is_said_only_where_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    monkeypatch.setattr("srs_eval.screens.clipboard.copy_to_system", lambda _: taken)
+    monkeypatch.setattr("srs_eval.tui.screens.clipboard.copy_to_system", lambda _: taken)
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Points, draw
+from srs_eval.tui.widgets.plot import MARGIN, Axis, Curve, Graph, Points, draw
 
 SHARES = Axis(0.0, 1.0, ((0.0, "0"), (0.5, "50"), (1.0, "100")))
 

@@ -28,9 +28,9 @@ from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import as_csv
 from srs_eval.report.tables import models_table
-from srs_eval.screens.open import PathInput
-from srs_eval.state import Recent, State, save_state
-from srs_eval.widgets.ranking import RankingTable
+from srs_eval.tui.screens.open import PathInput
+from srs_eval.tui.state import Recent, State, save_state
+from srs_eval.tui.widgets.ranking import RankingTable
 from tests.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
 
 WICKED = "\x1b[2J\x1b]0;owned\x07[red]\u202egpj\x9b31m"

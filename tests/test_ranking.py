@@ -35,7 +35,7 @@ from srs_eval.engine.results import Result
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
-from srs_eval.widgets.ranking import RankingTable
+from srs_eval.tui.widgets.ranking import RankingTable
 from tests.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
 from tests.conftest import shared_or_skip
 

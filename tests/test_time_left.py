@@ -14,13 +14,8 @@ from hypothesis import strategies as st
 from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Started
 from srs_eval.engine.start_order import start_order
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.screens.evaluation import Evaluation
-from srs_eval.screens.time_left import (
-    _expected,
-    expected_seconds,
-    measured_pace,
-    seconds_left,
-)
+from srs_eval.tui.screens.evaluation import Evaluation
+from srs_eval.tui.screens.time_left import _expected, expected_seconds, measured_pace, seconds_left
 from tests.app_world import make_result
 
 REVIEWS = 12_000
@@ -125,7 +120,7 @@ def test_recorded_runs_are_told_within_half(
     first_run: bool, workers: int, slowness: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the third second on, or the first on a machine like that of the recording."""
-    monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
     monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
     missing = all_compiled() if first_run else frozenset[str]()
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
@@ -140,7 +135,7 @@ def test_recorded_runs_are_told_within_half(
 def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
     monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
     told = said(Evaluation(), recorded(resolve("all"), workers=workers, telling=0.09))
     assert len(told) > 20
@@ -151,7 +146,7 @@ def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
 def test_compiling_what_another_compiles_says_nothing_of_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
     names = "AVG", "90%", "HLR", "DASH", "GRU", "GRU-P", "LSTM"
     *before, gru, gru_p, lstm = chosen = [resolve(name)[0] for name in names]
     evaluation = Evaluation()
@@ -213,7 +208,7 @@ def test_without_what_networks_need_nothing_is_expected_of_them(
     chosen = resolve("AVG,LSTM")
 
     def left(lacking: str) -> float:
-        monkeypatch.setattr("srs_eval.screens.evaluation.missing", lambda module: lacking)
+        monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: lacking)
         evaluation = Evaluation()
         evaluation.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
         told = seconds_left(evaluation, 1.0)

@@ -139,7 +139,7 @@ def _settled(command: str) -> dict[str, dict[str, Any]]:
     """Defaults of the options of the commands that config.toml has a say in."""
     if command not in ("open", "run"):
         return {}
-    from srs_eval.config import load_config
+    from srs_eval.tui.config import load_config
 
     config = load_config()
     return {command: {"rows": config.rows, "models": config.models}}
@@ -562,14 +562,14 @@ def models(
 @app.command()
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
-    from srs_eval.config import config_path, load_config
     from srs_eval.report.console import show
+    from srs_eval.tui.config import config_path, load_config
 
     path = config_path()
     there = "" if path.exists() else ", which is not there: these are the defaults"
     settled = load_config(path)
     if settled.theme is not None:
-        from srs_eval.screens.themes import check_theme
+        from srs_eval.tui.screens.themes import check_theme
 
         check_theme(settled.theme)
     show(f"# {path}{there}")
@@ -680,7 +680,6 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
-    from srs_eval.config import load_config
     from srs_eval.data.plural import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
@@ -688,6 +687,7 @@ def _evaluate(
     from srs_eval.report.console import RunProgress, say
     from srs_eval.report.export import Outcome
     from srs_eval.report.formats import clock
+    from srs_eval.tui.config import load_config
 
     if log.rows is not None:
         refuse_rows_of_anki(flags)
@@ -737,7 +737,7 @@ def _evaluate(
 
 def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
     """Without `rows` of config.toml, which are not asked for now, where rows are chosen already."""
-    from srs_eval.config import load_config
+    from srs_eval.tui.config import load_config
 
     if log.rows is None or flags.protocol.rows != load_config().rows:
         return flags
@@ -787,7 +787,7 @@ def _open_app(
     use_cache: bool,
 ) -> int:
     from srs_eval.app import run_app
-    from srs_eval.config import load_config
+    from srs_eval.tui.config import load_config
 
     if flags.fit != "trained":
         models = ",".join(each.name for each in flags.resolve(models))

@@ -15,8 +15,8 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport
-from srs_eval.screens.actions import RECEIPT, bindings
-from srs_eval.screens.base import AppScreen
+from srs_eval.tui.screens.actions import RECEIPT, bindings
+from srs_eval.tui.screens.base import AppScreen
 
 _NAME = 20  # columns that a deck's or a preset's name gets before a column of figures goes
 

@@ -21,9 +21,9 @@ from textual.widgets.option_list import Option
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import harmless, printable
 from srs_eval.report import formats as words
-from srs_eval.screens.actions import OPEN, bindings
-from srs_eval.screens.base import AppScreen, Harmless
-from srs_eval.state import Recent
+from srs_eval.tui.screens.actions import OPEN, bindings
+from srs_eval.tui.screens.base import AppScreen, Harmless
+from srs_eval.tui.state import Recent
 
 _MOST = 200  # entries listed of one folder
 _FEWEST_HERE = 3  # files of the working folder, in however low a window

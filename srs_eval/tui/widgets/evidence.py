@@ -10,8 +10,8 @@ from srs_eval.advice.answers import SHARES, Answer, Cell, Table, where_to_paste,
 from srs_eval.advice.stored import parameter_line
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.stats.intervals import Interval
-from srs_eval.widgets.facts import WidthDependent, in_columns, stacked
-from srs_eval.widgets.whiskers import DOTS, axis, common_scale, whisker
+from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
+from srs_eval.tui.widgets.whiskers import DOTS, axis, common_scale, whisker
 
 OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
 JUDGED = ("verdict", "decision")  # columns that hold these

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
 from srs_eval.engine.start_order import LEAST_S, usual_seconds
-from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 
 _WORKER_S = 0.8  # until a worker is there
 _LOADING_S = 0.8  # what runs compiled kernels, once in each worker

@@ -23,7 +23,7 @@ from typing import Any
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import config_dir, content_of
 from srs_eval.data.protocol import EQUIVALENT
-from srs_eval.screens.actions import SCREENS, conflict
+from srs_eval.tui.screens.actions import SCREENS, conflict
 
 FILE = "config.toml"
 _MOST_BYTES = 1 << 20

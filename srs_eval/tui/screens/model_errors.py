@@ -15,11 +15,11 @@ from textual.widgets import Static
 from srs_eval.advice.answers import Table
 from srs_eval.advice.model_evidence import Curves
 from srs_eval.engine.results import same_reviews
-from srs_eval.screens.actions import ERRORS, bindings
-from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.curves import OTHER, CurvesChart
-from srs_eval.widgets.evidence import drawn_table
-from srs_eval.widgets.facts import stacked
+from srs_eval.tui.screens.actions import ERRORS, bindings
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.widgets.curves import OTHER, CurvesChart
+from srs_eval.tui.widgets.evidence import drawn_table
+from srs_eval.tui.widgets.facts import stacked
 
 
 class ErrorsScreen(AppScreen):

@@ -16,7 +16,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import check_outputs, with_ending
 from srs_eval.data.printable import printable
 from srs_eval.report.files import FOLDERS
-from srs_eval.screens.base import Dialog, Harmless
+from srs_eval.tui.screens.base import Dialog, Harmless
 
 FORMS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",

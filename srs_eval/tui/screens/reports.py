@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from srs_eval.data.plural import counted
 from srs_eval.data.printable import printable
-from srs_eval.screens.background import Background
+from srs_eval.tui.screens.background import Background
 
 if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp

@@ -14,7 +14,7 @@ from textual.widgets import DataTable, Static
 
 from srs_eval.report import formats as words
 from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
+from srs_eval.tui.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 

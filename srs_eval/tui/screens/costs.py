@@ -17,12 +17,12 @@ from srs_eval.advice.answers import Answer
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
 from srs_eval.report.formats import clock
-from srs_eval.screens.actions import COSTS, bindings
-from srs_eval.screens.answers import show_basis
-from srs_eval.screens.background import Background
-from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.evidence import evidence
-from srs_eval.widgets.facts import WidthDependent, stacked
+from srs_eval.tui.screens.actions import COSTS, bindings
+from srs_eval.tui.screens.answers import show_basis
+from srs_eval.tui.screens.background import Background
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.widgets.evidence import evidence
+from srs_eval.tui.widgets.facts import WidthDependent, stacked
 
 if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import Doing
@@ -143,7 +143,7 @@ model's estimate, and says so where you have no data.
     def _draw_curves(self, answers: Sequence[Answer]) -> None:
         """The curves beside the tables, where the window is wide enough."""
         from srs_eval.advice.workload.answers import CostTable
-        from srs_eval.widgets.costs import CostsChart
+        from srs_eval.tui.widgets.costs import CostsChart
 
         found = (
             table for answer in answers for table in answer.tables if isinstance(table, CostTable)

@@ -17,7 +17,7 @@ from textual.widgets.selection_list import Selection
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
-from srs_eval.screens.base import Dialog
+from srs_eval.tui.screens.base import Dialog
 
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]
 """Ids of presets and of decks; none of either means all."""

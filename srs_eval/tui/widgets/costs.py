@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from srs_eval.advice.workload.answers import CostTable
-from srs_eval.screens.themes import palette
-from srs_eval.widgets import plot
-from srs_eval.widgets.calibration import chart_colours
+from srs_eval.tui.screens.themes import palette
+from srs_eval.tui.widgets import plot
+from srs_eval.tui.widgets.calibration import chart_colours
 
 _HIGHEST = 0.97  # above, reviews grow so fast that they would flatten the rest
 _THOUSAND = 1_000  # from here on labels count in thousands, which have room

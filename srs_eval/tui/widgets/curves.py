@@ -9,9 +9,9 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from srs_eval.advice.model_evidence import Curve, Curves
-from srs_eval.screens.themes import palette
-from srs_eval.widgets import plot
-from srs_eval.widgets.calibration import chart_colours, percent_ticks
+from srs_eval.tui.screens.themes import palette
+from srs_eval.tui.widgets import plot
+from srs_eval.tui.widgets.calibration import chart_colours, percent_ticks
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _LEAST = 0.05  # of recall, below the lowest point

@@ -11,9 +11,9 @@ from textual.color import Color
 from textual.filter import Monochrome
 from textual.theme import BUILTIN_THEMES, Theme
 
-from srs_eval import state
-from srs_eval.config import config_path
 from srs_eval.data.errors import InputError
+from srs_eval.tui import state
+from srs_eval.tui.config import config_path
 
 DARK_THEME = Theme(
     name=state.DARK,

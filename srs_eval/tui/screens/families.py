@@ -12,7 +12,7 @@ from textual.widgets import SelectionList, Static
 from textual.widgets.selection_list import Selection
 
 from srs_eval.report import formats as words
-from srs_eval.screens.base import Dialog
+from srs_eval.tui.screens.base import Dialog
 
 
 class FamiliesScreen(Dialog):

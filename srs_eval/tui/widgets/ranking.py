@@ -21,11 +21,11 @@ from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
-from srs_eval.screens.themes import Palette, palette
-from srs_eval.screens.time_left import expected_seconds, model_seconds_left
-from srs_eval.state import State
-from srs_eval.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
+from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.tui.screens.themes import Palette, palette
+from srs_eval.tui.screens.time_left import expected_seconds, model_seconds_left
+from srs_eval.tui.state import State
+from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 
 _COLUMN = "line"
 """A row is one cell: the table draws each cell anew after every change, and many take long."""

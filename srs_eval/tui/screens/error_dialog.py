@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Static
 
-from srs_eval.screens.base import Dialog
+from srs_eval.tui.screens.base import Dialog
 
 
 class Refusal(Dialog):

@@ -17,10 +17,10 @@ from textual.widgets.option_list import Option
 from srs_eval.advice.overview import OF_PRESETS, Line, Overview
 from srs_eval.data.plural import counted
 from srs_eval.report import formats as words
-from srs_eval.screens.actions import ANSWERS, bindings
-from srs_eval.screens.base import TOO_NARROW, AppScreen
-from srs_eval.widgets.chrome import ProtocolLine
-from srs_eval.widgets.evidence import evidence, parameters_to_paste
+from srs_eval.tui.screens.actions import ANSWERS, bindings
+from srs_eval.tui.screens.base import TOO_NARROW, AppScreen
+from srs_eval.tui.widgets.chrome import ProtocolLine
+from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
 
 ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
 FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
@@ -273,13 +273,13 @@ answers on Anki's.
         if line is None or not line.answers:
             self.notify("This is not answered yet.", timeout=3)
             return
-        from srs_eval.screens.evidence import EvidenceScreen
+        from srs_eval.tui.screens.evidence import EvidenceScreen
 
         self.app.push_screen(EvidenceScreen(line.question, line.title))
 
     def action_costs(self) -> None:
         """Of the preset under the cursor, else of the one with the most reviews."""
-        from srs_eval.screens.costs import CostsScreen
+        from srs_eval.tui.screens.costs import CostsScreen
 
         line = self.chosen()
         of_preset = line is not None and bool(line.figures)
@@ -312,14 +312,14 @@ answers on Anki's.
         if app.whole is None or not app.whole[1].presets:
             self.notify("This file says nothing of presets and decks.", timeout=3)
             return
-        from srs_eval.screens.choose import ChooseScreen
+        from srs_eval.tui.screens.choose import ChooseScreen
 
         self.app.push_screen(
             ChooseScreen(app.whole[1], self.overview.rows, app.judged_only), app.judge_only
         )
 
     def action_receipt(self) -> None:
-        from srs_eval.screens.receipt import ReceiptScreen
+        from srs_eval.tui.screens.import_summary import ReceiptScreen
 
         self.app.push_screen(ReceiptScreen())
 

@@ -20,13 +20,13 @@ from srs_eval.engine.ranking import ORDERS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.screens.actions import RUN, bindings
-from srs_eval.screens.base import AppScreen
-from srs_eval.screens.evaluation import Evaluation, ModelRun, Stage
-from srs_eval.screens.time_left import seconds_left
-from srs_eval.widgets.calibration import CalibrationChart
-from srs_eval.widgets.facts import metric_table, parameter_table
-from srs_eval.widgets.ranking import RankingTable
+from srs_eval.tui.screens.actions import RUN, bindings
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
+from srs_eval.tui.screens.time_left import seconds_left
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.facts import metric_table, parameter_table
+from srs_eval.tui.widgets.ranking import RankingTable
 
 WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
 _ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says
@@ -342,7 +342,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
 
     def action_families(self) -> None:
-        from srs_eval.screens.families import FamiliesScreen
+        from srs_eval.tui.screens.families import FamiliesScreen
 
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
         self.app.push_screen(FamiliesScreen(there, self.srs_app.state.hidden), self._hide)
@@ -375,7 +375,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
             return
-        from srs_eval.screens.details import DetailsScreen
+        from srs_eval.tui.screens.details import DetailsScreen
 
         self.app.push_screen(DetailsScreen(model.name), self._came_back)
 
@@ -400,7 +400,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         if pair is None:
             self.notify("Two finished models are needed to compare.", timeout=3)
             return
-        from srs_eval.screens.compare import CompareScreen
+        from srs_eval.tui.screens.compare import CompareScreen
 
         self.app.push_screen(CompareScreen(*pair))
 

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Static
 
-from srs_eval.screens.base import Dialog
+from srs_eval.tui.screens.base import Dialog
 
 _LOOK = 0.2  # seconds between two looks whether the question is still one
 

@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.screens.actions import EVERYWHERE, Action
-from srs_eval.screens.base import Dialog
-from srs_eval.widgets.facts import WidthDependent, in_columns
+from srs_eval.tui.screens.actions import EVERYWHERE, Action
+from srs_eval.tui.screens.base import Dialog
+from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 
 class HelpScreen(Dialog):

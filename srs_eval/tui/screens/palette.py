@@ -10,7 +10,7 @@ from textual.command import DiscoveryHit, Hits
 from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
 
-from srs_eval.screens.actions import Action
+from srs_eval.tui.screens.actions import Action
 
 SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
 

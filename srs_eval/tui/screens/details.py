@@ -11,10 +11,10 @@ from textual.widgets import Static
 from srs_eval.advice.answers import told, why_open
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.report import formats as words
-from srs_eval.screens.actions import DETAILS, bindings
-from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.calibration import CalibrationChart
-from srs_eval.widgets.facts import metric_table, parameter_table
+from srs_eval.tui.screens.actions import DETAILS, bindings
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.facts import metric_table, parameter_table
 
 
 class DetailsScreen(AppScreen):
@@ -126,12 +126,12 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         if not others:
             self.notify("Two finished models are needed to compare.", timeout=3)
             return
-        from srs_eval.screens.compare import CompareScreen
+        from srs_eval.tui.screens.compare import CompareScreen
 
         self.app.push_screen(CompareScreen(self.configuration, others[0]))
 
     def action_errors(self) -> None:
-        from srs_eval.screens.errors import ErrorsScreen
+        from srs_eval.tui.screens.model_errors import ErrorsScreen
 
         self.app.push_screen(ErrorsScreen(self.configuration))
 

@@ -8,11 +8,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from srs_eval.advice.overview import BESIDE, OF_PRESETS, Line
-from srs_eval.screens.actions import EVIDENCE, bindings
-from srs_eval.screens.answers import show_basis
-from srs_eval.screens.base import AppScreen
-from srs_eval.widgets.evidence import evidence, parameters_to_paste
-from srs_eval.widgets.facts import WidthDependent, stacked
+from srs_eval.tui.screens.actions import EVIDENCE, bindings
+from srs_eval.tui.screens.answers import show_basis
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
+from srs_eval.tui.widgets.facts import WidthDependent, stacked
 
 
 class EvidenceScreen(AppScreen):

@@ -14,11 +14,11 @@ from srs_eval.engine.results import Result, log_loss_difference, log_loss_interv
 from srs_eval.metrics import FACTS
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
-from srs_eval.screens.actions import COMPARE, bindings
-from srs_eval.screens.base import AppScreen
 from srs_eval.stats.intervals import verdict
-from srs_eval.widgets.calibration import CalibrationChart, axis_limits
-from srs_eval.widgets.facts import WidthDependent, in_columns
+from srs_eval.tui.screens.actions import COMPARE, bindings
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.widgets.calibration import CalibrationChart, axis_limits
+from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 _TABLE = 80  # columns of the figures, at most
 

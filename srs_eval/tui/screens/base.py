@@ -17,9 +17,9 @@ from textual.widget import Widget
 
 from srs_eval.data.printable import harmless
 from srs_eval.report import formats as words
-from srs_eval.screens.actions import Action
-from srs_eval.screens.drawing import Piecewise
-from srs_eval.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
+from srs_eval.tui.screens.actions import Action
+from srs_eval.tui.screens.drawing import Piecewise
+from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
 
 if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp
@@ -146,12 +146,12 @@ class AppScreen(Piecewise):
         self.app.pop_screen()
 
     def action_help(self) -> None:
-        from srs_eval.screens.help import HelpScreen
+        from srs_eval.tui.screens.help import HelpScreen
 
         self.app.push_screen(HelpScreen(self.about, self.srs_app.on_keys(self.actions)))
 
     def action_jump(self) -> None:
-        from srs_eval.screens.jump import JumpScreen
+        from srs_eval.tui.screens.jump import JumpScreen
 
         self.app.push_screen(JumpScreen(self.places()), self.go_to)
 

@@ -1,0 +1,1 @@
+"""What the terminal app is made of."""
