@@ -2,7 +2,7 @@
 
     SRS_EVAL_REAL=FOLDER python benchmarks/likeness.py [--simulated 40] [--seed 1]
 
-Prints quantiles of `srs_eval.pretraining.likeness` over the people in FOLDER and over simulated
+Prints quantiles of `tools.pretraining.likeness` over the people in FOLDER and over simulated
 learners, side by side; what a memory model leaves is taken from FSRS-6-recency's predictions.
 """
 
@@ -23,8 +23,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.engine.evaluate import Session
 from srs_eval.models.configurations import resolve
-from srs_eval.pretraining.likeness import Likeness, likeness
-from srs_eval.pretraining.population import population_learner
+from tools.pretraining.likeness import Likeness, likeness
+from tools.pretraining.population import population_learner
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 

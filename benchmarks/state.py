@@ -34,12 +34,12 @@ from srs_eval.models.state import (
     trace,
     without_prior,
 )
-from srs_eval.pretraining.state import prior_from, trials_of
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
 from srs_eval.training.context import Context
 from srs_eval.training.online_filter import running_offset
 from srs_eval.training.state_features import state_features, timeline
+from tools.pretraining.state import prior_from, trials_of
 
 REAL_IN_GOLDEN = 101
 ALL_JUDGED = 350e6  # judged reviews of anki-revlogs-10k

@@ -67,8 +67,8 @@ from srs_eval.data.simulated.memory import (
 )
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import EPSILON
-from srs_eval.pretraining.population import draw
 from srs_eval.stats.intervals import EQUIVALENT
+from tools.pretraining.population import draw
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
 STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.data.simulated.learner)

@@ -53,8 +53,8 @@ from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.data.simulated.memory import fuzzed
 from srs_eval.engine.evaluate import Session
-from srs_eval.pretraining.population import draw
 from srs_eval.report.notebook import load
+from tools.pretraining.population import draw
 
 ONE_LINE_MS, WHOLE_S, FIRST_S = 15, 10, 0.5  # goals
 ANSWERS = 88_000  # of a simulated learner, whose preset with the most reviews has 4,000 cards then

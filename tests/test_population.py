@@ -17,9 +17,9 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.simulated.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Moment, Traits
 from srs_eval.data.trials import prepare_trials
-from srs_eval.pretraining import population
-from srs_eval.pretraining.likeness import likeness, shift
 from tests.conftest import shared_or_skip
+from tools.pretraining import population
+from tools.pretraining.likeness import likeness, shift
 
 # What is published
 

@@ -19,9 +19,9 @@ from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.evaluate import Session
 from srs_eval.models import Context, gru_503, lstm
 from srs_eval.models.configurations import resolve
-from srs_eval.pretraining import train as pretraining
 from srs_eval.training import networks
 from tests.conftest import shared_or_skip
+from tools.pretraining import train as pretraining
 
 SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
 
@@ -330,7 +330,7 @@ def test_every_network_is_shipped_and_they_are_small() -> None:
 def test_shipped_weights_say_how_they_were_made(path: Path) -> None:
     about = metadata(path)
     assert about["model"] == path.stem
-    assert about["command"].startswith("python -m srs_eval.pretraining --models ")
+    assert about["command"].startswith("python -m tools.pretraining --models ")
     assert int(about["users"]) >= 100
     assert int(about["reviews"]) > 100_000
     assert 0.28 < float(about["validation_log_loss"]) < 0.5

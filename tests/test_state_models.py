@@ -31,11 +31,11 @@ from srs_eval.models.state import (
     trace,
     without_prior,
 )
-from srs_eval.pretraining import state as pretraining_state
 from srs_eval.training.compile import compiled
 from srs_eval.training.online_filter import kalman_filter, mixture
 from srs_eval.training.state_features import COUNT, NAMES, Timeline, state_features, timeline
 from tests.conftest import shared_or_skip
+from tools.pretraining import state as pretraining_state
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))
 CHECKED = 50

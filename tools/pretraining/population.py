@@ -6,7 +6,7 @@ of anki-revlogs-10k: per model, quantiles of every parameter and how the paramet
 successes. `draw` draws a learner's parameters from that (a Gaussian copula), `draw_character`
 a whole learner, with one of several kinds of memory and habits of their own, and
 `population_learner` simulates them. Networks are pretrained on such learners, see
-`srs_eval.pretraining.train`.
+`tools.pretraining.train`.
 
 No user's own numbers are in the file or can be got from it.
 """

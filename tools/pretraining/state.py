@@ -1,6 +1,6 @@
 """The prior of STATE-*: how the weights lie over other people.
 
-    python -m srs_eval.pretraining.state FOLDER...
+    python -m tools.pretraining.state FOLDER...
 
 reads every review history in the folders (files as `srs-eval` reads them, data sets with all of
 their users or those of `--users`) and writes `data/state.json`: of every weight the mean and
@@ -115,14 +115,14 @@ def document(learners: Sequence[Trials]) -> Mapping[str, object]:
         }
     return {
         "note": "Weights of STATE-*: mean and standard deviation over people; "
-        "made by srs_eval.pretraining.state",
+        "made by tools.pretraining.state",
         "people": len(learners),
         "priors": priors,
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining.state")
+    parser = argparse.ArgumentParser(prog="python -m tools.pretraining.state")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--users", help="of data sets: ids and ranges, as in 1-3,7")
     parser.add_argument("--out", type=Path, default=PRIOR_FILE, help="the file to write")

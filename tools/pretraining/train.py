@@ -1,4 +1,4 @@
-"""Pretraining of the networks on simulated learners: `python -m srs_eval.pretraining`.
+"""Pretraining of the networks on simulated learners: `python -m tools.pretraining`.
 
 Simulates learners (`population.py`), trains each network on all of them at once, and
 writes its weights. After every epoch the log loss on other simulated learners is taken; the
@@ -31,11 +31,11 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.workers import WorkerPool
 from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
-from srs_eval.pretraining import population
 from srs_eval.training import networks
 from srs_eval.training.context import Context
 from srs_eval.training.networks import Network, Tensors
 from srs_eval.training.records import packed
+from tools.pretraining import population
 
 log = logging.getLogger(__name__)
 
@@ -782,7 +782,7 @@ RECIPES: dict[str, Recipe] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Pretrain networks and write their weight files; see `--help`."""
-    parser = argparse.ArgumentParser(prog="python -m srs_eval.pretraining", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.pretraining", description=__doc__)
     parser.add_argument("--models", default="all", help="names, commas between; all by default")
     parser.add_argument("--learners", type=int, default=240, help="simulated learners")
     parser.add_argument("--validation", type=int, default=20, help="further ones, held out")
@@ -884,7 +884,7 @@ def _made(
 ) -> dict[str, str]:
     """A weight file's metadata: how it came about."""
     command = (
-        f"python -m srs_eval.pretraining --models {name.replace('-fixed', '')} "
+        f"python -m tools.pretraining --models {name.replace('-fixed', '')} "
         f"--learners {settings.learners} --validation {settings.validation} --seed {settings.seed}"
     )
     if settings.epochs:
