@@ -21,9 +21,9 @@ from srs_eval.cli.options import PROTOCOL_PANEL
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models.configurations import resolve
 from srs_eval.training.context import Context
-from tests import test_conformance as conformance
+from tests.cli.program import program
 from tests.conftest import REPOSITORY
-from tests.program import program
+from tests.models import test_conformance as conformance
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 

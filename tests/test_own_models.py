@@ -26,7 +26,7 @@ from srs_eval.engine.evaluate import Event, Failed, Finished, Session, Skipped, 
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
-from tests.program import program
+from tests.cli.program import program
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
 

@@ -27,7 +27,7 @@ from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.inspection import inspect_log
 from srs_eval.training.context import Context
-from tests.program import program
+from tests.cli.program import program
 
 NAN = math.nan
 OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)

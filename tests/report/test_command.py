@@ -16,7 +16,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
 from srs_eval.stats.averaging import MODES
-from tests.program import program
+from tests.cli.program import program
 from tests.report.helpers import check_page, line, many, write_results
 
 

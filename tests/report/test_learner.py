@@ -13,7 +13,7 @@ import pytest
 from srs_eval.models.configurations import resolve
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
-from tests.program import program
+from tests.cli.program import program
 from tests.report.helpers import check_page
 
 

@@ -1,0 +1,296 @@
+"""What is said of a preset's parameters: conclusions, sentences, the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.advice import parameters
+from srs_eval.advice.answers import what_is_missing
+from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
+from srs_eval.advice.questions import QUESTIONS, answering, compare
+from srs_eval.data.errors import InputError
+from srs_eval.data.reviews import Deck, Entries, ReviewLog
+from srs_eval.data.selection import only_deck, only_preset
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.models import fsrs6
+from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.training.context import Cancelled, Context
+from tests.advice.helpers import with_hard
+from tests.cli.program import program
+
+# The answer
+
+
+@pytest.mark.parametrize(
+    ("estimate", "error", "reviews", "days", "says"),
+    [
+        (-0.02, 0.004, 900, 300, "A verdict needs 1,000 such reviews on 20 days."),
+        (-0.02, 0.004, 5_000, 19, "A verdict needs 1,000 such reviews on 20 days."),
+        (-0.008, 0.0045, 5_000, 300, "At most about 8,000 more reviews like these would tell."),
+        (0.001, 0.05, 5_000, 300, "won't tell soon: over 20 times as many"),
+        (-0.009, 0.004, 5_000, 300, "5 differences are judged together; at most about 3,000 more"),
+        (-0.012, 0.004, 5_000, 300, "leaves out 0, but not by enough where 5 differences"),
+    ],
+)
+def test_what_is_missing_for_a_verdict(
+    estimate: float, error: float, reviews: int, days: int, says: str
+) -> None:
+    difference = Interval(estimate, 1.97 * error, reviews, days, ((error, 299),))
+    assert says in what_is_missing(difference, 5)
+
+
+@pytest.mark.parametrize("question", ["parameters", "split", "often", "health", "hard"])
+def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) -> None:
+    """Here all have too few reviews."""
+    assert log.entries is not None
+    few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
+    columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
+    short = with_hard(replace(log, entries=Entries(**columns)), 3)
+    answers = compare(short, questions=[question])
+    assert answers
+    for answer in answers:
+        whole = question == "parameters" and answer.subject == "all presets"  # a list of the others
+        if answer.conclusion == "can't tell" and not whole:
+            assert "need" in " ".join(answer.sentences), answer
+
+
+def _compared(reviews: int, shifts: dict[str, float]) -> parameters.Compared:
+    """Candidates whose losses differ from the present ones' by a shift and a little noise."""
+    random = np.random.default_rng(3)
+    day = np.sort(random.integers(0, 100, reviews))
+    now = random.gamma(1, 0.4, reviews)
+    losses = {NOW: now}
+    for name, shift in shifts.items():
+        losses[name] = now + shift + random.normal(0, 0.02, reviews)
+    return parameters.compared(
+        lambda values, index: mean_interval(values, day[index]),
+        losses,
+        np.arange(reviews),
+        NOW,
+        asked=parameters.RIVALS,
+        equivalence=0.002,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reviews", "shifts", "conclusion", "words"),
+    [
+        (3_000, {"optimized": -0.01, "defaults": 0.03}, "optimize", "Optimize this preset"),
+        (3_000, {"optimized": -0.01, "defaults": -0.02}, "use the defaults", "default"),
+        (3_000, {"optimized": 0.0, "defaults": 0.03}, "keep", "Keep them"),
+        (3_000, {"optimized": 0.01, POOLED: 0.0005}, "keep", "Keep them"),
+        (900, {"optimized": -0.05, "defaults": 0.03}, "can't tell", "1,000 such reviews"),
+    ],
+)
+def test_what_to_do(reviews: int, shifts: dict[str, float], conclusion: str, words: str) -> None:
+    since = _compared(reviews, shifts)
+    found, chosen, sentences = parameters._judged_since(since, "the parameters in force")
+    assert found == conclusion
+    assert words in " ".join(sentences)
+    assert (chosen is None) == (conclusion in ("keep", "can't tell"))
+
+
+@pytest.mark.parametrize(
+    ("can_share", "shared", "says"),
+    [
+        (True, -0.018, "paste one line for all"),
+        (True, 0.004, "paste parameters"),  # shared ones don't help this preset
+        (False, -0.018, "paste parameters"),  # separate ones do, over all or here
+    ],
+)
+def test_where_one_line_is_enough_no_other_is_to_be_pasted(
+    can_share: bool, shared: float, says: str
+) -> None:
+    shifts = {"optimized": -0.01, POOLED: -0.02, TOGETHER: shared}
+    found, chosen, sentences = parameters._judged_since(
+        _compared(3_000, shifts), "the parameters in force", can_share=can_share
+    )
+    assert found == says
+    assert parameters.ADVICE[str(chosen)] == says
+    assert ("fitted to all presets together" in sentences[0]) == (chosen == TOGETHER)
+
+
+def test_a_single_preset_is_not_told_to_share(log: ReviewLog) -> None:
+    """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
+    one = only_preset(log, "Preset 0")
+    preset = one.presets[100]
+    never = replace(one, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
+    answers = compare(never, questions=["parameters"])
+    assert [answer.subject for answer in answers] == ["Preset 0"]
+    for table in answers[0].tables:
+        names = {row["candidate"] for row in table.records()}
+        assert {"optimized", "optimized, recency", "defaults"} <= names
+        assert names.isdisjoint({"one for all presets", POOLED})
+    assert "all presets" not in " ".join(answers[0].sentences)
+
+
+def test_parameters_of_unknown_age_are_judged_in_sample_only(log: ReviewLog) -> None:
+    unknown = replace(
+        log,
+        presets={key: replace(each, modified_s=None) for key, each in log.presets.items()},
+    )
+    answer = compare(unknown)[0]
+    assert answer.conclusion == "can't tell"
+    assert answer.parameters is None
+    assert "does not say when" in answer.sentences[0]
+    assert "flatters" in answer.sentences[1]
+
+
+def test_parameters_older_than_all_reviews_are_not_flattered(log: ReviewLog) -> None:
+    few = only_preset(log, "Preset 0")
+    assert few.entries is not None
+    first = {name: column[:900] for name, column in vars(few.entries).items()}
+    old = {key: replace(each, modified_s=1) for key, each in log.presets.items()}
+    few = replace(few, presets=old, entries=replace(few.entries, **first), optimized_before_s=None)
+    answer = compare(few, questions=["parameters"])[0]
+    assert answer.conclusion == "can't tell"
+    assert "flatters" not in answer.sentences[1]
+
+
+def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
+    answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
+    for answer in answers:
+        figures = {row["candidate"]: row["log loss"] for row in answer.tables[-1].records()}
+        assert figures["mine"] == figures["defaults"]
+    with pytest.raises(InputError, match="18 FSRS parameters"):
+        compare(log, parameters={"mine": (1.0,) * 18})
+    with pytest.raises(InputError, match="no question"):
+        compare(log, questions=["color"])
+
+
+def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> None:
+    """What a learner asks first comes first; what is closed or cancelled computes no further."""
+    asked = ("retention", "parameters", "often")  # in any order
+    answers = answering(log, questions=asked)
+    first = next(answers)
+    assert (first.question, first.subject) == ("parameters", "Preset 0")
+    answers.close()
+    assert compare(log, questions=asked)[0] == first
+    order = [each.question for each in compare(log, questions=asked)]
+    assert order == sorted(order, key=QUESTIONS.index)
+
+    ticks = 0
+
+    def tick(fraction: float) -> None:
+        nonlocal ticks
+        ticks += 1
+        if ticks > 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        next(answering(log, questions=asked, context=Context(tick=tick)))
+    with pytest.raises(InputError, match="no question"):
+        answering(log, questions=["color"])  # before anything is asked of it
+
+
+def test_interface_for_notebooks(log: ReviewLog) -> None:
+    answers = srs_eval.compare(log, "parameters")
+    frame = answers[0].frame()
+    assert {"candidate", "log loss", "log loss low", "log loss high"} <= set(frame.columns)
+    assert (frame["log loss low"] < frame["log loss"]).all()
+
+
+# Several decks and presets at once
+
+
+def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
+    decks = [Deck(1, "A", 100), Deck(2, "B", 101), Deck(3, "C", 100)]
+    cards = log.cards.card_id
+    three = replace(
+        log,
+        decks={deck.id: deck for deck in decks},
+        cards=replace(log.cards, deck_id=1 + np.arange(len(cards)) % 3),
+    )
+    assert set(only_deck(three, "A", "b").cards.deck_id) == {1, 2}
+    assert set(only_preset(three, "Preset 0").cards.deck_id) == {1, 3}
+    assert set(only_preset(three, "Preset 0", "101").cards.deck_id) == {1, 2, 3}
+    with pytest.raises(InputError, match='no deck "D"'):
+        only_deck(three, "A", "D")
+
+
+# The command line
+
+
+def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: Path) -> None:
+    before = collection.read_bytes()
+    target = tmp_path / "answers.json"
+    done = program("compare", collection, "--params", "0.2" + ", 1.0" * 20, "--json", target)
+    assert done.returncode == 0, done.stderr
+    assert collection.read_bytes() == before
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1] == "Are my parameters good?"
+    assert "params 1" in done.stdout
+    assert "--rows anki" in done.stdout
+    document = json.loads(target.read_text())
+    assert document["rows"] == "anki"
+    assert {answer["question"] for answer in document["answers"]} == set(QUESTIONS)
+    flattened = " ".join(done.stdout.split())
+    for answer in document["answers"]:
+        assert all(sentence in flattened for sentence in answer["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--params", "1, 2, 3"], "17, 19 or 21 are needed"),
+        (["--params", "a, b"], "no list of FSRS parameters"),
+        (["--question", "weather"], "--question takes"),
+        (["--preset", "Nothing"], 'There is no preset "Nothing"'),
+        (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),
+    ],
+)
+def test_what_cannot_be_compared_is_told(options: list[str], says: str, collection: Path) -> None:
+    done = program("compare", collection, *options)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) -> None:
+    """Questions that need presets; which model predicts best can be answered all the same."""
+    table = tmp_path / "reviews.csv"
+    lines = [
+        f"{card},{1_600_000_000_000 + (day * 86_400 + card) * 1000},{1 + (card + day) % 3}"
+        for day in range(6)
+        for card in range(120)
+    ]
+    table.write_text("\n".join(["card_id,review_time,review_rating", *lines]))
+    write_dataset({1: simulate_learner(1, 1_500), 2: simulate_learner(2, 200)}, tmp_path / "users")
+    for path, options, says in (
+        (table, [], "says nothing of decks and presets"),
+        (tmp_path / "users", ["--user", "1"], "rows that Anki did not choose"),
+    ):
+        done = program("compare", path, *options, "--question", "split")
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert "give a collection" in done.stderr
+        done = program("compare", path, *options, "--json", "-")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert document["rows"] == "benchmark"
+        assert [each["question"] for each in document["answers"]] == ["models"]
+    for path, user, says in (
+        (table, None, "says nothing of decks and presets"),
+        (tmp_path / "users", 1, "rows that Anki did not choose"),
+    ):
+        with pytest.raises(InputError, match=f"{says}: give a collection"):
+            srs_eval.compare(srs_eval.load(path, user=user), "parameters")
+
+
+def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
+    done = program("compare", collection, "--question", "health", "--json", "-")
+    titles = [
+        table["title"] for each in json.loads(done.stdout)["answers"] for table in each["tables"]
+    ]
+    assert titles
+    shown = program("compare", collection, "--question", "health").stdout.splitlines()
+    for title in titles:
+        (line,) = (each for each in shown if each.startswith(title))
+        assert line == title or line.endswith(": log loss, below zero is better)")

@@ -1,0 +1,147 @@
+"""What Hard is pressed for, and learning steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srs_eval.advice import hard, steps
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.questions import compare
+from srs_eval.data.reviews import ReviewLog, Rows
+from tests.advice.helpers import with_hard
+
+# Hard
+
+
+def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: ReviewLog) -> None:
+    loss = {}
+    for button in (1, 3):
+        learner = Learner.of(with_hard(log, button))
+        loss[button] = hard.what_ifs(learner)[hard.AS_AGAIN]
+        recalled, bias = hard.expected_after(learner)[2]
+        assert 0 < recalled < 1
+        assert bias.reviews > 50
+    assert loss[1].estimate < 0 < loss[3].estimate
+    assert loss[3].low > 0
+
+
+def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
+    """Nobody presses Hard here and nothing changes."""
+    quiet = with_hard(learner.log, 9)
+    assert quiet.entries is not None
+    rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
+    none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
+    differences = hard.what_ifs(none)
+    assert differences[hard.AS_AGAIN].estimate == 0
+    (answer,) = compare(none.log, questions=["hard"])
+    assert answer.conclusion == "seldom"
+    assert answer.tables[0].records()[2]["Hard"] == "0.0 %"
+
+
+# Steps
+
+
+def _answers_after(situation: str, count: int, stability: float, seed: int = 1) -> Any:
+    """Next answers on 60 days, 1 to 60 minutes later, of a memory that forgets as FSRS has it."""
+    random = np.random.default_rng(seed)
+    minutes = np.exp(random.uniform(0, np.log(60), count))
+    recall = (1 + (0.9 ** (-1 / 0.1542) - 1) * minutes / stability) ** -0.1542
+    return steps.NextAnswers(
+        np.full(count, steps.SITUATIONS.index(situation)),
+        minutes,
+        (random.random(count) < recall).astype(np.float64),
+        np.sort(random.integers(0, 60, count)),
+        np.full(count, 100),
+    )
+
+
+def test_next_answers_of_a_day_by_what_came_before() -> None:
+    minute = 60
+    cards = {  # (rating, state, days since, seconds since) of each answer
+        1: [(1, 0, -1, -1), (3, 1, 0, minute), (3, 1, 0, 10 * minute), (1, 2, 3, 3 * 86_400)],
+        2: [(3, 0, -1, -1), (1, 1, 0, 20 * minute), (3, 3, 1, 86_400)],
+        3: [(2, 0, -1, -1), (3, 1, 1, 86_400)],  # the next answer is on another day
+        4: [(4, 0, -1, -1), (3, 1, 0, minute)],  # Easy leaves the steps
+        5: [(3, 0, -1, -1), (1, 2, 4, 4 * 86_400), (3, 3, 0, 5 * minute), (3, 3, 0, minute)],
+    }
+    lines = [(card, *answer) for card, answers in cards.items() for answer in answers]
+    card, rating, state, days, seconds = np.array(lines, np.int64).T
+    order = np.argsort([sum(c == d for d in card[:k]) for k, c in enumerate(card)], kind="stable")
+    rows = Rows(
+        *(
+            column[order]
+            for column in (card, np.zeros_like(card), rating, state, card, days, seconds)
+        )
+    )
+    found = steps.next_answers(rows, rows.card_id)
+    names = [steps.SITUATIONS[k] for k in found.situation]
+    assert sorted(
+        zip(found.preset.tolist(), names, found.minutes, found.recalled, strict=True)
+    ) == [
+        (1, "Again, then Good", 10.0, 1.0),
+        (1, "first Again", 1.0, 1.0),
+        (2, "first Good", 20.0, 0.0),
+        (5, "lapse", 5.0, 1.0),
+    ]
+
+
+@pytest.mark.parametrize("stability", [3.0, 12.0, 40.0])
+def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
+    hits = 0
+    for seed in range(20):
+        answers = _answers_after("lapse", 400, stability, seed)
+        curve = steps.fitted_forgetting(answers, 0.1542)
+        assert steps.follows(curve, answers)
+        estimate, low, high = curve.delay(0.9)
+        assert estimate == pytest.approx(np.exp(curve.log_stability.estimate))  # R(S) = 0.9
+        assert curve.recall(np.array([curve.delay(0.8)[0]]))[0] == pytest.approx(0.8)
+        hits += low <= stability <= high
+    assert hits >= 17
+
+
+def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> None:
+    preset = replace(learner.log.presets[100], learning_steps=(1.0, 10.0), relearning_steps=(15.0,))
+    assert steps.steps_now(preset) == {
+        "first Again": 1.0,
+        "first Hard": 5.5,
+        "first Good": 10.0,
+        "Again, then Good": 10.0,
+        "lapse": 15.0,
+    }
+    learner = replace(learner, log=replace(learner.log, presets={100: preset}), _known={})
+
+    def asked(answers: Any) -> Any:
+        return steps._answer(learner, 100, answers)
+
+    longer = asked(_answers_after("first Again", 2_000, 12.0))
+    assert longer.conclusion == "longer"
+    assert "recall falls to 90 % after about 1" in longer.sentences[0]  # 10 to 19 min
+    assert "Your step is 1 min." in longer.sentences[0]
+    assert asked(_answers_after("lapse", 2_000, 5.0)).conclusion == "shorter"
+    assert asked(_answers_after("lapse", 2_000, 15.0)).conclusion == "as it is"
+    beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
+    assert "above 90 % even at the longest delays" in beyond.sentences[0]
+    assert beyond.conclusion == "longer"
+    few = asked(_answers_after("lapse", 99, 12.0))
+    assert few.conclusion == "can't tell"
+    assert "100 answers on 20 days are needed" in few.sentences[0]
+    same = _answers_after("lapse", 2_000, 12.0)
+    narrow = asked(replace(same, minutes=10 + same.minutes / 20))
+    assert narrow.conclusion == "can't tell"
+    assert "the delays hardly vary" in narrow.sentences[0]
+    flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))
+    assert "does not fall as on the curve" in flat.sentences[0]
+    rows = longer.tables[1].records()
+    assert sum(row["answers"] for row in rows) == 2_000
+    assert all(abs(row["recalled"] - row["curve"]) < 0.05 for row in rows)
+
+
+def test_steps_of_a_simulated_learner(log: ReviewLog) -> None:
+    """Who has always the same steps has nothing to tell them by."""
+    answers = compare(log, questions=["steps"])
+    assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]
+    assert all(answer.conclusion == "can't tell" for answer in answers)

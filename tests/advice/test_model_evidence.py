@@ -1,0 +1,184 @@
+"""Where a model errs: every judged review counts once, and a planted error is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.advice.answers import Table
+from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
+from srs_eval.app import Options
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.results import Result
+from srs_eval.models import fsrs6
+from srs_eval.models.configurations import resolve
+from srs_eval.stats.intervals import Interval
+from srs_eval.training.context import Context
+from srs_eval.tui.widgets.curves import CurvesChart
+from tests.conftest import made_collection
+from tests.tui.app_world import WatchedApp, on, text_of, until
+
+(CONFIGURATION,) = resolve("FSRS-6-dry-run")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_collection(tmp_path_factory, 5, 2_000)
+
+
+@pytest.fixture(scope="module")
+def session(path: Path) -> Session:
+    return Session(srs_eval.load(path))
+
+
+@pytest.fixture(scope="module")
+def result(session: Session) -> Result:
+    return session.run(CONFIGURATION, Context(), use_cache=False)
+
+
+def tables_of(session: Session, result: Result) -> dict[str, Table]:
+    trials = session.trials(CONFIGURATION.protocol)
+    found = model_evidence(session.log, trials, CONFIGURATION, result)
+    return {table.title.split(",")[0].split(":")[0]: table for table in found}
+
+
+def test_every_review_counts_once(session: Session, result: Result) -> None:
+    tables = tables_of(session, result)
+    assert (
+        list(tables)
+        == [
+            "By days since the review before",
+            "By reviews of the card before",
+            "By lapses of the card before",
+            "By hours since the day began",
+            "By deck",
+            "Forgetting curves",
+            "Forgetting curves by stability",
+            "Parameters of the last fold",
+        ][: len(tables)]
+    )
+    for title in list(tables)[:4]:
+        rows = tables[title].records()
+        assert sum(row["reviews"] for row in rows) == result.size
+        recalled = sum(row["reviews"] * row["recalled"] for row in rows)
+        assert recalled == pytest.approx(result.y.sum())
+        loss = sum(row["reviews"] * row["log loss"] for row in rows) / result.size
+        assert loss == pytest.approx(result.metrics.log_loss, abs=1e-6)
+        for row in rows:
+            assert row["minus expected"] == pytest.approx(row["recalled"] - row["expected"])
+            assert (row["minus expected low"] is None) == (row["reviews"] < 30)
+    assert sum(row["reviews"] for row in tables["By deck"].records()) <= result.size
+    seconds = session.trials(CONFIGURATION.protocol)
+    second = int((seconds.i[seconds.test_index] == 2).sum())
+    assert sum(row["reviews"] for row in tables["Forgetting curves"].records()) == second
+    of_stability = tables["Forgetting curves by stability"].records()
+    assert sum(row["reviews"] for row in of_stability) == result.size
+
+
+def test_curves_draw_what_their_table_has(session: Session, result: Result) -> None:
+    """Points of 30 reviews and more, days ascending; longer known cards are recalled more."""
+    tables = tables_of(session, result)
+    for title in ("Forgetting curves", "Forgetting curves by stability"):
+        table = tables[title]
+        assert isinstance(table, Curves)
+        enough = [row for row in table.records() if row["reviews"] >= 30]
+        points = [
+            (curve.name, interval.reviews, interval.estimate, expected)
+            for curve in table.curves
+            for interval, expected in zip(curve.recalled, curve.expected, strict=True)
+        ]
+        by = table.columns[0]
+        assert points == [
+            (row[by], row["reviews"], row["recalled"], row["expected"]) for row in enough
+        ]
+        for curve in table.curves:
+            assert list(curve.days) == sorted(set(curve.days))
+    trials = session.trials(CONFIGURATION.protocol)
+    p = fsrs6.predict(trials, list(fsrs6.DEFAULT), trials.test_index, Context())
+    days = trials.elapsed_days[trials.test_index]
+    decay = fsrs6.DEFAULT[20]
+    stability = _stability(days, p, decay)
+    factor = 0.9 ** (-1 / decay) - 1  # FSRS-6: R = (1 + factor t / S)^-decay
+    assert (1 + factor * days / stability) ** -decay == pytest.approx(p)
+
+
+def test_an_error_at_long_intervals_is_found_there(session: Session, result: Result) -> None:
+    """Predictions are the truth on average, but for intervals of more than 30 days."""
+    trials = session.trials(CONFIGURATION.protocol)
+    days = trials.elapsed_days[trials.test_index]
+    rate = float(result.y.mean())
+    p = np.where(days >= 30, 0.02, rate)
+    table = tables_of(session, replace(result, p=p))["By days since the review before"]
+    for row in table.rows:
+        difference = row[table.columns.index("minus expected")]
+        assert isinstance(difference, Interval)
+        long = str(row[0]).split("-")[0].split(" ")[0]
+        if int(long) >= 30:
+            assert difference.estimate > 0.2
+
+
+def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
+    with pytest.raises(ValueError, match="not judged on these trials"):
+        tables_of(session, replace(result, review_th=result.review_th + 1))
+
+
+def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
+    (configuration,) = resolve("FSRS-6")
+    trials = session.trials(configuration.protocol)
+    found = session.run(CONFIGURATION, Context(), use_cache=False)
+    fitted = replace(found, parameters={0: [0.5 + k for k in range(21)]})
+    table = model_evidence(session.log, trials, configuration, fitted)[-1]
+    records = table.records()
+    assert [row["parameter"] for row in records] == [f"w{k}" for k in range(21)]
+    assert records[20]["meaning"] == "decay of the forgetting curve"
+    assert records[20]["fitted"] == 20.5
+    assert records[20]["default"] == pytest.approx(configuration.model.default(Context())[20])
+
+
+def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session) -> None:
+    (own,) = resolve("FSRS-6-own")
+    presets = {key: replace(p, name=f"P{key}") for key, p in session.log.presets.items()}
+    stored = {key: [0.5 + place] * 21 for place, key in enumerate([*presets, 77])}
+    log = replace(session.log, presets=presets)
+    result = session.run(CONFIGURATION, Context(), use_cache=False)
+    found = model_evidence(
+        log, session.trials(CONFIGURATION.protocol), own, replace(result, parameters=stored)
+    )
+    shown = [table for table in found if table.title.startswith("Parameters")]
+    names = [*(f"P{key}" for key in presets), "preset 77"]
+    assert [each.title for each in shown] == [f"Parameters stored in Anki: {n}" for n in names]
+    assert [each.records()[0]["in Anki"] for each in shown] == [each[0] for each in stored.values()]
+
+
+async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
+    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until(pilot, lambda: app.log_ is not None)
+        app.start_evaluation()
+        await until(pilot, lambda: not app.evaluation.running and app.evaluation.results())
+        from srs_eval.tui.screens.details import DetailsScreen
+
+        app.push_screen(DetailsScreen("FSRS-6-dry-run"))
+        await until(pilot, on(app, "DetailsScreen"))
+        await pilot.press("e")
+        await until(pilot, on(app, "ErrorsScreen"))
+        await until(pilot, lambda: "By days since the review before" in text_of(app))
+        assert "minus expected" in text_of(app)
+        await until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2)
+        chart = app.screen.query(CurvesChart).first()
+        chart.scroll_visible(animate=False)
+        await until(pilot, lambda: "lines: expected" in text_of(app))
+        assert "∘" not in text_of(app)
+        await pilot.press("home")  # where no curve is seen
+        await until(pilot, lambda: "lines: expected" not in text_of(app))
+        await pilot.press("v")  # with what the average expected
+        await until(pilot, lambda: "∘ by average" in text_of(app))
+        assert "∘ in the curves: average" in text_of(app)
+        assert text_of(app).count("∘") > 2  # the title and the key tell it once each
+        await pilot.press("v")
+        await until(pilot, lambda: "∘" not in text_of(app))
+    app.shut_down()

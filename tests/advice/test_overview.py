@@ -1,0 +1,1003 @@
+"""What a learner sees first: answers in one line each, their screen, and what it copies."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import srs_eval
+from srs_eval.advice.answers import Answer, Table, told, why_open
+from srs_eval.advice.calibration import does_it_mean_it
+from srs_eval.advice.candidates import WHOLE, Learner
+from srs_eval.advice.fit import _change, _headline, how_well
+from srs_eval.advice.months import was_i_predictable
+from srs_eval.advice.over_time import in_words
+from srs_eval.advice.overview import (
+    BESIDE,
+    OF_PRESETS,
+    TASKS,
+    TASKS_WITHOUT_PRESETS,
+    UNANSWERED,
+    Overview,
+    _to_compile_side_by_side,
+    in_one_line,
+    overview,
+    preset_line,
+)
+from srs_eval.advice.parameters import since_optimized
+from srs_eval.advice.questions import compare
+from srs_eval.advice.retention import do_i_remember_enough
+from srs_eval.advice.saved_answers import Kept, improve, keep, last
+from srs_eval.advice.stored import parameter_line, parsed_parameters
+from srs_eval.advice.workload.answers import answers as costs_in_words
+from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
+from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.reviews import Cards, Preset, ReviewLog
+from srs_eval.models import fsrs6
+from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.stats.intervals import Interval, mean_interval, relative, verdict
+from srs_eval.tui.screens.answers import Lines
+from srs_eval.tui.widgets.evidence import evidence
+from tests.conftest import PATIENCE, made_collection, shared_or_skip
+from tests.tui.app_world import (
+    MODELS,
+    MadeUpAnswers,
+    MadeUpEngine,
+    make_answers,
+    make_app,
+    make_log,
+    on,
+    text_of,
+    until,
+)
+
+FILE = Path("collection.anki2")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    return srs_eval.load(made_collection(tmp_path_factory, 4, 4_000))
+
+
+def answered(log: ReviewLog) -> Overview:
+    found = Overview.begun(log)
+    for answers, questions in overview(log):
+        found.add(answers, questions)
+    return found
+
+
+# The engine's side
+
+
+def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
+    found = answered(log)
+    assert found.rows == "anki"
+    assert not found.waiting
+    asked = {question for task in TASKS for question in task} - BESIDE.keys()
+    assert asked <= {each.question for each in found.answers}
+    assert found.headline.startswith("FSRS")
+    assert {line.question for line in found.lines} == asked - {"fit"}
+    assert all(line.text and line.answers for line in found.lines)
+    presets = [line for line in found.lines if line.question == OF_PRESETS]
+    assert len(presets) == 2  # those in use, of three
+    assert all(len(line.figures) == 4 for line in presets)
+
+
+def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
+    found = answered(replace(log, decks={}, presets={}, cards=Cards.empty()))
+    assert found.rows == "benchmark"
+    assert all(line.question != "split" for line in found.lines)
+    fresh = next(line for line in found.lines if line.question == "fresh")
+    assert fresh.parameters is not None
+    assert as_anki_runs(fresh.parameters) == pytest.approx(fresh.parameters)
+    assert all(line.text != "…" for line in found.lines)
+
+
+def test_too_few_reviews_are_told_for_each_question(log: ReviewLog) -> None:
+    assert log.entries is not None
+    few = replace(
+        log, entries=replace(log.entries, **{n: c[:8] for n, c in vars(log.entries).items()})
+    )
+    found = answered(few)
+    assert not found.waiting
+    assert all("too little data" in line.text for line in found.lines)
+
+
+def test_an_open_question_has_a_line_too() -> None:
+    found = Overview.begun(make_log())
+    assert found.headline == ""
+    assert [line.text for line in found.lines] == ["…"] * len(found.lines)
+    found.add(make_answers()[1:2])  # a preset's; more may come
+    assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
+    assert found.lines[0].way == "OPTIMIZE"
+    assert found.lines[0].text == ".029 better (.017 … .041)"
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_kernels_are_compiled_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, missing: bool, jobs: int
+) -> None:
+    """The day needs kernels that nothing else does: beside FSRS-6's, not after all the rest."""
+    monkeypatch.setattr("srs_eval.advice.overview.must_compile", lambda configuration: missing)
+    for tasks in (TASKS, TASKS_WITHOUT_PRESETS):
+        begun = _to_compile_side_by_side(tasks, jobs)
+        assert sorted(begun) == sorted(tasks)
+        assert begun[0] == ("fit",)
+        assert (begun[1] == ("day",)) == (missing and jobs > 1)
+        assert [each for each in begun if each != ("day",)] == [
+            each for each in tasks if each != ("day",)
+        ]
+
+
+@given(st.integers(0, 1_000), st.floats(0.5, 2.0))
+def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
+    random = np.random.default_rng(seed)
+    whole, day = random.random(200) + 0.2, np.arange(200) // 5
+    part = whole * random.random(200)
+    one, other = relative(part, whole, day), relative(part * unit, whole * unit, day)
+    assert other.estimate == pytest.approx(one.estimate)
+    assert other.half_width == pytest.approx(one.half_width)
+    constant = relative(0.3 * whole, whole, day)  # every review saves the same share: no doubt
+    assert constant.estimate == pytest.approx(0.3)
+    assert constant.half_width == pytest.approx(0.0, abs=1e-12)
+    assert one.half_width < mean_interval(part / whole.mean(), day).half_width * 5
+
+
+def test_the_fixture_is_answered() -> None:
+    found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
+    lines = {line.title: line for line in found.lines}
+    vocabulary = lines["Vocabulary"]
+    assert vocabulary.way.isupper()
+    assert vocabulary.parameters is not None
+    line = parameter_line(vocabulary.parameters)
+    assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
+    assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
+    _, buttons, noise = vocabulary.answers
+    in_force, optimized, _ = buttons.tables
+    assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
+    assert in_force.rows[0][0] == "new"
+    assert in_force.rows != optimized.rows
+    assert len(noise.tables[0].rows) == 21
+    assert lines["When FSRS says"].text.startswith("90 %, you recall 8")
+    assert found.headline.startswith("FSRS predicts you well: ")
+
+
+# The screens
+
+
+async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -> None:
+    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: "OPTIMIZE" in text_of(app))
+        await until(pilot, lambda: "questions open" in text_of(app))
+        assert "FSRS predicts you well: with your parameters 11 % better" in text_of(app)
+        assert not engine.asked  # the answers come first
+        answers.go.set()
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        assert len(engine.asked) == 1
+        await pilot.press("escape", "escape")
+        await until(pilot, on(app, "OpenScreen"))
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
+async def test_what_the_defaults_lose_is_shown_where_there_is_room(
+    tmp_path: Path, width: int, shown: bool
+) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        (line,) = (each for each in text_of(app).splitlines() if "OPTIMIZE" in each)
+        assert ("0.490" in line) == shown
+        assert "log loss, surprise per review, lower is better" in text_of(app)
+
+
+async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        app._answer = MadeUpAnswers(hold_at="fit")
+        app.open_file(Path("other.anki2"))
+        await until(pilot, lambda: "questions open" in text_of(app))
+        assert "models:" not in text_of(app)
+
+
+async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        line = app.overview.lines[0]
+        assert line.parameters is not None
+        shown = " ".join(text_of(app).split())
+        assert parameter_line(line.parameters) in shown  # to be copied by hand
+        await pilot.press("y")
+        assert parsed_parameters(app.clipboard) == pytest.approx(line.parameters, abs=5e-5)
+        await pilot.press("down")
+        app.copy_to_clipboard("")
+        await pilot.press("y")  # nothing to copy: it can't be told yet
+        await until(pilot, lambda: "no parameters to copy" in " ".join(app.told))
+        assert app.clipboard == ""
+
+
+@pytest.mark.parametrize("width", [80, 130, 180])
+async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: int) -> None:
+    """A mouse would select that, too; a line is broken between two values only."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(width, 48)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        line = app.overview.lines[0]
+        assert line.parameters is not None
+        values = parameter_line(line.parameters).split()
+        for screen in ("AnswersScreen", "EvidenceScreen"):
+            await until(pilot, on(app, screen))
+            shown = [each.split() for each in text_of(app).splitlines()]
+            alone = [each for each in shown if each and set(each) <= set(values)]
+            assert [value for each in alone for value in each] == values
+            assert width < 180 or len(alone) == 1
+            await pilot.press("enter")
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_copied_is_said_only_where_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    monkeypatch.setattr("srs_eval.tui.screens.clipboard.copy_to_system", lambda _: taken)
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("y")
+        says = "Copied." if taken else "if nothing pastes"
+        await until(pilot, lambda: says in " ".join(app.told))
+        assert ("Copied." in " ".join(app.told)) is taken
+
+
+async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, engine.holding.is_set)  # they follow the answers by themselves
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, engine.closed.is_set)
+
+
+def test_suspended_cards_are_judged_all_the_same(log: ReviewLog) -> None:
+    """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
+    suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    found = answered(replace(log, cards=suspended))
+    assert (found.rows, found.suspended) == ("benchmark", True)
+    assert found.headline.startswith("FSRS predicts you")
+    assert {line.title for line in found.lines} >= {"FSRS for you?", "Fitted to you"}
+    assert not Overview.begun(log).suspended
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "in_short", "in_full"),
+    [
+        (-0.004, -0.0012, ".003 better (.001 … .004)", "0.0026 better (0.0012 … 0.0040)"),
+        (0.001, 0.005, ".003 worse (.001 … .005)", "0.0030 worse (0.0010 … 0.0050)"),
+        (-0.004, 0.002, ".001 better (.004 better … .002 worse)", ""),
+        (0.0, 0.004, ".002 worse (.000 … .004)", "0.0020 worse (0.0000 … 0.0040)"),
+        (-0.0001, 0.0001, ".000 (.000 … .000)", "0.0000 (0.0001 better … 0.0001 worse)"),
+        (-11.0, -9.0, "10.000 better (9.000 … 11.000)", ""),
+    ],
+)
+def test_a_difference_says_which_side_is_better(
+    low: float, high: float, in_short: str, in_full: str
+) -> None:
+    difference = Interval((low + high) / 2, (high - low) / 2)
+    assert told(difference, 3) == in_short
+    assert not in_full or told(difference) == in_full
+    assert told(Interval(-0.002, math.nan)) == "0.0020 better"
+
+
+def test_one_line_for_several_presets_says_into_which_others() -> None:
+    """Also where it is as good as what is there; where that is open, not yet."""
+
+    def answer(name: str, conclusion: str, shared: float = -0.01) -> Answer:
+        difference = Interval(shared, 0.001, 2_000, 60, ((0.0005, 59),))
+        row = ("one for all, as pooled", Interval(0.4, 0.01), difference, "")
+        table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
+        return Answer("parameters", name, conclusion, ("",), (table,), difference=difference)
+
+    def texts(found: Overview) -> list[str]:
+        return [line.text.partition("; ")[2] for line in found.lines]
+
+    found = Overview("anki")
+    found.add([answer(name, "paste one line for all") for name in ("Words", "Maps")])
+    assert texts(found) == ["the same into Maps", "the same into Words"]
+    found.add([answer("Birds", "optimize")])
+    assert texts(found) == ["the same into Maps", "the same into Words", ""]
+    found.add([answer("Fish", "can't tell", 0.0005)])
+    assert texts(found)[0] == "the same into Maps and Fish"
+    found.add([answer("New", "can't tell", 0.0015)])
+    assert texts(found)[0] == "the same into Maps and Fish; not yet into New: can't tell there"
+    assert texts(found)[-2:] == ["", ""]
+
+
+@pytest.mark.parametrize(("reviews", "shown"), [(299, False), (300, True)])
+def test_no_log_loss_of_a_few_reviews_is_shown(reviews: int, shown: bool) -> None:
+    row = ("now", Interval(2.965, 0.1, reviews, 60), None, "")
+    table = Table("", ("candidate", "log loss", "minus now", "verdict"), (row,))
+    answer = Answer(
+        "parameters", "New", "can't tell", ("",), (table,), why="needs 297 more reviews"
+    )
+    line = preset_line(answer)
+    assert (line.figures[0] is not None) == shown
+    assert line.text == "needs 297 more reviews"
+
+
+def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
+    """A preset without parameters has too few reviews, not too few since something."""
+    assert log.entries is not None
+    first = {n: c[:200] for n, c in vars(log.entries).items()}
+    few = replace(log, entries=replace(log.entries, **first))
+
+    def why(presets: dict[int, Preset]) -> list[str]:
+        answers = compare(replace(few, presets=presets), questions=["parameters"])
+        return [each.why for each in answers if each.subject != "all presets"]
+
+    never = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
+    stored = {
+        key: replace(each, fsrs_parameters={6: fsrs6.DEFAULT}) for key, each in log.presets.items()
+    }
+    assert all(re.fullmatch(r"needs \d+ more reviews", each) for each in why(never))
+    assert all(each.startswith("changed lately, needs ") for each in why(stored))
+
+
+def test_why_it_is_open_how_often_to_optimize() -> None:
+    answers = [
+        Answer("often", "Words", "can't tell", ("",), why="up to 900 more reviews"),
+        Answer("often", "Maps", "at every +25 %", ("",)),
+    ]
+    assert in_one_line(answers[:1]) == "can't tell yet (up to 900 more reviews)"
+    assert in_one_line(answers) == (
+        "can't tell yet: Words (up to 900 more reviews); "
+        "at 25 % more reviews than last time is enough: Maps"
+    )
+
+
+def test_what_several_presets_lack_is_told_once() -> None:
+    """Each lacks another number of reviews, and of each question; their own answers tell it."""
+    few = [
+        Answer("often", name, "can't tell", ("",), why=f"needs {number} more reviews")
+        for name, number in (("Words", 275), ("Maps", 344))
+    ]
+    assert in_one_line(few) == "can't tell yet: Words and Maps (too few reviews)"
+    assert in_one_line(few[:1]) == "can't tell yet (needs 275 more reviews)"
+
+
+def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
+    """What there is to judge and what a verdict needs: no other number of reviews is said."""
+    assert log.entries is not None
+    first = {n: c[:300] for n, c in vars(log.entries).items()}
+    found = answered(replace(log, entries=replace(log.entries, **first)))
+    judged = next(each.difference for each in found.of("fit"))
+    assert judged is not None
+    said = " ".join(
+        [found.headline, *(line.text for line in found.lines if line.question != "costs")]
+    )
+    assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
+    (split,) = (line.text for line in found.lines if line.question == "split")
+    assert split == "can't tell yet: leave them as they are"
+
+
+@pytest.mark.parametrize("reason", ["timing", "expecting"])
+def test_why_less_is_remembered_than_desired(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, reason: str
+) -> None:
+    """Because of when cards came, or of what is expected of them: both parts make it up."""
+    presets = {key: replace(each, desired_retention=0.97) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    recall = float(learner.trials.y.mean())
+    expected = recall if reason == "timing" else 0.97
+    monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
+    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    assert answer.conclusion == "less than desired"
+    both = answer.sentences[-1]
+    found = re.findall(r"([+−]\d+\.\d) (?:points|\()", both)
+    off, timing, expecting = (float(each.replace("−", "-")) for each in found)
+    assert timing + expecting == pytest.approx(off, abs=0.11)
+    mine = learner.trials.partition == next(iter(learner.groups))
+    assert off == pytest.approx(100 * (learner.trials.y[mine].mean() - 0.97), abs=0.06)
+    assert timing == pytest.approx(100 * (expected - 0.97), abs=0.06)
+    line = in_one_line([answer])
+    assert ("points less as cards came later" in line) == (reason == "timing")
+    assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
+
+
+@pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
+def test_whether_to_change_leads_to_one_act(alone: str) -> None:
+    """That the defaults would not do is why parameters are pasted, no second thought."""
+    told = _change("better", Interval(0.27, 0.08), "", "SM-2", alone)
+    assert told.count(".") == 1
+    assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert ("its defaults alone" in told) == (alone != "better")
+
+
+def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
+    columns = ("candidate", "log loss", "minus now", "verdict")
+    told = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
+    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in told)
+    shown = evidence(Answer("parameters", "A", "", (), (Table("", columns, rows),))).draw(120)
+    better, beside, same = shown.plain.strip().splitlines()[-3:]
+    assert "●" in better
+    assert "●" in same
+    assert "●" not in beside
+    assert "·" in beside
+
+
+def test_one_reason_for_all_questions_has_one_line() -> None:
+    sentence = "Can't tell: too little data, no usable reviews."
+    questions = ("fit", "day", "often")
+    found = Overview("anki")
+    found.add([Answer(each, "all reviews", UNANSWERED, (sentence,)) for each in questions])
+    (line,) = found.lines
+    assert line.text == sentence
+    some = Overview("anki", waiting=["day"], answers=list(found.answers))
+    assert len(some.lines) > 1
+
+
+@pytest.mark.parametrize(
+    ("reviews", "low", "high", "says"),
+    [
+        (
+            5_000,
+            -0.012,
+            -0.001,
+            "(.001 … .012 better: not enough where several are judged at once)",
+        ),
+        (5_000, -0.012, 0.003, "(.012 better … .003 worse)"),
+        (900, -0.012, -0.001, "(needs 100 more reviews)"),
+    ],
+)
+def test_what_cannot_be_told_says_why_beside_its_interval(
+    reviews: int, low: float, high: float, says: str
+) -> None:
+    difference = Interval((low + high) / 2, (high - low) / 2, reviews, 60)
+    columns = ("against", "minus it", "verdict")
+    table = Table("", columns, (("SM-2 as scheduled", difference, "can't tell yet"),))
+    health = Answer("health", "Words", "can't tell", ("",), (table,))
+    assert in_one_line([health]) == f"can't tell yet {says}"
+    columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
+    shared = Table("", columns, (("all presets", "split", reviews, difference, "can't tell"),))
+    split = Answer("split", "all presets", "can't tell", ("",), (shared,))
+    assert in_one_line([split]) == f"can't tell yet: leave them as they are {says}"
+    leaves_out = high < 0
+    shown = evidence(health).draw(100).plain
+    assert ("can't tell yet*" in shown) == leaves_out
+    assert ("* The interval leaves out 0, but: " in shown) == leaves_out
+
+
+def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
+    """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
+    assert log.entries is not None
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    told = how_well(Learner.of(off), 0.002)
+    assert told.sentences[0].startswith("Change to FSRS? ")
+    assert "SM-2, your scheduler" in told.sentences[0]
+    assert "FSRS is off; it would predict" in told.sentences[1]
+    random = np.random.default_rng(1)
+    sure = {"SuperMemo SM-15": random.uniform(0.1, 0.9, len(log.entries.time_ms))}
+    brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
+    told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
+    assert told.sentences[0].startswith(
+        "Change to FSRS? Yes, with parameters fitted to you: it would predict you better than "
+        "SuperMemo SM-15, your scheduler, by "
+    )
+    found = Overview("benchmark")
+    found.add([told, Answer("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
+    assert found.lines[0].title == "FSRS for you?"
+    assert found.lines[0].text.startswith("better than SuperMemo SM-15 (")
+    assert "than your average (" in found.lines[0].text
+
+
+def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog) -> None:
+    """On the same reviews, with what the presets hold; a fit comes second."""
+    stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
+    presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    mean = {
+        name: float(learner.held_out_losses(name).mean())
+        for name in ("now", "average", "optimized")
+    }
+    own, fitted = (
+        f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
+    )
+    said = how_well(learner, 0.002).sentences[0]
+    assert f"with your parameters {own} than guessing your average" in said
+    assert f", optimized {fitted}" in said
+    assert own != fitted  # else it is not known whose figure is whose
+
+
+def test_while_fsrs_is_off_now_is_what_schedules(log: ReviewLog) -> None:
+    """SM-2, not the defaults that FSRS would begin with; and these need not help by themselves."""
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    learner = Learner.of(off)
+    group = next(iter(learner.groups))
+    since = since_optimized(learner, group, 0.002)
+    assert since is not None
+    table = since.table("")
+    answer = Answer("parameters", "Default", "optimize", ("",), (table,), fsrs6.DEFAULT)
+    now, *_ = preset_line(replace(answer, difference=Interval(-0.1, 0.01)), (), True).figures
+    assert now == since.log_loss["SM-2 as scheduled"]
+    assert preset_line(answer).figures[0] == since.log_loss["now"]
+    found = Overview("anki", answers=[how_well(learner, 0.002), answer], fsrs_is_off=True)
+    assert found.headline.startswith("Change to FSRS? Yes, with the line below pasted: ")
+    change = learner.held_out_losses("defaults") - learner.held_out_losses("SM-2 as scheduled")
+    helps = verdict(learner.interval(change, learner.trials.test_index)) == "better"
+    assert ("its defaults alone" in found.headline) != helps
+
+
+@pytest.mark.parametrize(
+    ("difference", "says"),
+    [
+        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: needs 956 more reviews."),
+        (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
+    ],
+)
+def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
+    """It would be read as praise; and nobody saves more than all of a loss."""
+    saved = Interval(0.73, 0.32)
+    few = why_open(difference) if difference.reviews < 1_000 else ""
+    told = _headline("can't tell yet", saved, True, few, "")
+    assert says in told
+    assert ("(41 … 100 %)" in told) == (not few)
+
+
+def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
+    """Nor is one with too few days for an interval in its own table."""
+    answer = was_i_predictable(Learner.of(log))
+    rows = [row for row in answer.tables[0].rows if isinstance(row[4], Interval)]
+    months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
+    assert months[-1] != rows[-1][0]  # else nothing is shown here
+    assert answer.subject == months[-1]
+    assert in_words(str(months[-1])) in answer.sentences[0]
+
+
+def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "This month" is said only while it lasts."""
+    found = Overview("anki", answers=make_answers())
+    titles = [line.title for line in found.lines if line.question == "time"]
+    assert titles == ["May 2024"]
+    monkeypatch.setattr("srs_eval.advice.overview.time.strftime", lambda _: "2024-05")
+    titles = [line.title for line in found.lines if line.question == "time"]
+    assert titles == ["This month"]
+
+
+@pytest.mark.parametrize(
+    ("recall", "says"),
+    [
+        (0.93, "can't tell yet whether it means what it says"),
+        (0.9, "it means what it says"),
+        (0.8, "less than it says"),
+        (0.99, "more than it says"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_called_equal(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, recall: float, says: str
+) -> None:
+    """As equal counts an interval within three points of what was said, or desired."""
+    presets = {key: replace(each, desired_retention=0.9) for key, each in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), 0.9))
+    half = 0.05 if recall == 0.93 else 0.02
+    told = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
+    monkeypatch.setattr(Learner, "interval", lambda *_: replace(told, half_width=half))
+    (sentence, _) = does_it_mean_it(learner).sentences
+    assert sentence.endswith(f": {says}.")
+    conclusion = next(do_i_remember_enough(learner, list(learner.groups), 0.002)).conclusion
+    assert (
+        conclusion
+        == {
+            0.93: "can't tell",
+            0.9: "as desired",
+            0.8: "less than desired",
+            0.99: "more than desired",
+        }[recall]
+    )
+
+
+def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
+    off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
+    learner = Learner.of(off)
+    answer = next(do_i_remember_enough(learner, list(learner.groups), 0.002))
+    assert "FSRS is off, so none was asked for" in answer.sentences[0]
+    assert "desired" not in in_one_line([answer])
+    assert in_one_line([answer]).startswith("recalled: ")
+
+
+def test_what_is_remembered_is_grouped_worst_first() -> None:
+    def answer(name: str, says: str, recalled: float, desired: float | None) -> Answer:
+        row = ("all", 2_000, Interval(recalled, 0.01, 2_000, 60), 0.9, desired)
+        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
+        return Answer("retention", name, says, ("",), (Table("", columns, (row,)),))
+
+    answers = (
+        answer("Maps", "as desired", 0.902, 0.9),
+        answer("Words", "less than desired", 0.788, 0.92),
+        answer("Birds", "can't tell", 0.8, 0.82),
+        answer("New", "recalled", 0.8, None),
+    )
+    assert in_one_line(answers) == (
+        "less than desired: Words 78.8 % (desired 92 %); "
+        "as desired: Maps 90.2 % (desired 90 %); "
+        "can't tell yet: Birds 80.0 % (desired 82 %, 79 … 81 %); "
+        "recalled: New 80.0 %"
+    )
+
+
+def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
+    def answer(name: str, says: str, estimate: float) -> Answer:
+        row = ("SM-2 as scheduled", Interval(estimate, 0.01, 2_000, 60), says)
+        table = Table("", ("against", "minus it", "verdict"), (row,))
+        return Answer("health", name, "", ("",), (table,))
+
+    words = answer("Words", "better", -0.03)
+    assert in_one_line([words]) == "better than SM-2 once optimized (.020 … .040 better)"
+    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
+    unjudged = Answer("health", "New", "can't tell", ("Anki makes no health check here.",))
+    assert in_one_line([words, *others, unjudged]) == (
+        "better than SM-2 once optimized: Words (.020 … .040 better); "
+        "as good as SM-2 once optimized: Maps (.010 better … .010 worse); "
+        "can't tell yet: Birds (.011 better … .009 worse) and New"
+    )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_another_retention_costs_is_a_line(log: ReviewLog, enabled: bool) -> None:
+    """Also of who has not turned FSRS on: it is what they would ask before they do."""
+    answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
+    rows = {row[0]: row for row in answer.tables[0].rows}
+    assert 0 < int(str(rows["85 %"][2])) < int(str(rows["90 %"][2]))
+    assert [row[1] for row in rows.values()].count("now") == int(enabled)
+    line = in_one_line([answer])
+    assert line.startswith(f"{answer.subject}: ~")
+    assert f"~{rows['85 %'][2]} at 85 %" in line
+    assert ("were FSRS on" in line) == (not enabled)
+    assert ("a day of late" in line) == (not enabled)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "last", "says"),
+    [
+        (
+            "a first estimate",
+            (("92 %", "", "87", "24"), ("92 %", "now", "52", "17")),
+            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate, w tells more)",
+        ),
+        (
+            "ranges",
+            (("92 %", "", "77 (57-101)", "24"), ("92 %", "now", "52", "17")),
+            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges, w tells more)",
+        ),
+        (
+            "a first estimate",
+            (("92 %", "now", "87", "24"),),
+            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate, w tells more)",
+        ),
+    ],
+)
+def test_the_load_of_now_is_not_that_of_optimized_parameters(
+    conclusion: str, last: tuple[tuple[str, ...], ...], says: str
+) -> None:
+    columns = ("desired retention", "", "reviews a day", "minutes a day")
+    table = Table("", columns, (("85 %", "", "57", "19"), *last))
+    answer = Answer("costs", "Words", conclusion, ("",), (table,))
+    assert in_one_line([answer]) == f"Words: {says}"
+
+
+def test_few_reviews_are_told_with_what_is_needed() -> None:
+    few = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 787, 30))
+    assert preset_line(few).text == "needs 213 more reviews"
+    days = Answer("parameters", "New", "can't tell", ("",), difference=Interval(0.0, 0.1, 2000, 7))
+    assert preset_line(days).text == "needs 13 more days"
+
+
+def test_a_tiny_history_gets_no_parameters_to_copy(log: ReviewLog) -> None:
+    assert log.entries is not None
+    few = replace(
+        log,
+        decks={},
+        presets={},
+        cards=Cards.empty(),
+        entries=replace(log.entries, **{n: c[:600] for n, c in vars(log.entries).items()}),
+    )
+    (fresh,) = (line for line in answered(few).lines if line.question == "fresh")
+    assert fresh.parameters is None
+    assert "keep the defaults until there are more" in fresh.text
+
+
+async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
+    answers = MadeUpAnswers(hold_at="hard")
+    app = make_app(tmp_path, FILE, answer=answers)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, answers.holding.is_set)
+        await pilot.press("escape")
+        await until(pilot, on(app, "Question"))
+        await until(pilot, lambda: "still open?" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        assert app.answers_ended is None
+        await pilot.press("escape", "y")
+        await until(pilot, on(app, "OpenScreen"))
+
+
+async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("enter")
+        await until(pilot, on(app, "EvidenceScreen"))
+        await until(pilot, lambda: "├" in text_of(app))
+        assert "−0.0290 ±.0120" in text_of(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "What the buttons would show" in text_of(app))
+        await pilot.press("n")
+        await until(pilot, lambda: "Maps" in text_of(app))
+        await pilot.press("escape", "t")
+        await until(pilot, lambda: "minus the average" in text_of(app))
+        await pilot.press("escape", "s")
+        await until(pilot, lambda: "Your day hardly matters" in text_of(app))
+
+
+async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
+    answers = MadeUpAnswers()
+    asked_anew = Options(use_cache=False)  # else what was answered before is shown again
+    app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("p")
+        await until(pilot, on(app, "ChooseScreen"))
+        await until(pilot, lambda: "preset Default" in text_of(app))
+        await pilot.press("home", "space")
+
+        def ticked() -> list[str]:
+            lines = text_of(app).splitlines()
+            return [line for line in lines if re.search(r"X.? (preset|deck) ", line)]
+
+        await until(pilot, ticked)
+        (line,) = ticked()
+        assert "Default" in line
+        await pilot.press("enter")
+        await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
+        of_default = answers.asked[1]
+        assert set(of_default.cards.deck_id.tolist()) == {10}
+        assert app.file_name == "collection.anki2 · Default"
+        # A row of the receipt does the same, and nothing chosen takes all back.
+        await pilot.press("p")
+        await until(pilot, on(app, "ChooseScreen"))
+        await pilot.press("home", "space", "enter")
+        await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())
+        assert len(answers.asked[2].cards.deck_id) == len(answers.asked[0].cards.deck_id)
+        await pilot.press("i")
+        await until(pilot, on(app, "ReceiptScreen"))
+        app.screen.query_one("TabbedContent").active = "per-deck"  # type: ignore[attr-defined]
+        decks = app.screen.query_one("#decks")
+        decks.focus()
+        await until(pilot, lambda: decks.has_focus)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(answers.asked) == 4 and on(app, "AnswersScreen")())
+        assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
+
+
+async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
+    async def opened(answers: MadeUpAnswers) -> None:
+        app = make_app(tmp_path, FILE, answer=answers)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "answered in" in text_of(app))
+            assert app.overview.answers == make_answers()
+
+    first, second = MadeUpAnswers(), MadeUpAnswers()
+    await opened(first)
+    await opened(second)
+    assert first.asked
+    assert not second.asked
+
+    def newer(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        return replace(log, presets={k: replace(p, modified_s=1) for k, p in log.presets.items()})
+
+    held = MadeUpAnswers(hold_at="fit")
+    app = make_app(tmp_path, FILE, answer=held, load=newer)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, held.holding.is_set)
+        await until(pilot, lambda: "As of " in text_of(app) and "OPTIMIZE" in text_of(app))
+        held.go.set()
+        await until(pilot, lambda: "Rows: " in text_of(app))
+        assert "answered in" in text_of(app)
+
+
+async def test_what_a_retention_costs_gets_better_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, first, known = [], threading.Event(), threading.Event()
+    doing = [Doing(f"cards played forward: {done} of 50", 0.05 + done / 100) for done in (0, 20)]
+    now = [100.0]
+
+    def costs(preset: str | None) -> Any:
+        asked.append(preset)
+        now[0] += 60  # kernels are prepared: that is no measure of what is left
+        yield [Answer("workload", "Default", "90 %", ("About 80 reviews a day.",))], doing[0]
+        assert first.wait(PATIENCE)
+        now[0] += 12
+        yield [Answer("workload", "Default", "90 %", ("About 88 reviews a day.",))], doing[1]
+        assert known.wait(PATIENCE)
+        yield [Answer("workload", "Default", "90 %", ("88 reviews a day (81 … 97).",))], doing[1]
+        raise NotEnoughData("the next preset has 3 reviews")
+
+    app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
+    monkeypatch.setattr(app, "costs", costs)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        await pilot.press("w")
+        await until(pilot, lambda: "About 80 reviews a day." in text_of(app))
+        assert "cards played forward: 0 of 50" in text_of(app)
+        first.set()
+        await until(pilot, lambda: "About 88 reviews a day." in text_of(app))
+        assert "20 of 50  1:12, about 0:45 left" in text_of(app)  # 12 s were 20 of 95 %
+        assert asked == ["Default"]
+        known.set()
+        await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
+        assert "NotEnoughData" not in text_of(app)
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+
+
+async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def workload(log: ReviewLog, preset: str | None, **_: Any) -> Any:
+        asked.append(preset)
+        for finished in (False, True):
+            name = preset or "Default"
+            yield SimpleNamespace(finished=finished, drawn=False, preset=name, doing=None)
+
+    def answers(found: Any) -> list[Answer]:
+        return [Answer("workload", found.preset, "final" if found.finished else "rough", ())]
+
+    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", workload)
+    monkeypatch.setattr("srs_eval.advice.workload.answers.answers", answers)
+    app = make_app(tmp_path, FILE)
+
+    def told(preset: str | None) -> list[str]:
+        return [said[0].conclusion for said, _ in app.costs(preset)]
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        begun = app.costs("Default")
+        assert next(begun)[0][0].conclusion == "rough"
+        begun.close()  # left before the end: nothing is kept
+        assert told(None) == ["rough", "final"]
+        assert told(None) == ["final"]
+        assert told("Default") == ["final"]  # the same preset by its name
+        assert told("Other") == ["rough", "final"]
+        assert asked == ["Default", None, "Other"]
+        app.log_ = make_log()  # another file
+        assert told("Default") == ["rough", "final"]
+
+
+async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: ReviewLog
+) -> None:
+    """Also at the next start; not while draws are missing, which would look surer than it is."""
+    leave = threading.Event()
+    quick = Question(retentions=(0.85, 0.9), days=60, new_a_day=30, draws=3)
+    seen: list[Workload] = []
+
+    def of_few_draws(log: ReviewLog, preset: str | None, **given: Any) -> Iterator[Workload]:
+        for found in workload(log, preset, question=quick, **given):
+            seen.append(found)
+            yield found
+            if found.drawn:
+                return  # all that comes later is of other models
+            if len(found.draws) == 2:
+                assert leave.wait(PATIENCE)
+
+    first = at_a_glance(log)
+    made_up = [first if each.question == "costs" else each for each in make_answers()]
+    monkeypatch.setattr("tests.tui.app_world.make_answers", lambda: made_up)
+    monkeypatch.setattr("srs_eval.advice.workload.estimate.workload", of_few_draws)
+
+    def opened() -> SrsEvalApp:
+        return make_app(tmp_path, FILE, load=lambda path, **_: log)
+
+    def line(app: SrsEvalApp) -> str:
+        (text,) = (
+            " ".join(str(each.prompt).split())
+            for each in app.screen.query_one(Lines).options
+            if str(each.id).startswith("costs ")
+        )
+        return text
+
+    app = opened()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(app))
+        assert "~" in line(app)
+        await pilot.press("end", "w")  # of no preset in particular: of that with the most reviews
+        await until(pilot, lambda: "allow: 2 of 3" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        assert "a first estimate" in line(app)
+        leave.set()
+        await pilot.press("w")
+        await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
+        rows = {row[0]: row for row in costs_in_words(seen[-1])[0].tables[0].rows}
+        await pilot.press("escape")
+        await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
+        better = line(app)
+        assert "first estimate" not in better
+        assert f"{rows['0.85'][2]} at 85 %" in better
+        assert "-" in str(rows["0.85"][2])
+    again = opened()
+    async with again.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "answered in" in text_of(again))
+        assert line(again) == better
+
+
+def test_what_was_kept_of_other_reviews_is_not_improved(tmp_path: Path) -> None:
+    kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    better = [Answer("costs", "Default", "ranges", ("",)), Answer("costs", "Maps", "ranges", ("",))]
+    keep("file", kept, tmp_path)
+    improve("file", "other reviews", better, tmp_path)
+    assert last("file", tmp_path) == kept
+    improve("file", kept.basis, better, tmp_path)
+    found = last("file", tmp_path)
+    assert found is not None
+    assert [each for each in found.answers if each.question == "costs"] == better[:1]
+    assert len(found.answers) == len(kept.answers)
+
+
+def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
+    """Whatever is not as it was written: no number of it need be looked at."""
+    kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    keep("file", kept, tmp_path)
+    assert last("file", tmp_path) == kept
+    (place,) = (tmp_path / "answers").iterdir()
+    whole = place.read_text()
+    for was, becomes in (
+        *(('"at": 1.0', f'"at": {number}') for number in ("NaN", "-1e300", "2.0")),
+        ('"entries": 4000', f'"entries": {10**400}'),
+        ('"estimate": -0.029', '"estimate": 1e999'),
+        ("FSRS predicts you well", "FSRS predicts you ill"),
+    ):
+        assert was in whole
+        place.write_text(whole.replace(was, becomes))
+        assert last("file", tmp_path) is None, becomes
+    for damaged in ("", "{", whole[:-1], whole.partition("\n")[2]):
+        place.write_text(damaged)
+        assert last("file", tmp_path) is None
+
+
+async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
+    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, answers.holding.is_set)
+        await pilot.press("escape", "y")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, lambda: not any(each.alive for each in app._asking))
+        assert not engine.asked

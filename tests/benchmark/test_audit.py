@@ -1,0 +1,735 @@
+"""Tuning alike: the search, what it may see, and a planted baseline that was trained badly."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.batch import Planned, UnitDone, make_setup, run_batch
+from srs_eval.benchmark.audit import Audit, run_audit
+from srs_eval.benchmark.audit_fits import Record, Records, Try, split_past
+from srs_eval.benchmark.check import merge
+from srs_eval.benchmark.journal import read_records
+from srs_eval.benchmark.ledger import Ledger
+from srs_eval.benchmark.result_files import read_folders
+from srs_eval.benchmark.store import disagreement
+from srs_eval.benchmark.tuning import Search
+from srs_eval.cli.options import Flags
+from srs_eval.cli.output import write_document
+from srs_eval.cli.research import say_tuned_on
+from srs_eval.data.datasets import Dataset, open_dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.engine.evaluate import Session
+from srs_eval.models import all_models, load_model_file
+from srs_eval.models.configurations import published, resolve, spelled
+from srs_eval.report.audit import audit_document
+from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import (
+    SEED,
+    Hyperparameter,
+    Value,
+    batch_size,
+    epochs,
+    learning_rate,
+)
+from tests.cli.program import program
+from tests.conftest import PATIENCE
+
+# The search
+
+KEEP = Hyperparameter("keep", "best", choices=("best", "last"))
+KNOBS = (learning_rate(0.04), epochs(5), batch_size(512), KEEP, SEED)
+PUBLISHED: dict[str, Value] = {each.name: each.default for each in KNOBS}
+
+
+def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
+    """A loss that is least at a learning rate and a number of epochs, with "last"."""
+    values = {**PUBLISHED, **setup}
+    return (
+        math.log(float(values["learning_rate"]) / rate) ** 2
+        + math.log(float(values["epochs"]) / passes) ** 2 / 10
+        + (values["keep"] == "best") / 10
+    )
+
+
+def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> Search:
+    search = Search(KNOBS, PUBLISHED, trials, seed)
+    while setups := search.ask():
+        search.tell([distance(each, rate, passes) for each in setups])
+    return search
+
+
+@given(seed=st.integers(0, 1_000), orders=st.sampled_from([-2, 2]))
+def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
+    """A rate 100 times too small or too large, where the first limits are 10 times away."""
+    search = searched(40, seed, rate=0.04 * 10.0**orders)
+    best, loss = search.best
+    assert search.tried[0] == ({}, distance({}, 0.04 * 10.0**orders, 5))
+    assert abs(math.log10(float(best["learning_rate"]) / (0.04 * 10.0**orders))) < 0.5
+    assert set(search.extended["learning_rate"]) >= {"higher" if orders > 0 else "lower"}
+    assert loss < search.tried[0][1]
+
+
+@given(seed=st.integers(0, 1_000))
+def test_a_step_onward_names_nothing_that_nobody_moved(seed: int) -> None:
+    """A published value with more digits than are searched stays as it is."""
+    rate = 0.0123456789
+    search = Search(
+        (learning_rate(rate), epochs(5), KEEP), {**PUBLISHED, "learning_rate": rate}, 30, seed
+    )
+    while setups := search.ask():
+        search.tell([distance({"learning_rate": 0.04, **each}, 0.04, 60) for each in setups])
+    assert all(each.get("learning_rate") != float(f"{rate:.4g}") for each, _ in search.tried)
+
+
+@given(seed=st.integers(0, 1_000), trials=st.integers(1, 40))
+def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials: int) -> None:
+    search = searched(trials, seed, passes=0.01)
+    assert len(search.tried) == 1 + trials
+    keys = {json.dumps(setup, sort_keys=True) for setup, _ in search.tried}
+    assert len(keys) == 1 + trials  # none twice
+    for setup, _ in search.tried:
+        assert SEED.name not in setup
+        for each in KNOBS:
+            value = setup.get(each.name, each.default)
+            assert setup.get(each.name) != each.default  # what is as published is not named
+            if isinstance(value, str):
+                assert value in each.choices
+                continue
+            assert each.least <= value <= each.most
+            assert not each.whole or isinstance(value, int)
+    assert [setup for setup, _ in searched(trials, seed, passes=0.01).tried] == [
+        setup for setup, _ in search.tried
+    ]
+
+
+def test_an_edge_is_told_where_trials_end() -> None:
+    assert "learning_rate" in searched(6, 0, rate=400).on_edge()
+    assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge()
+
+
+def test_a_search_ends_where_all_is_tried() -> None:
+    search = Search((KEEP,), {"keep": "best"}, 30, 0)
+    while setups := search.ask():
+        search.tell([float(each == {}) for each in setups])
+    assert search.best == ({"keep": "last"}, 0.0)
+    assert len(search.tried) == 2
+
+
+def test_of_equals_the_published_set_up_is_best() -> None:
+    search = Search(KNOBS, PUBLISHED, 12, 0)
+    while setups := search.ask():
+        search.tell([math.inf if each else 1.0 for each in setups])
+    assert search.best == ({}, 1.0)
+
+
+# What it may see
+
+
+@pytest.mark.parametrize("flags", [Protocol(), Protocol(secs=True, short=True)], ids=["days", "s"])
+def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
+    trials = Session(simulate_learner(3, 1_500).log()).trials(flags)
+    parts = split_past(trials)
+    assert len(parts) == len(trials.folds) == 5
+    for fold, part in zip(trials.folds, parts, strict=True):
+        np.testing.assert_array_equal(np.concatenate([part.train, part.test]), fold.train)
+        assert part.train.max() < part.test.min() <= part.test.max() < fold.test.min()
+        assert len(part.test) == len(fold.train) // 5
+
+
+def test_held_out_rows_are_of_the_kind_that_is_judged() -> None:
+    protocol = Protocol(secs=True, short=True, no_test_same_day=True)
+    trials = Session(simulate_learner(3, 1_500).log()).trials(protocol)
+    for part in split_past(trials):
+        assert (trials.elapsed_days[part.test] > 0).all()
+    assert (trials.elapsed_days[part.train] == 0).any()
+
+
+# Whole audits
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("data")
+    learners = {user: simulate_learner(user, 700) for user in range(1, 9)}
+    write_dataset({**learners, 11: simulate_learner(7, 10)}, folder)  # too few reviews
+    return open_dataset(folder)
+
+
+SMALL_BATCHES = Protocol(batch_size=64)
+
+
+def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
+    *_, audit = run_audit(dataset, resolve(names, SMALL_BATCHES), out, **options)
+    assert isinstance(audit, Audit)
+    return audit
+
+
+SLOW = """
+from dataclasses import replace
+
+from srs_eval.training.recurrent import Trainable
+from srs_eval.models import all_models, fsrs1
+
+MODEL = replace(fsrs1.RECURRENT, learning_rate=fsrs1.RECURRENT.learning_rate / 100)
+TRAINABLE = Trainable(lambda trials, context: MODEL)
+MODELS = (
+    replace(
+        all_models()["FSRSv1"],
+        name="SLOW",
+        fit=TRAINABLE.fit,
+        predict=TRAINABLE.predict,
+        aliases={},
+        hyperparameters=MODEL.hyperparameters,
+    ),
+)
+"""
+RIVALS = "SM2-trainable-dry-run,HLR-dry-run"
+
+
+def test_a_baseline_that_was_trained_badly_gets_its_place_back(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    """FSRSv1 with a learning rate 100 times too small is the last of all."""
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    out, page = tmp_path / "out", tmp_path / "audit.json"
+    command = (
+        *(
+            sys.executable,
+            "-m",
+            "srs_eval",
+            "audit",
+            str(dataset.folder),
+            "--model-file",
+            str(file),
+        ),
+        *("--models", f"SLOW,{RIVALS}", "--trials", "18", "--repeats", "1"),
+        *("--out", str(out), "--jobs", "2"),
+    )
+    done = subprocess.run(
+        [*command, "--json", str(page)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    places = json.loads(page.read_text())["tables"]["places-1"]["rows"]
+    planted, restored = ([row[column] for row in places] for column in ("as published", "tuned"))
+
+    def means(names: str) -> list[str]:
+        """Models in the order of their mean log loss, as somebody else would compute it."""
+        sessions = [Session(dataset.load(user)) for user in range(1, 9)]
+        losses = {
+            each.words: np.mean([session.run(each).metrics.log_loss for session in sessions])
+            for each in resolve(names)
+        }
+        return sorted(losses, key=lambda name: losses[name])
+
+    right = [name.replace("FSRSv1", "SLOW") for name in means(f"AVG,FSRSv1,{RIVALS}")]
+    assert planted.index("SLOW") == len(planted) - 1
+    assert right.index("SLOW") == 1  # behind the average only
+    assert restored == right
+
+    ledger = json.loads((out / "ledger.json").read_text())
+    slow = ledger["configurations"]["SLOW"]
+    assert slow["published"]["learning_rate"] == pytest.approx(4e-4)
+    for half in slow["halves"]:
+        assert half["log_loss"] < half["published_log_loss"] - 0.01
+        # A higher rate or, with as many epochs, smaller batches: more is learned from each row.
+        assert half["limits_moved"].get("learning_rate") or half["limits_moved"].get("batch_size")
+    assert [half["trials"] for half in slow["halves"]] == [18, 18]
+    # Both folders are results that other commands read.
+    report = program("report", out / "tuned", "--baseline", out / "published", "--md", "-")
+    assert report.returncode == 0, report.stderr
+    assert "SLOW" in report.stdout
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert again.returncode == 0, again.stderr
+    assert ": 0 units to evaluate" in again.stderr
+
+
+def files(out: Path) -> dict[str, bytes]:
+    """What an audit leaves for people, times apart."""
+    found = [out / "ledger.json", *out.glob("*/result/*.jsonl"), *out.glob("*/skipped/*.jsonl")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+
+
+def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
+    options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
+    configurations = resolve("HLR,AVG", SMALL_BATCHES)
+    whole = audited(dataset, "HLR,AVG", tmp_path / "whole", jobs=1, **options)
+    fits = 0
+    for stop in (3, 20):
+        events = run_audit(dataset, configurations, tmp_path / "parts", jobs=2, **options)
+        for event in events:
+            if isinstance(event, UnitDone) and event.finished == stop:
+                fits += stop
+                break
+        events.close()
+    journal = tmp_path / "parts" / ".journal" / "audit.jsonl"
+    assert len(list(read_records(journal))) >= fits
+    torn = journal.read_bytes()[:-9]
+    journal.write_bytes(torn)
+    again = audited(dataset, "HLR,AVG", tmp_path / "parts", jobs=2, **options)
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+    keys = [
+        json.dumps(
+            {name: record[name] for name in ("configuration", "part", "hyperparameters", "user")}
+        )
+        for record, _ in read_records(journal)
+        if record is not None
+    ]
+    assert len(keys) == len(set(keys))  # nothing is done twice
+    assert again.rankings[0].tuned == whole.rankings[0].tuned
+    (hlr,) = (each for each in whole.tuned if each.configuration.name == "HLR")
+    assert hlr.change is not None
+    assert hlr.change.users == 3  # the fourth has too few reviews
+    assert hlr.spread is not None
+    assert min(hlr.spread) > 0
+
+
+def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: Path) -> None:
+    """Other people in one half of the users: their own set-up stays, the others' changes."""
+    others = tmp_path / "others"
+    learners = {user: simulate_learner(user, 700) for user in (1, 3)}
+    learners |= {user: simulate_learner(user, 900, forgets=False) for user in (2, 4)}
+    write_dataset(learners, others)
+    found = {}
+    for name, data in (("here", dataset), ("there", open_dataset(others))):
+        out = tmp_path / name
+        audit = audited(data, "FSRSv1", out, trials=6, repeats=1, users=[1, 2, 3, 4])
+        found[name] = audit.tuned[0].found
+    mine, others_now = found["there"]
+    assert mine == found["here"][0]
+    assert others_now.setup != found["here"][1].setup
+    assert mine.setup
+    judged: dict[int, set[str]] = {}
+    for record, _ in read_records(tmp_path / "there" / ".journal" / "audit.jsonl"):
+        if record is not None and record["part"] == "judged":
+            judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
+    for users, setup in (((2, 4), mine.setup), ((1, 3), others_now.setup)):
+        assert all(judged[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
+
+
+DYING = """
+import os
+from dataclasses import replace
+
+from srs_eval.training.hyperparameters import learning_rate
+from srs_eval.models import all_models
+
+RATE = learning_rate(1.0)
+HLR = all_models()["HLR"]
+
+
+def fit(trials, train, weights, context):
+    if context.user == 2 and RATE.number(context) > 1:
+        os._exit(9)
+    if context.user == 1 and RATE.number(context) < 1:
+        raise FloatingPointError("it went too far")
+    return HLR.fit(trials, train, weights, replace(context, hyperparameters={}))
+
+
+MODELS = (replace(HLR, name="DYING", fit=fit, hyperparameters=(RATE,)),)
+"""
+
+
+def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "dying.py"
+    file.write_text(DYING)
+    load_model_file(file)
+    try:
+        audit = audited(dataset, "DYING", tmp_path / "out", trials=4, jobs=2, users=[1, 2, 3, 4])
+    finally:
+        del all_models()["DYING"]
+    (tuned,) = audit.tuned
+    first, second = tuned.found
+    assert first.trials == second.trials == 4
+    assert first.setup.get("learning_rate", 1.0) >= 1  # the first user fails below
+    assert second.setup.get("learning_rate", 1.0) <= 1  # the second user's worker dies above
+    assert tuned.change is not None
+    records = [
+        each for each, _ in read_records(tmp_path / "out" / ".journal" / "audit.jsonl") if each
+    ]
+    reasons = {each["reason"] for each in records if each["status"] == "failed"}
+    assert any("it went too far" in reason for reason in reasons)
+    assert any("exit code 9" in reason for reason in reasons)
+
+
+def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="two users"):
+        next(run_audit(dataset, resolve("HLR"), out, users=[1]))
+    with pytest.raises(InputError, match="trains on what it is judged on"):
+        next(run_audit(dataset, resolve("HLR-train_equals_test"), out))
+    assert not out.exists()
+    held = run_audit(dataset, resolve("AVG"), out, users=[1, 2])
+    next(held)
+    with pytest.raises(InputError, match="Another audit is writing"):
+        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+    held.close()
+    with pytest.raises(InputError, match="AVG had n_splits 5 and has 4 now"):
+        next(run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2]))
+    fresh = run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2], fresh=True)
+    next(fresh)
+    fresh.close()
+    (out / "audit.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="choose another --out"):
+        next(run_audit(dataset, resolve("AVG"), tmp_path / "file", users=[1, 2]))
+
+
+# Runs that a ledger sets
+
+
+def main_says(*arguments: object) -> tuple[int, str]:
+    """Exit code and stderr of a command."""
+    done = program(*arguments)
+    return done.returncode, done.stderr
+
+
+def lines_of(folder: Path, name: str) -> dict[int, dict[str, Any]]:
+    text = (folder / "result" / f"{name}.jsonl").read_text()
+    return {line["user"]: line for line in map(json.loads, text.splitlines())}
+
+
+def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    out, results = tmp_path / "audit", tmp_path / "results"
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    load_model_file(file)
+    try:
+        audited(dataset, "SLOW,AVG", out, trials=3, repeats=1, users=[1, 2, 3, 4])
+        told = json.loads((out / "ledger.json").read_text())["configurations"]["SLOW"]
+        half = [each["hyperparameters"] for each in told["halves"]].index(told["best"])
+        command: tuple[object, ...] = (
+            *("batch", "--dataset", dataset.folder, "--users", "1-4", "--batch_size", 64),
+            *("--models", "SLOW,HLR", "--model-file", file, "--out", results, "--jobs", 1),
+        )
+        assert main_says(*command)[0] == 0
+        code, words = main_says(*command, "--setup", out / "ledger.json")
+        assert code == 0, words
+        assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
+        labels = {each.label for each in read_folders([results])[0].files}
+        for user, flatters in ((2, True), (5, False)):
+            whom = ("run", dataset.folder, "--user", user, "--batch_size", 64, "--jobs", 1)
+            which = ("--models", "SLOW", "--model-file", file, "--setup", out)
+            code, words = main_says(*whom, *which)
+            assert code == 0, words
+            assert ("was tuned on this user: figures" in words) == flatters
+        alone = dataset.folder / "revlogs" / "user_id=2" / "data.parquet"
+        code, words = main_says("run", alone, "--batch_size", 64, "--jobs", 1, *which)
+        assert code == 0, words
+    finally:
+        del all_models()["SLOW"]
+    assert {"SLOW", "SLOW tuned"} <= labels
+    tuned = lines_of(results, "SLOW-tuned")
+    for user in ((1, 3), (2, 4))[1 - half]:  # one half is judged with what the other has found
+        assert tuned[user] == lines_of(out / "tuned", "SLOW")[user]
+        assert tuned[user] != lines_of(results, "SLOW")[user]
+    assert not (results / "result" / "HLR-tuned.jsonl").exists()  # the audit knew no HLR
+    setup = json.loads((results / "setup.json").read_text())["configurations"]
+    assert setup["SLOW-tuned"]["hyperparameters"] == told["best"]
+    assert "hyperparameters" not in setup["SLOW"]
+    # With the same set-up in it, another ledger is another one all the same.
+    other = tmp_path / "other.json"
+    other.write_text((out / "ledger.json").read_text() + "\n")
+    code, words = main_says(*command, "--setup", other)
+    assert code == 2
+    assert "SLOW-tuned had ledger" in words
+    # On one collection, too; the ledger is found in the audit's folder.
+    page = tmp_path / "run.json"
+    run = ("run", dataset.folder, "--user", 1, "--batch_size", 64, "--model-file", file)
+    code, words = main_says(*run, "--models", "SLOW", "--setup", out, "--json", page)
+    assert code == 0, words
+    (line,) = json.loads(page.read_text())["results"]
+    assert line["configuration"] == "SLOW-tuned"
+    assert line["hyperparameters"] == told["best"]
+    assert line["metrics"] == tuned[1]["metrics"]
+    # The reference is the one that is named: as published, though it was not asked for, or tuned.
+    for name, difference in (("SLOW", True), ("SLOW-tuned", False)):
+        code, words = main_says(
+            *(*run, "--models", "slow tuned", "--setup", out, "--json", page, "--reference", name)
+        )
+        assert code == 0, words
+        document = json.loads(page.read_text())
+        assert document["groups"][0]["reference"] == name
+        (line,) = document["results"]
+        assert line["configuration"] == "SLOW-tuned"
+        assert (line["to_reference"] is not None) is difference
+
+
+def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    (hlr,) = resolve("HLR")
+    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    path = tmp_path / "ledger.json"
+
+    def written(name: str = "HLR", layout: int = 1, best: Any = None, **there: Any) -> None:
+        entry = {"best": best or {}, "published": {**published, **there}}
+        path.write_text(json.dumps({"layout": layout, "configurations": {name: entry}}))
+
+    def refusal(models: str = "HLR") -> str:
+        with pytest.raises(InputError) as refused:
+            Flags(Protocol(), "trained").set_up_by(path, models)
+        return str(refused.value)
+
+    assert "There is no ledger" in refusal()
+    for text in ("{", "[]", '{"layout": 1, "configurations": {"HLR": {"best": {}}}}'):
+        path.write_text(text)
+        assert "is no ledger" in refusal()
+    path.write_text('{"layout": 1, "configurations": {}, "users": [1e999]}')
+    assert "is no ledger" in refusal()
+    for value in (None, True, [1], math.nan):
+        written(best={"epochs": value})
+        assert "is no ledger" in refusal()
+    written(layout=2)
+    assert "layout 2" in refusal()
+    written("HLR-9")
+    assert "names HLR-9, which is no configuration here" in refusal()
+    written(best={"warmth": 3})
+    assert "HLR has no hyperparameter warmth" in refusal()
+    written(best={"epochs": 2.5})
+    assert "whole number" in refusal()
+    written(epochs=99)
+    assert "was made where HLR has epochs 99" in refusal()
+    written()
+    assert "No model of --models is in" in refusal("SM2-trainable,AVG")
+    made = Flags(Protocol(), "trained").set_up_by(path, "HLR").resolve("HLR,AVG")
+    assert sorted(each.name for each in made) == ["AVG", "HLR-tuned"]
+
+
+def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
+    (hlr,) = resolve("HLR")
+    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    entry = {"best": {"epochs": 6}, "published": published}
+    content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
+    (tmp_path / "ledger.json").write_text(json.dumps(content))
+    flags = Flags(Protocol(), "trained")
+    for name in ("HLR-tuned", "hlr tuned"):
+        with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
+            flags.resolve(name)
+        (found,) = flags.set_up_by(tmp_path, name).resolve(name)
+        assert found.name == "HLR-tuned"
+    with pytest.raises(InputError, match="There is no model"):
+        flags.resolve("HLRX-tuned")
+    with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
+        flags.set_up_by(tmp_path, "HLR").resolve("HLR,AVG-tuned")
+    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" is 2'):
+        flags.held_against("HLR,AVG")
+
+
+@pytest.mark.parametrize(
+    ("users", "data", "told"),
+    [
+        ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
+        ([1, 2, 5], "g", "on users with the numbers of 2 of 3 users here: if they are the same"),
+        ([2, 3], "f", ""),
+        ([5], "f", "was tuned on this user: figures"),
+        ([5], "g", "was tuned on a user with this number: if that is the same person, figures"),
+    ],
+)
+def test_tuned_figures_flatter_on_the_users_of_the_audit(
+    users: list[int], data: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger(Path("ledger.json"), "", {}, {}, frozenset((1, 5)), "f")
+    say_tuned_on(ledger, users, data)
+    said = capsys.readouterr().err
+    assert told in said
+    assert bool(said) is bool(told)
+
+
+def test_names_of_tuned_runs_in_both_years() -> None:
+    assert spelled("FSRS-6-tuned", "2026") == "FSRS-6-short-tuned"
+    for name in ("FSRS-6-tuned", "FSRS-6-short-tuned"):
+        found = published(name, "2026" if "short" in name else "2025")
+        assert found is not None
+        assert found.name == "FSRS-6-tuned"
+        assert found.words == "FSRS-6 tuned"
+
+
+def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
+    (hlr,) = resolve("HLR")
+    setups = [
+        make_setup(dataset, "f", [hlr.trained_with(values)], Context())
+        for values in ({}, {"epochs": 6}, {"epochs": 6, "seed": 1})
+    ]
+    assert setups[0] == make_setup(dataset, "f", [hlr], Context())
+    for one, other in itertools.permutations(setups, 2):
+        assert "HLR had hyperparameters" in disagreement(one, other)
+
+
+def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("--users", "1"), "two users"),
+        (("--rows", "anki"), "rows"),
+        (("--models", "HLR", "--train_equals_test"), "trains on what it is judged on"),
+        (("--trials", "0"), "trials"),
+        (("--seed", "-1"), "seed"),
+    ):
+        out = ("--out", tmp_path / "out", "--models", "HLR")
+        done = program("audit", dataset.folder, *out, *arguments)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr
+
+
+def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
+    """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
+    out, results = tmp_path / "audit", tmp_path / "results"
+    audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1, jobs=1)
+    list(run_batch(dataset, resolve("AVG"), results, users=[1, 2], jobs=1))
+    beside = tmp_path / "audit" / "beside"
+    list(run_batch(dataset, resolve("AVG"), beside, users=[1, 2], jobs=1))
+    before = contents(tmp_path)
+    for folder in (out, out / "tuned", out / "published" / "result"):
+        for fresh in (False, True):
+            with pytest.raises(InputError, match="holds an audit: choose another --out"):
+                list(run_batch(dataset, resolve("AVG"), folder, users=[1, 2], fresh=fresh))
+        with pytest.raises(InputError, match="holds an audit"):
+            merge([results], folder)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="not from an audit in this folder"):
+            audited(dataset, "AVG", results, users=[1, 2], fresh=fresh)
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path) -> None:
+    """Neither where an audit puts its own, nor a folder of a batch; its own are, as before."""
+    out = tmp_path / "out"
+    foreign = out / "published" / "result" / "AVG.jsonl"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("of somebody else\n")
+    options: Any = {"users": [1, 2], "trials": 1, "repeats": 1, "jobs": 1}
+    for fresh in (False, True):
+        with pytest.raises(InputError, match=r"AVG\.jsonl.*choose another --out"):
+            audited(dataset, "AVG", out, fresh=fresh, **options)
+    assert foreign.read_text() == "of somebody else\n"
+    foreign.unlink()
+    for fresh in (False, True, False):
+        audited(dataset, "AVG", out, fresh=fresh, **options)
+        assert len(foreign.read_text().splitlines()) == 2
+    batch = out / "tuned"
+    before = contents(batch)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="choose another --out"):
+            audited(dataset, "AVG", batch, fresh=fresh, **options)
+    assert contents(batch) == before
+
+
+MENDED = """
+from dataclasses import replace
+from pathlib import Path
+
+from srs_eval.models import all_models
+
+HLR = all_models()["HLR"]
+
+
+def fit(trials, train, weights, context):
+    if context.user == 1 and not Path(__file__).with_name("mended").exists():
+        raise OSError("the disk is full")
+    return HLR.fit(trials, train, weights, context)
+
+
+MODELS = (replace(HLR, name="MENDED", fit=fit, hyperparameters=()),)
+"""
+
+
+def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "mended.py"
+    file.write_text(MENDED)
+    load_model_file(file)
+    options: Any = {"users": [1, 2], "jobs": 1}
+    try:
+        first = audited(dataset, "MENDED", tmp_path / "out", **options)
+        (tmp_path / "mended").touch()
+        events = list(
+            run_audit(dataset, resolve("MENDED", SMALL_BATCHES), tmp_path / "out", **options)
+        )
+    finally:
+        del all_models()["MENDED"]
+    assert list(first.failed.values()) == [1]
+    planned, *units, _, again = events
+    assert isinstance(planned, Planned)
+    assert (planned.units, planned.present, planned.retried) == (1, 1, 1)
+    assert [each.unit.status for each in units if isinstance(each, UnitDone)] == ["done"]
+    assert isinstance(again, Audit)
+    assert not again.failed
+    assert again.tuned[0].change is not None
+    assert again.tuned[0].change.users == 2
+
+
+def test_what_was_not_installed_is_tried_again(tmp_path: Path) -> None:
+    setup: Any = {"configurations": {}}
+    with Records(tmp_path, setup, fresh=True) as records:
+        records.add(Try("A", "past", ()), 1, Record("skipped", reason="no A", lacked="json"))
+        records.add(Try("B", "past", ()), 1, Record("skipped", reason="no B", lacked="no_such"))
+        records.add(Try("C", "past", ()), 1, Record("skipped", reason="too few reviews"))
+    (tmp_path / "audit.json").unlink()
+    with Records(tmp_path, setup, fresh=False) as records:
+        assert [(Try(name, "past", ()), 1) in records for name in "ABC"] == [False, True, True]
+
+
+def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
+    """User 11 has too few reviews for anything: the other half is judged as published."""
+    out, page = tmp_path / "out", tmp_path / "audit.json"
+    audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1, jobs=1)
+    halves = json.loads((out / "ledger.json").read_text())["configurations"]["HLR"]["halves"]
+    assert [half["users"] for half in halves] == [1, 0]
+    assert halves[0]["log_loss"] > 0
+    assert halves[1]["log_loss"] is None
+    assert halves[1]["published_log_loss"] is None
+    write_document(audit_document(audit), None, None, None, None, page)
+    tables = json.loads(page.read_text())["tables"]
+    (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
+    assert line["tuning"] == "no user to choose by in half 2"
+    assert line["tuned − published"] is None
+    (setup,) = (row for row in tables["set-ups"]["rows"] if row["half"] == 2)
+    assert setup["set-up"] == "no user to choose by"
+    assert setup["published"] is None
+
+
+def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path) -> None:
+    none = replace(SMALL_BATCHES, gamma=0.0)
+    (fsrs,) = resolve("FSRS-6", none)
+    published = {each.name: each.default_under(none) for each in fsrs.tunable}
+    search = Search(fsrs.tunable, published, 8, 0)
+    while setups := search.ask():
+        search.tell([float(bool(each)) for each in setups])
+    assert search.left_out == ("gamma",)
+    assert len(search.tried) == 9
+    assert all("gamma" not in setup for setup, _ in search.tried)
+
+
+@given(size=st.sampled_from([1, 2, 2**21]), seed=st.integers(0, 100))
+def test_a_published_value_beyond_all_limits_can_be_searched_from(size: int, seed: int) -> None:
+    knob = batch_size()
+    search = Search((knob,), {"batch_size": size}, 10, seed)
+    while setups := search.ask():
+        search.tell([float(not each) for each in setups])
+    values = [setup["batch_size"] for setup, _ in search.tried if setup]
+    assert values
+    assert all(knob.least <= float(value) <= knob.most for value in values)

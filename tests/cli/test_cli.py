@@ -1,0 +1,690 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from srs_eval import __version__
+from srs_eval.cli.main import _expected_seconds, main
+from srs_eval.cli.options import normalised
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.models.configurations import GROUPS, resolve
+from srs_eval.report.export import Outcome
+from tests.cli.program import program
+from tests.conftest import PATIENCE, made_collection
+
+MODELS = "AVG,90%,SM2-short"
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_collection(tmp_path_factory, 5, 1500)
+
+
+# --- start-up and usage --------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processor time of a child")
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_answers_at_once(option: str) -> None:
+    """In little more processor time than loading what draws the help takes, on any machine."""
+    import resource
+
+    def spent() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    seconds, least = [], []
+    for _ in range(5):
+        begun = spent()
+        subprocess.run([sys.executable, "-c", "import typer.rich_utils"], check=True)
+        loaded = spent()
+        done = program(option)
+        least.append(loaded - begun)
+        seconds.append(spent() - loaded)
+        assert done.returncode == 0
+        assert done.stderr == ""
+    assert min(seconds) < 1.7 * min(least)
+    if option == "--version":
+        assert done.stdout == f"srs-eval {__version__}\n"
+    else:
+        assert "Usage: srs-eval" in done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from srs_eval.cli.main import main; main(['batch', '--help'])\n"
+        "heavy = {'numpy', 'torch', 'numba', 'pandas', 'pyarrow', 'scipy', 'textual'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "FILE", "--models", "FSRS6x"], "Did you mean"),
+        (["run", "FILE", "--modles", "AVG"], "--modles"),
+        (["run", "FILE", "--n_splits", "many"], "--n_splits"),
+        (["run", "FILE", "--n_splits", "1"], "at least 2"),
+        (["run", "FILE", "--gamma", "nan"], "--gamma must be 0 or more"),
+        (["run", "FILE", "--gamma", "-3"], "--gamma must be 0 or more"),
+        (["run", "FILE", "--jobs", "-1"], "--jobs"),
+        (["run", "FILE", "--rows", "ankii"], "Did you mean anki?"),
+        (["run", "FILE", "--partitions", "x"], "--partitions takes none, deck, preset"),
+        (["run", "FILE", "--default", "--S0"], "exclude each other"),
+        (["run", "FILE", "--no_test_same_day"], "without --secs"),
+        (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
+        (["run", "FILE", "--weights", "/nowhere/at/all"], "no folder"),
+        (["run", "FILE", "--json", "-", "--csv", "-"], "stdout can carry one document"),
+        (["run", "FILE", "--models", "AVG", "--json", "/"], "is a folder"),
+        (["run", "FILE", "--models", "AVG", "--json", "/nowhere/at/all"], "cannot be written"),
+        (["run", "FILE", "--deck", "Nothing"], "Did you mean"),
+        (["run", "FILE", "--preset", "Nothing"], "Did you mean"),
+        (["run", "FILE", "--timezone", "Atlantis"], "Atlantis"),
+        (["run", "FILE", "--rollover", "25"], "25"),
+        (["run", "FILE", "FILE"], "extra argument"),
+        (["run", "missing\x1b[31m.anki2"], "missing"),
+        (["run"], "Which file?"),
+        (["inspect", "no.anki2"], "no.anki2"),
+        (["batch"], "--dataset"),
+        (["batch", "--dataset", "nothing-of-that-name"], "nothing-of-that-name"),
+        (["nothing-of-that-name"], "nothing-of-that-name"),
+        ([""], ""),
+    ],
+)
+def test_one_sentence_and_code_2(
+    arguments: list[str],
+    words: str,
+    collection: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    code = main([str(collection) if each == "FILE" else each for each in arguments])
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    said = [line for line in err.splitlines() if "reviews," not in line]
+    assert len(said) == 1
+    assert said[0].startswith("srs-eval: ")
+    assert words in said[0]
+    assert "\x1b" not in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["run", "--two-buttons"], ["run", "--two_buttons"]),
+        (["run", "--binary", "--dry", "--pretrain"], ["run", "--two_buttons", "--default", "--S0"]),
+        (["--dry-run"], ["--default"]),
+        (["--n-splits=3", "--max_user_id", "5"], ["--n_splits=3", "--max-user-id", "5"]),
+        (["--no-test-same-day"], ["--no_test_same_day"]),
+        (["models", "--json"], ["models", "--json", "-"]),
+        (["--json", "--csv", "a_b-c"], ["--json", "-", "--csv", "a_b-c"]),
+        (["--json=a-b", "--", "--binary"], ["--json=a-b", "--", "--binary"]),
+        (["a_b", "-h", "--un_known"], ["a_b", "-h", "--un_known"]),
+    ],
+)
+def test_spellings_of_options(given: list[str], expected: list[str]) -> None:
+    known = [
+        *("--two_buttons", "--default", "--S0", "--n_splits", "--max-user-id"),
+        *("--no_test_same_day", "--json", "--csv"),
+    ]
+    assert normalised(given, known) == expected
+
+
+# --- run -----------------------------------------------------------------------
+
+
+def test_json_on_stdout_is_data_only(collection: Path) -> None:
+    done = program("run", collection, "--models", MODELS, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
+    assert document["layout"] == 2
+    assert document["source"]["path"] == str(collection)
+    assert document["source"]["judged"] > 100
+    assert {each["configuration"] for each in document["results"]} == set(MODELS.split(","))
+    losses = [each["metrics"]["LogLoss"] for each in document["results"]]
+    assert losses == sorted(losses)
+    (group,) = document["groups"]
+    places = {each["configuration"]: each["place"] for each in document["results"]}
+    assert places["AVG"] is None
+    assert sorted(filter(None, places.values())) == [1, 2]
+    assert places[group["best"]] == 1
+    average = next(each for each in document["results"] if each["configuration"] == "AVG")
+    assert average["to_floor"] is average["standing"] is average["against_floor_percent"] is None
+    assert group["floor"]["log_loss"] == average["metrics"]["LogLoss"]
+    assert group["floor"]["half_width"] == average["log_loss_half_width"] > 0
+    for each in document["results"]:
+        loss = each["metrics"]["LogLoss"]
+        if each is not average:
+            difference = loss - average["metrics"]["LogLoss"]
+            assert each["to_floor"]["difference"] == pytest.approx(difference, abs=2e-6)
+            percent = 100 * difference / average["metrics"]["LogLoss"]
+            assert each["against_floor_percent"] == pytest.approx(percent, abs=0.01)
+
+
+def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_path: Path) -> None:
+    documents = []
+    for number, flags in enumerate(
+        (["--two_buttons", "--jobs", "2", "--no-cache"], ["--binary", "--jobs", "0"])
+    ):
+        target = tmp_path / f"{number}.json"
+        done = program(collection, "--models", MODELS, *flags, "--json", target)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(target.read_text())
+        for result in document["results"]:
+            del result["seconds"], result["cached"]
+        documents.append(document)
+    assert documents[0] == documents[1]
+    assert documents[0]["protocol"]["two_buttons"] is True
+
+
+def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(collection), "--models", MODELS, "--csv", "-", "--jobs", "0"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["configuration"] for line in lines if line["place"] == ""] == ["AVG"]
+    assert [line["place"] for line in lines if line["place"]] == ["1", "2"]
+    assert {line["words"] for line in lines} == {"average", "always 90 %", "SM2 short"}
+    assert all(float(line["log_loss_half_width"]) > 0 for line in lines)
+    assert {line["status"] for line in lines} == {"done"}
+    assert all(0 < float(line["LogLoss"]) < 10 for line in lines)
+    assert {line["size"] for line in lines} == {lines[0]["size"]}
+
+
+def test_documents_can_have_names_of_2026(
+    collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ("--models", "FSRS-6-dry-run,AVG", "--jobs", "0", "--reference", "FSRS-6-default")
+    for names, name in (("2025", "FSRS-6-dry-run"), ("2026", "FSRS-6-default-short")):
+        assert main(["run", str(collection), *wanted, "--names", names, "--csv", "-"]) == 0
+        lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert {line["configuration"] for line in lines} == {"AVG", name}
+        assert main(["run", str(collection), *wanted, "--names", names, "--json", "-"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert {each["configuration"] for each in document["results"]} == {"AVG", name}
+        assert document["groups"][0]["reference"] == name
+        assert document["groups"][0]["floor"]["configuration"] == "AVG"
+    assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
+    assert "--names takes 2025, 2026" in capsys.readouterr().err
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
+    assert main(["batch", "--like-upstream", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return {words: whom for whom, _, words in (line.partition(": ") for line in lines)}
+
+
+def test_what_differs_from_upstream(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rules that concern the configurations, and with an option that mends it, no more."""
+    models = ("--models", "FSRS-5,FSRS-6-preset,AVG")
+    old = told(capsys, "2025", *models)
+    (gamma,) = (words for words, whom in old.items() if whom == "FSRS-5")
+    assert "--gamma 2" in gamma
+    assert gamma not in told(capsys, "39935416", *models, "--gamma", "2")
+    new = told(capsys, "bd9110f", *models)
+    (fallback,) = (words for words, whom in new.items() if whom == "FSRS-6-preset")
+    assert "--fallback_user" in fallback
+    mended = told(capsys, "2026", "--models", "FSRS-6-preset-fallback_user,AVG")
+    assert fallback not in mended
+    assert any("--names 2026" in words for words in mended)
+    (times,) = (words for words in mended if "time_ms" in words)
+    assert "--names 2026" in times
+    assert all(whom == "AVG" for whom in told(capsys, "2026", "--models", "AVG").values())
+    for unread in ("2024", "bd91", "abcdef1", ""):
+        assert main(["batch", "--like-upstream", unread]) == 2
+        assert "were not read" in capsys.readouterr().err
+    assert main(["batch"]) == 2
+    assert "--dataset" in capsys.readouterr().err
+
+
+def test_table_without_a_terminal_is_plain_and_of_fixed_width(collection: Path) -> None:
+    outputs = set()
+    for columns in ("40", "200"):
+        environment = {**os.environ, "COLUMNS": columns, "FORCE_COLOR": "1"}
+        done = program("run", collection, "--models", MODELS, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+        assert "\r" not in done.stderr
+        outputs.add(done.stdout)
+    (output,) = outputs
+    for word in ("SM2 short", "always 90 %", "log loss", "±", "RMSE(bins)", "AUC", "than average"):
+        assert word in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_average_is_the_measure_but_only_what_was_asked_is_written(
+    collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out.json"
+    assert main(["run", str(collection), "--models", "90%", "--json", str(target)]) == 0
+    (result,) = json.loads(target.read_text())["results"]
+    assert result["configuration"] == "90%"
+    assert result["against_floor_percent"] is not None
+    assert "the floor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--secs"],
+        ["--secs", "--short"],
+        ["--secs", "--no_test_same_day"],
+        ["--secs", "--short", "--no_test_same_day"],
+        ["--secs", "--equalize_test_with_non_secs"],
+        ["--train_equals_test"],
+    ],
+)
+def test_one_group_is_judged_on_the_same_reviews(
+    flags: list[str], collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = "90%,SM2,FSRSv4-dry-run,FSRS-5-dry-run,FSRS-6-dry-run,FSRS-7-dry-run"
+    arguments = ["run", str(collection), "--models", models, *flags, "--jobs", "0", "--json", "-"]
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["results"]) == 6
+    for result in document["results"]:
+        assert result["size"] == document["groups"][result["group"]]["reviews"]
+        assert result["against_floor_percent"] is not None, result["configuration"]
+
+
+def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from srs_eval.anki_import import load_log
+    from srs_eval.data.selection import only_deck, only_preset
+
+    log = load_log(collection)
+    with_children = next(
+        deck.name.split("::")[0] for deck in log.decks.values() if "::" in deck.name
+    )
+    part = only_deck(log, with_children.upper())
+    assert part.entries is not None
+    inside = {d.id for d in log.decks.values() if d.name.split("::")[0] == with_children}
+    assert len(inside) > 1
+    assert set(part.deck_of(part.entries.card_id).tolist()) <= inside
+    assert log.entries is not None
+    expected = sum(deck in inside for deck in log.deck_of(log.entries.card_id).tolist())
+    assert len(part.entries) == expected
+    used = set(log.preset_of(log.cards.deck_id).tolist())
+    preset = next(each for each in log.presets.values() if each.id in used)
+    of_preset = only_preset(log, preset.name)
+    assert of_preset.entries is not None
+    decks = of_preset.deck_of(of_preset.entries.card_id)
+    assert set(of_preset.preset_of(decks).tolist()) == {preset.id}
+
+    assert main(["run", str(collection), "--deck", with_children, "--models", "AVG", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["source"]["deck"] == with_children
+    assert 0 < document["source"]["reviews"] <= expected
+
+
+def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_dataset({7: simulate_learner(1, 800), 8: simulate_learner(2, 5)}, tmp_path)
+    assert main(["run", str(tmp_path), "--user", "7", "--models", "90%", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"]["user"] == 7
+    # Where too little data leaves nothing to evaluate, that is told.
+    assert main(["run", str(tmp_path), "--user", "8", "--models", "90%", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Nothing can be evaluated" in err
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_networks_need_is_expected_where_they_can_run(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: installed)
+    chosen = resolve("LSTM,LSTM-fixed")
+    besides = sum(each.model.seconds_besides for each in chosen)
+    assert besides > 1
+    assert _expected_seconds(chosen, 0) == (besides if installed else 0)
+
+
+def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("batch_with_test_models.py")
+    write_dataset({3: simulate_learner(1, 800)}, tmp_path / "data")
+    done = subprocess.run(
+        [
+            *(sys.executable, script, "batch", "--dataset", tmp_path / "data"),
+            *("--models", "AVG,RAISING", "--out", tmp_path / "out"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TEST_MISBEHAVE": "1"},
+    )
+    assert done.returncode == 1
+    assert "failed: 1 x ValueError: no such memory" in done.stderr
+    assert "average" in done.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
+def test_a_closed_pipe_is_no_error(collection: Path) -> None:
+    for arguments in ("models", "models --json", f"run {collection} --models {MODELS} --json"):
+        done = subprocess.run(
+            f"{sys.executable} -m srs_eval {arguments} | true; echo ${{PIPESTATUS[0]}}",
+            shell=True,
+            executable="/bin/bash",
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == "0\n"
+        assert "Traceback" not in done.stderr
+        assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupting_a_run(tmp_path: Path) -> None:
+    import signal
+
+    script = Path(__file__).with_name("batch_with_test_models.py")
+    write_dataset({1: simulate_learner(1, 800)}, tmp_path / "data")
+    target = tmp_path / "out.json"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, script, "run", tmp_path / "data", "--user", "1"),
+            *("--models", "AVG,STUCK,STUCK-short", "--jobs", "2", "--json", target),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    told = ""
+    # Both models that never end have begun: the second one as soon as AVG was known to have ended.
+    while told.count("must not reach stdout") < 2:
+        assert process.poll() is None
+        told += process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    err = told + err
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "must not reach stdout" not in out
+    assert "2 configurations not finished" in err
+    assert [each["configuration"] for each in json.loads(target.read_text())["results"]] == ["AVG"]
+    with pytest.raises(ProcessLookupError):
+        _until_gone(process.pid)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupted_while_it_is_imported(tmp_path: Path) -> None:
+    """However early the interrupt comes: silence, and 130."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == os.environ['INTERRUPTED_AT']:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for module in ("srs_eval.cli.main", "typer", "srs_eval.cli.options", "numpy"):
+        environment = {**os.environ, "PYTHONPATH": paths, "INTERRUPTED_AT": module}
+        done = program("inspect", "no.anki2", env=environment)
+        assert (module, done.returncode, done.stdout, done.stderr) == (module, 130, "", "")
+
+
+def test_a_log_too_small_for_every_model(tmp_path: Path) -> None:
+    log = tmp_path / "revlog.csv"
+    log.write_text("card_id,review_rating,review_time\n1,3,1700000000000\n1,3,1700200000000\n")
+    done = program("run", log, "--models", "AVG,FSRS-6", "--json", tmp_path / "out.json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    said = done.stderr.splitlines()[-1]
+    assert said == "srs-eval: Nothing can be evaluated: no usable reviews."
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_why_presets_cannot_be_judged_is_one_sentence(
+    collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where all cards are suspended, that is the reason; else too few are Anki's to take."""
+    path = tmp_path / "collection.anki2"
+    path.write_bytes(collection.read_bytes())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update cards set queue = -1")
+    assert main(["compare", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "all your cards are suspended" in said
+    assert said.count("Anki's optimizer") == 1
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update cards set queue = 2")
+        connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
+    assert main(["compare", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "no usable reviews among those that Anki's optimizer takes" in said
+
+
+def _until_gone(group: int) -> None:
+    for _ in range(int(PATIENCE / 0.05)):
+        os.killpg(group, 0)
+        time.sleep(0.05)
+
+
+# --- inspect, models, demo -----------------------------------------------------
+
+
+def test_inspect(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(collection)]) == 0
+    table = capsys.readouterr().out
+    assert main(["inspect", str(collection), "--json", "-"]) == 0
+    inspection = json.loads(capsys.readouterr().out)
+    assert inspection["entries_read"] >= 1500
+    assert f"{inspection['entries_read']:,}" in table
+
+
+def test_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--json"]) == 0
+    listed = {each["configuration"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    assert listed["AVG"]["parameters"] == 0
+    assert listed["AVG"]["trained"] is False
+    assert listed["FSRS-6"]["parameters"] == 21
+    assert listed["FSRS-6"]["trained"] is True
+    assert listed["FSRS-6-dry-run"]["trained"] is False
+    assert all(each["source"] and each["seconds_per_10k"] >= 0 for each in listed.values())
+    assert listed["FSRS-6-dry-run"]["title"] == "FSRS-6 defaults (FSRS-6-dry-run)"
+    repository = Path(__file__).resolve().parents[1]
+    assert all((repository / each["file"]).is_file() for each in listed.values())
+    assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
+    assert main(["models"]) == 0
+    shown = capsys.readouterr()
+    assert f"groups too: {', '.join(GROUPS)}" in shown.err
+    assert "sm2 is the group" in shown.err
+    assert len(resolve("SM2")) == len(resolve("sm-2")) == 1 < len(resolve("sm2"))
+    lines = shown.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    named = [line.split()[0] for line in lines[2:]]
+    assert named == list(dict.fromkeys(each["model"] for each in listed.values()))
+
+
+def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "fsrs-6-default", "moving-avg"]) == 0
+    story = capsys.readouterr().out
+    for word in ("fsrs-optimizer", "21", "FSRS-6 defaults (FSRS-6-dry-run)", "fsrs6.py"):
+        assert word in story
+    assert "learns from each review" in story
+    assert "SM2" not in story
+    assert main(["models", "FSRS-66"]) == 2
+    assert "Did you mean" in capsys.readouterr().err
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--models", "floor", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["source"]["entries"] >= 20_000
+    assert not Path(document["source"]["path"]).exists()
+    assert "Simulating" in err
+
+
+def test_layouts_are_documented(
+    collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path(__file__).resolve().parents[1].joinpath("docs", "formats.md").read_text()
+    documented = set(re.findall(r"`([^`\n]+)`", text))
+    columns = re.search(
+        r"for each configuration: `(.*?)`, the nine metrics \(`(.*?)`\)", text, re.S
+    )
+    assert columns
+    documented |= {word.strip() for part in columns.groups() for word in part.split(",")}
+    target = tmp_path / "out.csv"
+    arguments = ["run", str(collection), "--models", "AVG,FSRS-6-dry-run"]
+    assert main([*arguments, "--json", "--csv", str(target), "--jobs", "0"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    header = next(csv.reader(target.open()))
+    assert main(["models", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    written = {
+        *document,
+        *document["source"],
+        *(key for group in document["groups"] for key in (*group, *(group["floor"] or ()))),
+        *(key for result in document["results"] for key in (*result, *result["metrics"])),
+        *listed,
+        *(key for model in listed["models"] for key in model),
+    }
+    assert written <= documented
+    assert set(header) <= documented
+    assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    configurations = resolve("AVG,FSRS-6-dry-run,SM2-short")
+    made = Outcome(configurations)
+    log = simulate_learner(5, 2_500).log()
+    for event in evaluate(log, configurations, use_cache=False, jobs=0):
+        made.add(event)
+    return made
+
+
+@pytest.mark.parametrize("width", [20, 36, 50, 64, 67, 79, 80, 100, 110])
+def test_log_loss_and_verdict_are_readable_at_any_width(width: int, outcome: Outcome) -> None:
+    from rich.console import Console
+
+    from srs_eval.report.tables import run_table
+
+    text = io.StringIO()
+    console = Console(file=text, width=width)
+    for group in outcome.groups():
+        console.print(run_table(group, width))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    shown = f"{outcome.results['AVG'].metrics.log_loss:.4f}"
+    assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
+    if width >= 50:
+        verdicts = [line.verdict_words for group in outcome.groups() for line in group.lines]
+        assert "below the floor" in verdicts
+        ends = [line.strip() for line in lines]
+        assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)
+
+
+# --- where output must not or cannot go ----------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "inspect"])
+@pytest.mark.parametrize("name", ["own", "other", "journal", "link"])
+def test_no_option_overwrites_a_collection(
+    command: str, name: str, collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for path in (own, other):
+        path.write_bytes(collection.read_bytes())
+    (tmp_path / "link").symlink_to(own)
+    (tmp_path / "own-wal").write_bytes(b"")
+    target = tmp_path / ("own-wal" if name == "journal" else name)
+    before = target.read_bytes()
+    models = ["--models", "AVG"] if command == "run" else []
+    assert main([command, str(own), *models, "--json", str(target)]) == 2
+    assert "not overwritten" in capsys.readouterr().err
+    assert target.read_bytes() == before
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_csv_is_not_overwritten_by_its_results(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("card_id,review_rating,review_time\n1,3,1700000000000\n")
+    before = log.read_bytes()
+    assert main(["run", str(log), "--models", "AVG", "--csv", str(log)]) == 2
+    assert log.read_bytes() == before
+
+
+def test_targets_are_looked_at_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path / "missing"), "--json", str(tmp_path / "no" / "x")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_results_go_through_a_link(collection: Path, tmp_path: Path) -> None:
+    target = tmp_path / "real.json"
+    assert main(["models", "--json", str(target)]) == 0
+    (tmp_path / "link.json").symlink_to(target)
+    arguments = ["run", str(collection), "--models", "AVG", "--json", str(tmp_path / "link.json")]
+    assert main(arguments) == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads(target.read_text())["results"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names that are no text")
+@pytest.mark.parametrize("target", ["-", "out.json"])
+def test_a_path_that_is_no_text(target: str, collection: Path, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/b\xff.anki2"
+    try:
+        Path(os.fsdecode(path)).write_bytes(collection.read_bytes())
+    except OSError:
+        pytest.skip("this file system takes text only")
+    for command in (["run", "--models", "AVG"], ["inspect"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "srs_eval", *command, path, "--json", target],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stderr
+        written = done.stdout if target == "-" else (tmp_path / target).read_bytes()
+        assert json.loads(written.decode("utf-8"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(closed: str, collection: Path) -> None:
+    command = f'"$0" -m srs_eval run "$1" --models AVG --no-cache --jobs 1 {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable, str(collection)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("average" in done.stdout) == (">&-" not in closed.split())
+
+
+@pytest.mark.parametrize("flags", [["--timezone", "UTC"], ["--rollover", "3"], ["--rows", "anki"]])
+def test_flags_that_mean_nothing_for_a_data_set(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset({3: simulate_learner(3, 300)}, tmp_path)
+    assert main(["run", str(tmp_path), "--user", "3", "--models", "AVG", *flags]) == 2
+    err = capsys.readouterr().err
+    assert "data set" in err
+    assert flags[0] in err

@@ -1,0 +1,167 @@
+"""Hostile and damaged input: the readers answer with a log or an InputError, nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from srs_eval.anki_import import load_log
+from srs_eval.data.errors import InputError
+from srs_eval.report.inspection import inspect_log
+from tests.data.anki_files import field, make_collection, make_package, make_revlog, plain_history
+
+HISTORY = plain_history(3)
+FORMATS = ("schema 18", "schema 11", "package 3", "package 2", "zstd", "revlog", "csv")
+
+
+@pytest.fixture(scope="module")
+def sound() -> Iterator[dict[str, bytes]]:
+    """One sound file of each format, and a private place whose litter is looked at."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        new = make_collection(folder / "new", entries=HISTORY, page_size=512).read_bytes()
+        old = make_collection(folder / "old", schema=11, entries=HISTORY, page_size=512)
+        head = "id,cid,usn,ease,ivl,lastIvl,factor,time,type\n"
+        lines = [f"{e[0]},{e[1]},0,{e[2]},{e[3]},{e[4]},{e[5]},{e[6]},{e[7]}\n" for e in HISTORY]
+        yield {
+            "schema 18": new,
+            "schema 11": old.read_bytes(),
+            "package 3": make_package(folder / "3", new, 3, media=b"").read_bytes(),
+            "package 2": make_package(folder / "2", old.read_bytes(), 2).read_bytes(),
+            "zstd": zstandard.ZstdCompressor().compress(new),
+            "revlog": make_revlog(HISTORY, 1_700_740_800),
+            "csv": (head + "".join(lines)).encode(),
+        }
+
+
+def read(content: bytes) -> bool:
+    """Try to read; True if it is a log. Anything but a log or one sentence is an error."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "collection.anki2"
+        path.write_bytes(content)
+        log, sentence = None, ""
+        try:
+            log = load_log(path)
+        except InputError as error:
+            sentence = str(error)
+        assert [entry.name for entry in folder.iterdir()] == [path.name]
+        assert path.read_bytes() == content
+        if log is None:
+            assert "\n" not in sentence
+            assert str(path) in sentence
+            return False
+        inspect_log(log).to_json()
+        return True
+
+
+def test_sound_files_are_read(sound: dict[str, bytes]) -> None:
+    assert set(sound) == set(FORMATS)
+    assert all(read(content) for content in sound.values())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_flipped_bits(kind: str, sound: dict[str, bytes], data: st.DataObject) -> None:
+    content = bytearray(sound[kind])
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+    read(bytes(content))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_cut_spliced_and_overwritten(
+    kind: str, sound: dict[str, bytes], data: st.DataObject
+) -> None:
+    content = sound[kind]
+    place = data.draw(st.integers(0, len(content)))
+    strange = data.draw(st.binary(max_size=600))
+    how = data.draw(st.sampled_from(("cut", "insert", "overwrite")))
+    tail = b"" if how == "cut" else content[place + (how == "overwrite") * len(strange) :]
+    read(content[:place] + strange + tail)
+
+
+@settings(max_examples=150)
+@given(
+    start=st.sampled_from([b"", b"SQLite format 3\0", b"PK\3\4", b"\x28\xb5\x2f\xfd", b"\n"]),
+    rest=st.binary(max_size=400),
+)
+def test_random_bytes(start: bytes, rest: bytes) -> None:
+    assert not read(start + rest)
+
+
+messages = st.recursive(
+    st.one_of(st.integers(-(1 << 63), 1 << 63), st.binary(max_size=30), st.floats(width=32)),
+    lambda inner: st.lists(st.tuples(st.integers(1, 50), inner), max_size=8),
+    max_leaves=20,
+)
+
+
+def encode(message: object) -> bytes:
+    if isinstance(message, list):
+        parts = [(number, encode(v) if isinstance(v, list) else v) for number, v in message]
+        return b"".join(field(number, value) for number, value in parts)
+    return message if isinstance(message, bytes) else field(1, message)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(message=messages, part=st.sampled_from(["preset", "deck_kind"]))
+def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a"
+        content = {part: encode(message)}
+        make_collection(path, entries=HISTORY, **content)  # type: ignore[arg-type]
+        read(path.read_bytes())
+
+
+@settings(max_examples=100)
+@given(message=messages, clock=st.integers(-(1 << 63), (1 << 63) - 1))
+def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
+    read(encode(message) + field(4, clock))
+    read(field(1, encode(message)) + field(4, clock))
+    read(field(2, encode(message)) + field(3, encode(message)) + make_revlog(HISTORY, clock))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    number=st.integers(-(1 << 63), (1 << 63) - 1),
+)
+def test_strange_names_and_numbers(name: str, number: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a"
+        entries = [
+            (abs(number) % (1 << 62) + 1, number, number % 7, 1.5, 0, number, number, number)
+        ]
+        try:
+            make_collection(path, entries=[*HISTORY, *entries], deck_name="x" + name)
+        except sqlite3.IntegrityError:  # two entries at one time
+            return
+        assert read(path.read_bytes())
+
+
+@settings(max_examples=60)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
+def test_strange_tables(text: str) -> None:
+    read(("card_id,review_rating,review_time,review_duration\n" + text).encode())
+    read(b"id,cid,ease,type,factor,time\n" + text.encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    "name", ["a;b", "a b", "ü\u202e", "x" * 200, "-rf", "%s{0}", "'\"", "a?b#c"]
+)
+def test_strange_file_names(name: str, tmp_path: Path, sound: dict[str, bytes]) -> None:
+    for kind in ("schema 18", "package 3"):
+        path = tmp_path / name
+        path.write_bytes(sound[kind])
+        assert load_log(path).receipt.entries_read == len(HISTORY)

@@ -1,0 +1,255 @@
+"""SuperMemo's exports: a literal reading of fsrs-vs-sm15's rules, and its published figures."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import srs_eval
+from srs_eval.anki_import import load_log
+from srs_eval.data.errors import InputError
+from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
+from srs_eval.data.rows import select_rows
+from srs_eval.report.inspection import inspect_log
+from tests.conftest import REPOSITORY
+from tests.data.anki_files import folder_state
+
+Record = tuple[int, int, int, int, int, int | None]  # item, day, rep, laps, grade, expFI
+
+BEGIN = date(2022, 1, 1)
+# Of three learners: judged repetitions and SM-15's log loss (fsrs-vs-sm15: result/*.json).
+PUBLISHED = {(4522, 0.244662671), (19577, 0.297717424), (6449, 0.381725485)}
+
+
+def line_of(record: Record, hour: str = "17.75") -> str:
+    item, day, rep, laps, grade, index = record
+    date = BEGIN + timedelta(day)
+    line = f"ElNo={item} Rep={rep} Laps={laps} Date={date:%d.%m.%Y} Hour={hour} Int=3 "
+    line += f"Grade={grade} "
+    return line + "Priority=7.2" + ("" if index is None else f" Difficulty=0.1 expFI={index}")
+
+
+def text_of(records: list[Record]) -> str:
+    """As SuperMemo writes it: item by item, the newest first."""
+    parts = ["Repetition history backup (SuperMemo 18)", "Date=Aug 11, 2023, Fri, 12:18"]
+    for item in sorted({record[0] for record in records}):
+        parts.append(f"Item #{item}")
+        parts += [line_of(record) for record in records[::-1] if record[0] == item]
+        parts.append("")
+    return "\r\n".join(parts)
+
+
+HISTORY: list[Record] = [
+    (4, 0, 1, 0, 8, 99),
+    (7, 0, 1, 0, 8, 99),
+    (4, 1, 2, 0, 5, 6),
+    (4, 4, 3, 0, 2, 10),
+    (7, 6, 2, 0, 3, None),
+    (4, 30, 1, 1, 3, 25),
+    (7, 50, 3, 0, 4, 9),
+]
+
+
+def test_history(tmp_path: Path) -> None:
+    path = tmp_path / "Repetition History.txt"
+    path.write_bytes(text_of(HISTORY).encode())
+    before = folder_state(tmp_path)
+    log = load_log(path)
+    assert folder_state(tmp_path) == before
+    rows = log.rows
+    assert rows is not None
+    assert rows.card_id.tolist() == [4, 4, 7, 4, 7]
+    assert rows.day_offset.tolist() == [0, 3, 5, 29, 49]
+    assert rows.rating.tolist() == [4, 1, 2, 2, 3]
+    assert rows.state.tolist() == [0, 2, 0, 2, 2]
+    assert rows.elapsed_days.tolist() == [-1, 3, -1, 26, 44]
+    assert rows.elapsed_seconds.tolist() == [-1, 3 * 86400, -1, 26 * 86400, 44 * 86400]
+    np.testing.assert_allclose(log.predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
+    assert log.receipt.entries_read == 7
+    assert "2 repetitions are left out: first ones" in log.receipt.notes[0]
+    assert inspect_log(log).decks == ()
+    with pytest.raises(InputError, match="days"):
+        load_log(path, timezone="UTC")
+
+
+def test_topics_late_hours_and_missing_hours(tmp_path: Path) -> None:
+    records = [line_of((4, 0, 1, 0, 8, 99)), line_of((4, 1, 2, 0, 5, 6), "25.5")]
+    records.append(line_of((4, 2, 3, 0, 5, 6), "1.0"))
+    records.append(line_of((4, 9, 4, 0, 5, 6)).replace(" Hour=17.75", ""))
+    topic = [line_of((5, 0, 1, 0, 8, 99)), line_of((5, 4, 2, 0, 4, 30))]
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "\n".join(["Item #4: Grüße", *records[::-1], "Topic #5: x", *topic]), encoding="latin-1"
+    )
+    rows = load_log(path).rows
+    assert rows is not None
+    assert rows.card_id.tolist() == [4, 4, 4]
+    assert rows.elapsed_days.tolist() == [-1, 1, 7]
+    # The later day's repetition came at an earlier hour than 25.5.
+    assert rows.elapsed_seconds.tolist() == [-1, 1, 7 * 86400 + 39600]
+
+
+@pytest.mark.parametrize("bad", ["Date=32.01.2022", "Grade=good", "Rep="])
+def test_bad_lines_are_named(bad: str, tmp_path: Path) -> None:
+    key = bad.partition("=")[0]
+    path = tmp_path / "a.txt"
+    path.write_text(re.sub(rf"{key}=\S+", bad, text_of(HISTORY), count=2))
+    with pytest.raises(InputError, match=r"line \d+ is no repetition"):
+        load_log(path)
+    path.write_text("Repetition history backup (SuperMemo 18)\n")
+    with pytest.raises(InputError, match="no reviews"):
+        load_log(path)
+
+
+def literal(records: list[Record]) -> list[tuple[int, int, int]]:
+    """(item, day, grade) of what counts, by the script's steps one after the other."""
+    kept = []
+    for item in sorted({record[0] for record in records}):
+        # The file has the newest first; sorting by day keeps that order within a day.
+        mine = sorted((r for r in records[::-1] if r[0] == item), key=lambda record: record[1])
+        if (mine[0][2], mine[0][3]) != (1, 0):
+            continue
+        mine = [record for record in mine if (record[2], record[3]) != (1, 0)]
+        if any(record[4] > 5 or record[5] == 100 for record in mine):
+            continue
+        seen: set[int] = set()
+        for record in mine:
+            if record[1] not in seen:
+                seen.add(record[1])
+                kept.append((item, record[1], record[4]))
+    return kept
+
+
+records = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.integers(0, 20),
+        st.sampled_from([1, 2, 2, 3]),
+        st.sampled_from([0, 0, 0, 1]),
+        st.sampled_from([0, 1, 2, 3, 4, 5, 5, 8]),
+        st.sampled_from([None, 1, 50, 99, 99, 100]),
+    ),
+    max_size=25,
+)
+
+
+@given(found=records, starts=st.booleans())
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_equal_to_a_literal_reading(found: list[Record], starts: bool) -> None:
+    first = [(item, 0, 1, 0, 8, 99) for item in (1, 2, 3, 4) if starts]
+    history = [*first, *sorted(found, key=lambda record: record[1])]
+    table = read_history(text_of(history).encode(), "a.txt")
+    assert table.rows is not None
+    wanted = literal(history)
+    assert len(table.rows) + table.left_out == len(history)
+    grades = np.array([1, 1, 1, 2, 3, 4])
+    rows = sorted(zip(table.rows.card_id, table.rows.day_offset, table.rows.rating, strict=True))
+    first_day = min((day for _, day, _ in wanted), default=0)
+    assert rows == sorted((item, day - first_day, grades[grade]) for item, day, grade in wanted)
+
+
+def test_published_figures() -> None:
+    """Sizes and SuperMemo's log loss of fsrs-vs-sm15, from the files behind them."""
+    folder = os.environ.get("SRS_EVAL_REAL")
+    if not folder:
+        pytest.skip("needs SRS_EVAL_REAL, a folder with real exports")
+    found = set()
+    for path in Path(folder).glob("supermemo-*.txt"):
+        log = load_log(path)
+        assert log.rows is not None
+        judged = log.rows.elapsed_days > 0
+        p = np.clip(log.predictions[SM15][judged], 1e-15, 1 - 1e-15)
+        loss = -np.where(log.rows.rating[judged] > 1, np.log(p), np.log(1 - p)).mean()
+        found.add((int(judged.sum()), round(float(loss), 9)))
+    assert found
+    assert found <= PUBLISHED
+
+
+COLUMNS = "Date,Title,Element No,Used interval,R (SM16),R (SM17)(exp),R (SM17),Grade,Success"
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ("Dec 05 2021 10:00:00", "Dec 15 2021 11:00:00", "Mar 05 2022 10:00:00"),
+        ("Dez 05 2021 10:00:00", "dez. 15 2021 11:00:00", "Mär 05 2022 10:00:00"),
+        ("dez 05 2021 10:00:00", "dez 15 2021 11:00:00", "mar. 05 2022 10:00:00"),
+        ("12月 05 2021 10:00:00", "12 15 2021 11:00:00", "3月 05 2022 10:00:00"),
+    ],
+)
+def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
+    lines = [
+        f" {COLUMNS} ",
+        f'{dates[2]},"secret, too",7,80,0.7,0.1,0.6,2,0',
+        f"{dates[0]},,7,0,0.9,0.1,0.9,4,1",  # the first: no interval
+        f"{dates[0]},,7,3,0.95,0.1,0.92,4,1",
+        f"{dates[1]},,7,10,0.9,0.1,0.85,5,1",
+        f"{dates[1]},,8,12,0.8,0.1,0.75,3,1",
+        f"{dates[1]},,8,12,1.2,0.1,0.75,3,1",  # no probability
+        "someday,,8,12,0.9,0.1,0.75,3,1",
+    ]
+    path = tmp_path / "SM16-v-SM17.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="gbk" if "月" in dates[0] else "utf-8")
+    log = load_log(path)
+    assert log.rows is not None
+    assert log.rows.card_id.tolist() == [7, 7, 8, 7]
+    assert log.rows.elapsed_days.tolist() == [-1, 10, -1, 80]
+    assert log.rows.day_offset.tolist() == [0, 10, 10, 90]
+    assert log.rows.rating.tolist() == [3, 4, 2, 1]
+    np.testing.assert_allclose(log.predictions[SM16], [0.95, 0.9, 0.8, 0.7])
+    np.testing.assert_allclose(log.predictions[SM17], [0.92, 0.85, 0.75, 0.6])
+    assert log.receipt.notes == (
+        "2 repetitions are left out: without a readable date, grade or prediction.",
+        "1 repetition is left out: without an interval.",
+    )
+    assert select_rows(log).entry_index.tolist() == [0, 1, 2, 3]
+
+
+def long_history() -> list[Record]:
+    """200 items with seven repetitions each."""
+    random = np.random.default_rng(3)
+    history: list[Record] = []
+    for item in range(1, 201):
+        day = item // 10
+        history.append((item, day, 1, 0, 8, 99))
+        for repetition in range(2, 8):
+            day += 2**repetition // 2
+            grade = int(random.choice([1, 3, 4, 4, 5]))
+            history.append((item, day, repetition, 0, grade, int(random.integers(5, 40))))
+    return sorted(history, key=lambda record: record[1])
+
+
+def test_example_in_the_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Repetition History.txt").write_text(text_of(long_history()))
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```", (REPOSITORY / "docs" / "formats.md").read_text(), re.M | re.S
+    )
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(example, "formats.md", "exec"), names)
+    figures = names["answer"].frame()["log loss"]
+    assert len(figures) >= 2
+    assert figures.between(0.1, 2).all()
+    told = capsys.readouterr().out
+    assert "SuperMemo" in told
+    assert "FSRS-6" in told
+    assert "log loss" in told
+
+
+def test_all_models_take_it(tmp_path: Path) -> None:
+    """SM2 and Ebisu too, which rest on decks in data sets only."""
+    path = tmp_path / "a.txt"
+    path.write_text(text_of(long_history()))
+    results = srs_eval.evaluate(load_log(path), models=["AVG", "SM2", "Ebisu-v2"], use_cache=False)
+    assert not results.failed
+    assert set(results) == {"AVG", "SM2", "Ebisu-v2"}

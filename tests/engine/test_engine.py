@@ -1,0 +1,431 @@
+"""The engine: events, workers, cancelling, caching; figures do not depend on any of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import srs_eval
+from srs_eval.advice.learner_state import learner_state
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine import cache
+from srs_eval.engine import evaluate as engine
+from srs_eval.engine.evaluate import (
+    Event,
+    Failed,
+    Finished,
+    Prepared,
+    Progress,
+    Session,
+    Skipped,
+    Started,
+    evaluate,
+    fit_and_predict,
+)
+from srs_eval.models import Context, all_models, load_model_file
+from srs_eval.models.configurations import resolve
+from tests.cli.program import dying_workers
+from tests.conftest import PATIENCE
+from tests.data.test_protocol import make_log
+
+MODELS = "AVG,SM2,SM2-short,FSRS-6-dry-run"
+
+
+@pytest.fixture(scope="module")
+def log(simulated_collection: Path) -> ReviewLog:
+    return srs_eval.load(simulated_collection)
+
+
+def finals(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
+    return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
+
+
+def wait_until(condition: object, seconds: float = PATIENCE) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_events_come_in_order(log: ReviewLog) -> None:
+    events = list(evaluate(log, MODELS, jobs=0, use_cache=False))
+    assert isinstance(events[0], Prepared)
+    assert events[0].configurations == tuple(resolve(MODELS))
+    assert events[0].judged > 0
+    for configuration in events[0].configurations:
+        mine = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
+        assert isinstance(mine[0], Started)
+        assert isinstance(mine[-1], Finished)
+        progress = [e for e in mine if isinstance(e, Progress)]
+        assert [e.fraction for e in progress] == sorted(e.fraction for e in progress)
+        assert progress[-1].fraction == 1.0
+        assert len(mine[-1].result.p) == mine[-1].result.size == events[0].judged
+
+
+def test_folds_that_take_alike_are_told_alike(log: ReviewLog) -> None:
+    """Of a model whose training takes as long on few reviews as on many."""
+    (configuration,) = resolve("DASH")
+    model = replace(configuration.model, seconds_besides=1e6)
+    told = list[float]()
+    trials = Session(log).trials(configuration.protocol)
+    fit_and_predict(
+        replace(configuration, model=model),
+        trials,
+        Context(),
+        lambda fraction, fold, folds: told.append(fraction),
+    )
+    assert {0.2, 0.4, 0.6, 0.8, 1.0} <= {round(each, 3) for each in told}
+
+
+def test_figures_do_not_depend_on_the_number_of_workers(log: ReviewLog) -> None:
+    runs = [finals(list(evaluate(log, MODELS, jobs=jobs, use_cache=False))) for jobs in (0, 1, 2)]
+    for name, first in runs[0].items():
+        assert isinstance(first, Finished)
+        for run in runs[1:]:
+            other = run[name]
+            assert isinstance(other, Finished)
+            np.testing.assert_array_equal(first.result.p, other.result.p)
+            assert first.result.metrics == other.result.metrics
+            assert first.result.parameters == other.result.parameters
+    assert not multiprocessing.active_children()
+
+
+def test_a_user_with_too_little_is_skipped_with_the_reason() -> None:
+    log = make_log([1, 1, 2], [3, 3, 3], [-1, 4, -1])
+    outcome = finals(list(evaluate(log, "AVG", jobs=0)))["AVG"]
+    assert isinstance(outcome, Skipped)
+    assert "usable reviews" in outcome.reason
+
+
+def test_nothing_left_to_judge_is_no_failure() -> None:
+    protocol = Protocol(secs=True, no_test_same_day=True)
+    outcome = finals(
+        list(evaluate(HOSTILE["only same-day reviews"](), "FSRS-6-dry-run", protocol, jobs=0))
+    )
+    (only,) = outcome.values()
+    assert isinstance(only, Skipped)
+    assert only.reason == "no reviews of later days to judge"
+
+
+def test_a_person_is_told_a_sentence_not_an_exception(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("Something is missing; install it.")
+
+    (configuration,) = resolve("AVG")
+    refusing = replace(configuration, model=replace(configuration.model, online=None, fit=refuse))
+    refusing = replace(refusing, model=replace(refusing.model, predict=refuse))
+    outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
+    assert outcome == Failed(refusing, "Something is missing; install it.")
+
+
+def test_streams_of_random_numbers_are_those_of_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    run = Session.run
+
+    def spy(self: Session, configuration: object, context: Context, *rest: object, **more: object):
+        seen.append(context.user)
+        return run(self, configuration, context, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Session, "run", spy)
+    log = replace(HOSTILE["all passes"](), user=107)
+    list(evaluate(log, "AVG", jobs=0, use_cache=False))
+    list(evaluate(log, "AVG", jobs=0, use_cache=False, context=Context(user=3)))
+    list(evaluate(replace(log, user=None), "AVG", jobs=0, use_cache=False))
+    assert seen == [107, 3, 0]
+
+
+def test_configurations_travel_to_workers_by_name() -> None:
+    for configuration in resolve("all"):
+        assert pickle.loads(pickle.dumps(configuration)) == configuration
+    (average,) = resolve("AVG")
+    with pytest.raises(pickle.PicklingError, match="AVG"):
+        pickle.dumps(replace(average, model=replace(average.model, version=99)))
+
+
+def test_unusable_names_are_refused_before_any_event(log: ReviewLog) -> None:
+    with pytest.raises(InputError):
+        next(iter(evaluate(log, "no such model")))
+
+
+def test_cancelling_ends_every_worker(log: ReviewLog) -> None:
+    cancel = threading.Event()
+    events = []
+    for event in evaluate(log, "fast", jobs=2, cancel=cancel, use_cache=False):
+        events.append(event)
+        if isinstance(event, Started):
+            cancel.set()
+    assert len(finals(events)) < len(events[0].configurations)  # type: ignore[union-attr]
+    assert not multiprocessing.active_children()
+
+
+def test_closing_the_iterator_ends_every_worker(log: ReviewLog) -> None:
+    events = evaluate(log, MODELS, jobs=2, use_cache=False)
+    for event in events:
+        if isinstance(event, Started):
+            break
+    events.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
+
+
+KILLED = """
+import os, signal
+from dataclasses import replace
+from srs_eval.models import all_models
+
+
+def predict(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+MODELS = (replace(all_models()["SM2"], name="KILLED", predict=predict),)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
+    log: ReviewLog, tmp_path: Path
+) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    load_model_file(tmp_path / "killed.py")
+    try:
+        chosen = resolve("KILLED,AVG,SM2")
+        outcomes = finals(list(evaluate(log, chosen, jobs=1, use_cache=False, first={"KILLED"})))
+    finally:
+        del all_models()["KILLED"]
+    lost = outcomes.pop("KILLED")
+    assert isinstance(lost, Failed)
+    assert "killed" in lost.reason
+    assert len(outcomes) == 2
+    assert all(isinstance(outcome, Finished) for outcome in outcomes.values())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+def test_a_worker_killed_before_it_could_begin_costs_nothing(
+    log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in dying_workers(tmp_path, 1).items():
+        monkeypatch.setenv(name, value)
+    outcomes = finals(list(evaluate(log, MODELS, jobs=1, use_cache=False)))
+    assert (tmp_path / "0").exists()
+    assert [type(outcome) for outcome in outcomes.values()] == [Finished] * 4
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
+def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import multiprocessing, srs_eval
+            from srs_eval.engine.evaluate import Started, evaluate
+            if __name__ == "__main__":
+                log = srs_eval.load({str(simulated_collection)!r})
+                for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):
+                    if isinstance(event, Started):
+                        pids = [p.pid for p in multiprocessing.active_children()]
+                        print(*pids, flush=True)
+                        import time; time.sleep(6_000)
+            """
+        )
+    )
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    def gone(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            return True
+
+    assert wait_until(lambda: all(gone(pid) for pid in pids))
+
+
+def test_a_second_evaluation_comes_from_the_cache(log: ReviewLog) -> None:
+    first = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
+    second = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
+    for name, outcome in second.items():
+        before = first[name]
+        assert isinstance(outcome, Finished)
+        assert isinstance(before, Finished)
+        assert outcome.result.cached
+        np.testing.assert_array_equal(outcome.result.p, before.result.p)
+        assert outcome.result.metrics == before.result.metrics
+        assert outcome.result.parameters == before.result.parameters
+
+
+def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> None:
+    (sm2,) = resolve("SM2")
+    (other,) = resolve("SM2", Protocol(n_splits=3))
+    raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
+    keys = {
+        cache.result_key("a", sm2, Context()),
+        cache.result_key("b", sm2, Context()),
+        cache.result_key("a", other, Context()),
+        cache.result_key("a", raised, Context()),
+        cache.result_key("a", sm2, Context(sm2_target=0.8)),
+    }
+    assert len(keys) == 5
+
+
+def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sm2,) = resolve("SM2")
+    before = cache.result_key("a", sm2, Context())
+    assert cache.result_key("a", sm2, Context()) == before
+    monkeypatch.setattr(cache, "code_digest", lambda: "another rule")
+    assert cache.result_key("a", sm2, Context()) != before
+
+
+def test_a_damaged_cache_file_is_ignored(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
+    (configuration,) = resolve("AVG")
+    session = Session(log)
+    result = session.run(configuration, use_cache=True)
+    files = list((tmp_path / "results").glob("*/*.npz"))
+    assert len(files) == 1
+    files[0].write_bytes(files[0].read_bytes()[:100])
+    again = session.run(configuration, use_cache=True)
+    assert not again.cached
+    assert again.metrics == result.metrics
+    cache.prune(limit_bytes=0)
+    assert not list((tmp_path / "results").glob("*/*.npz"))
+
+
+def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> None:
+    """Upstream's rule of 2026 (script.py, bd9110f); 2025's goes to the defaults at once."""
+    (alone,) = resolve("FSRS-6")
+    (old,) = resolve("FSRS-6-preset")
+    (new,) = resolve("FSRS-6-preset-fallback_user")
+    trials = Session(log).trials(old.protocol)
+    # A third review of a card, early: nothing that initial stabilities could be fitted to.
+    small = int(np.flatnonzero(trials.i == 3)[0])
+    fold = trials.folds[-1]
+    assert small in fold.train
+    partition = np.zeros(len(trials), dtype=np.int64)
+    partition[small] = 1
+    partition[fold.test[::2]] = 1
+    partition[fold.test[1::5]] = 2  # nothing of it is in the past
+    divided = replace(trials, partition=partition, folds=(fold,))
+    together = replace(trials, partition=np.zeros_like(partition), folds=(fold,))
+    whole, _, _ = fit_and_predict(alone, together, Context())
+    (defaults,) = resolve("FSRS-6-dry-run")
+    untrained, _, _ = fit_and_predict(defaults, together, Context())
+    then, _, then_notes = fit_and_predict(old, divided, Context())
+    now, _, now_notes = fit_and_predict(new, divided, Context())
+    in_small, unseen = (partition[fold.test] == k for k in (1, 2))
+    np.testing.assert_array_equal(then[in_small], untrained[in_small])
+    np.testing.assert_array_equal(now[in_small], whole[in_small])
+    np.testing.assert_array_equal(now[unseen], untrained[unseen])
+    np.testing.assert_array_equal(now[~in_small], then[~in_small])
+    assert then_notes[0].startswith("fold 1: default parameters (")
+    assert now_notes[0].startswith("fold 1: parameters of all partitions together (")
+
+
+def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
+    (configuration,) = resolve("FSRS-6-preset")
+    result = Session(log).run(configuration)
+    assert result.parameters is not None
+    assert len(result.parameters) >= 2
+    assert all(len(parameters) == 21 for parameters in result.parameters.values())
+
+
+def test_kernels_are_marked_wherever_they_have_run(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by what answers a question; not where nothing was fitted."""
+    marked: list[str] = []
+    monkeypatch.setattr(
+        engine, "mark_kernels", lambda name, file: marked.append(f"{name} {file.name}")
+    )
+    (configuration,) = resolve("FSRS-6")
+    trials = Session(log).trials(configuration.protocol)
+    last = trials.folds[-1]
+    nothing = replace(last, train=last.train[:0])
+    fit_and_predict(configuration, replace(trials, folds=(nothing,)), Context())
+    assert marked == []
+    fit_and_predict(configuration, replace(trials, folds=(last,)), Context())
+    assert marked == ["FSRS-6 trained fsrs6.py"]
+    learner_state(log)
+    assert marked[1:] == ["STATE-FSRS-6 trained state.py"]
+
+
+def test_the_notebook_interface(simulated_collection: Path) -> None:
+    log = srs_eval.load(simulated_collection)
+    results = srs_eval.evaluate(log, models=["SM2", "AVG", "FSRS-6-dry-run"])
+    frame = results.frame()
+    assert list(frame["LogLoss"]) == sorted(frame["LogLoss"])
+    assert frame.loc["FSRS-6-dry-run", "parameters"] == 0
+    predictions = results.predictions()
+    assert set(predictions["configuration"]) == {"SM2", "AVG", "FSRS-6-dry-run"}
+    assert predictions["p"].between(0, 1).all()
+    assert results["fsrs-6-default"] is results["FSRS-6-dry-run"]
+    with pytest.raises(KeyError, match="no model"):
+        results["FSRS-66"]
+    assert not results.failed
+    assert not results.skipped
+
+
+HOSTILE = {
+    "one card": lambda: make_log([1] * 60, [3, 1] * 30, [-1] + [2] * 59),
+    "one review per card": lambda: make_log(list(range(60)), [3] * 60, [-1] * 60),
+    "all passes": lambda: make_log(list(range(40)) * 4, [3] * 160, [-1] * 40 + [4] * 120),
+    "all failures": lambda: make_log(list(range(40)) * 4, [1] * 160, [-1] * 40 + [4] * 120),
+    "only same-day reviews": lambda: make_log(
+        list(range(40)) * 4, [3] * 160, [-1] * 40 + [0] * 120, [-1] * 40 + [60] * 120
+    ),
+    "gaps of ten years": lambda: make_log(
+        list(range(40)) * 6, [3, 1, 3] * 80, [-1] * 40 + [4] * 40 + [3653] * 160
+    ),
+    "zero seconds": lambda: make_log(
+        list(range(40)) * 4, [3, 1] * 80, [-1] * 40 + [5] * 120, [-1] * 40 + [0] * 120
+    ),
+    "Easy never used, mostly Again": lambda: make_log(
+        list(range(40)) * 5, [1, 1, 2, 3] * 50, [-1] * 40 + [1] * 40 + [0] * 40 + [9] * 80
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
+    log = HOSTILE[kind]()
+    session = Session(log)
+    for model in all_models().values():
+        if model.family == "neural":
+            continue
+        for configuration in resolve(model.configurations or (model.standard or model.name,)):
+            outcome = next(
+                event
+                for event in evaluate(log, [configuration], jobs=0, use_cache=False)
+                if isinstance(event, Finished | Failed | Skipped)
+            )
+            assert not isinstance(outcome, Failed), outcome
+            if isinstance(outcome, Finished):
+                assert np.isfinite(outcome.result.p).all()
+                assert np.isfinite(outcome.result.metrics.log_loss)
+    assert session.log is log

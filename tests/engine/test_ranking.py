@@ -1,0 +1,596 @@
+"""One ranking for every view: groups, the floor, places, ties and what they say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import srs_eval
+from srs_eval.app import Options
+from srs_eval.cli.main import main
+from srs_eval.data.datasets import open_dataset
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import Preset
+from srs_eval.data.rows import select_rows
+from srs_eval.data.simulated import simulate_learner, write_dataset
+from srs_eval.data.trials import prepare_trials
+from srs_eval.engine.ranking import (
+    ORDERS,
+    TIES,
+    Group,
+    mean_ranking,
+    own_scheduler,
+    ranking,
+    with_floors,
+)
+from srs_eval.engine.results import Result
+from srs_eval.metrics import summary
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.report import formats as words
+from srs_eval.tui.widgets.ranking import RankingTable
+from tests.conftest import shared_or_skip
+from tests.tui.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
+
+TOO_FEW = (
+    " 900 reviews of 45 days are too few to tell models apart: "
+    "1,000 reviews and 20 days are needed."
+)
+Pair = tuple[Configuration, Result]
+
+
+def pair(name: str, result: Result | None = None) -> Pair:
+    (configuration,) = resolve(name)
+    return configuration, result or make_result(name)
+
+
+PAIRS = [pair(name) for name in MODELS]
+
+
+def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> Pair:
+    """A model that said p on reviews of which every fifth was forgotten, 20 on each day."""
+    y = (np.arange(reviews) % 5 > 0).astype(np.float64)
+    steps = np.arange(reviews)
+    bins = np.zeros(reviews, np.int64)
+    result = Result(
+        configuration=name,
+        metrics=summary(y, p, bins),
+        size=reviews,
+        parameters=None,
+        p=p,
+        y=y,
+        review_th=first + steps,
+        fold=np.ones(reviews, np.int64),
+        partition=np.zeros(reviews, np.int64),
+        day=steps // 20,
+        bin=bins,
+    )
+    return resolve(name)[0], result
+
+
+def constant(name: str, p: float, reviews: int = 2_000, first: int = 1) -> Pair:
+    return guessing(name, np.full(reviews, p), reviews, first)
+
+
+def outline(groups: list[Group]) -> list[list[tuple[int | None, str]]]:
+    return [[(line.place, line.configuration.name) for line in group.lines] for group in groups]
+
+
+def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
+    schedulers, learners, others = ranking(PAIRS)
+    assert not schedulers.learns
+    assert {line.configuration.name for line in learners.lines} == {"MOVING-AVG"}
+    assert learners.learns
+    assert [line.configuration.name for line in others.lines] == ["FSRS-5-secs"]
+    assert others.lines[0].to_floor is others.lines[0].against_floor is None
+    assert learners.lines[0].to_floor is not None  # the floor was judged on the same reviews
+    assert others.reviews < schedulers.reviews
+    assert len({group.title for group in (schedulers, learners, others)}) == 3
+
+
+def test_the_floor_is_a_line_and_no_place() -> None:
+    first = ranking(PAIRS)[0]
+    figures = [line.log_loss.estimate for line in first.lines]
+    assert figures == sorted(figures)
+    floor = first.floor
+    assert floor is not None
+    assert floor.configuration.name == "AVG"
+    assert floor.standing is floor.to_floor is floor.against_floor is None
+    places = [line.place for line in first.lines if line is not floor]
+    assert places == list(range(1, len(places) + 1))
+    for line in first.lines:
+        if line is not floor:
+            assert line.to_floor is not None
+            assert line.against_floor is not None
+            difference = line.log_loss.estimate - floor.log_loss.estimate
+            assert line.to_floor.estimate == pytest.approx(difference)
+            assert line.against_floor == pytest.approx(difference / floor.log_loss.estimate)
+
+
+def test_each_is_held_against_the_best_and_the_reference() -> None:
+    first = ranking(PAIRS, reference="SM2")[0]
+    by_name = {line.configuration.name: line for line in first.lines}
+    assert first.best is not None
+    assert first.best.to_best is None
+    assert first.best.standing == "best"
+    assert by_name["SM2"].to_reference is None
+    for line in first.lines:
+        if line.place not in (None, 1):
+            assert line.to_best is not None
+            assert line.to_best.estimate >= 0
+    assert by_name["DASH"].to_reference is not None
+    difference = by_name["DASH"].log_loss.estimate - by_name["SM2"].log_loss.estimate
+    assert by_name["DASH"].to_reference.estimate == pytest.approx(difference)
+    assert all(line.to_reference is None for line in ranking(PAIRS, "HLR")[0].lines)
+
+
+@given(st.permutations(PAIRS))
+def test_the_order_of_finishing_does_not_matter(pairs: list[Pair]) -> None:
+    assert ranking(pairs) == ranking(PAIRS)
+
+
+def test_ties_go_by_name_as_six_decimals_tell_them() -> None:
+    twins = [constant("HLR", 0.81), constant("DASH", 0.81), constant("AVG", 0.5)]
+    assert outline(ranking(twins)) == [[(1, "DASH"), (2, "HLR"), (None, "AVG")]]
+    # Result files hold six decimals: what they cannot tell apart is a tie here as well.
+    nearly = [constant("HLR", 0.81), constant("DASH", 0.81 + 1e-9), constant("AVG", 0.5)]
+    assert 0 < nearly[1][1].metrics.log_loss - nearly[0][1].metrics.log_loss < 1e-7
+    assert outline(ranking(nearly)) == outline(ranking(twins))
+    (group,) = ranking(twins)
+    assert [line.standing for line in group.lines] == ["best", "as good", None]
+    assert ranking([]) == []
+
+
+def test_standings_and_the_answer_in_words() -> None:
+    random = np.random.default_rng(1)
+    noisy = np.clip(0.8 + 0.25 * random.standard_normal(2_000), 0.02, 0.98)
+    (group,) = ranking(
+        [
+            constant("FSRS-6", 0.8),
+            constant("FSRS-6-recency", 0.801),
+            constant("HLR", 0.7),
+            constant("SM2", 0.3),
+            guessing("DASH", noisy),
+            constant("AVG", 0.65),
+        ]
+    )
+    standings = {line.configuration.name: line.standing for line in group.lines}
+    assert standings["FSRS-6"] == "best"
+    assert standings["FSRS-6-recency"] == "as good"
+    assert standings["HLR"] == "worse"
+    assert standings["SM2"] == standings["DASH"] == "below the floor"
+    assert standings["AVG"] is None
+    assert group.answer == (
+        "FSRS-6 predicts best; as good: FSRS-6 recency; worse: HLR; "
+        "worse than the average: DASH and SM2."
+    )
+    assert group.title == "Judged on 2,000 reviews of later days"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "answer"),
+    [
+        ([constant("AVG", 0.8)], ""),
+        ([constant("HLR", 0.8)], "HLR has no other to be compared with."),
+        (
+            [constant("HLR", 0.8), constant("AVG", 0.6)],
+            "HLR predicts better than the average.",
+        ),
+        (
+            [constant("HLR", 0.8), constant("AVG", 0.801)],
+            "HLR predicts no better and no worse than the average.",
+        ),
+        (
+            [constant("HLR", 0.3), constant("SM2", 0.2), constant("AVG", 0.8)],
+            "None predicts better than the average; HLR comes nearest to it.",
+        ),
+        (
+            [constant("HLR", 0.8, 900), constant("AVG", 0.5, 900)],
+            "Can't tell yet whether HLR predicts better than the average." + TOO_FEW,
+        ),
+        (
+            [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900)],
+            "HLR has the lowest log loss; can't tell yet whether worse: SM2." + TOO_FEW,
+        ),
+        (
+            [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.8, 900)],
+            "None has a lower log loss than the average; HLR comes nearest to it; "
+            "can't tell yet whether it differs from the average; "
+            "can't tell yet whether worse: SM2." + TOO_FEW,
+        ),
+        (
+            [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900), constant("AVG", 0.7, 900)],
+            "HLR has the lowest log loss; can't tell yet whether it differs from the average; "
+            "can't tell yet whether worse: SM2." + TOO_FEW,
+        ),
+        (
+            [constant("HLR", 0.8), constant("SM2", 0.5), constant("AVG", 0.801)],
+            "HLR predicts best; no better and no worse than the average; "
+            "worse than the average: SM2.",
+        ),
+    ],
+)
+def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
+    assert ranking(pairs)[0].answer == answer
+
+
+def test_models_that_learn_are_held_against_the_floor_beside_the_schedulers() -> None:
+    """The average has no line among them, yet may have the lowest log loss."""
+    pairs = [
+        constant("MOVING-AVG", 0.7, 900),
+        constant("RMSE-BINS-EXPLOIT", 0.5, 900),
+        constant("HLR", 0.8, 900),
+        constant("AVG", 0.8, 900),
+    ]
+    learners = ranking(pairs)[1]
+    assert learners.learns
+    assert learners.answer.startswith("None has a lower log loss than the average; moving")
+
+
+def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
+    """Where all was passed the average's log loss is the clip's 2e-16, not quite 0."""
+    count = 1_200
+    passed = []
+    for name, p in (("AVG", 1.0), ("HLR", 0.98)):
+        configuration, result = constant(name, p, count)
+        y = np.ones(count)
+        made = replace(result, y=y, metrics=summary(y, result.p, result.bin))
+        passed.append((configuration, made))
+    assert 0 < passed[0][1].metrics.log_loss < 1e-12
+    assert [line.against_floor for line in ranking(passed)[0].lines] == [None, None]
+    results = {each.name: {7: result.to_upstream()} for each, result in passed}
+    (group,) = mean_ranking([each for each, _ in passed], results)
+    assert [line.against_floor for line in group.lines] == [None, None]
+
+
+def test_the_floor_stands_once_and_joins_learners_that_are_alone() -> None:
+    learner, floor = constant("MOVING-AVG", 0.8), constant("AVG", 0.7)
+    assert outline(ranking([floor, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
+    with_scheduler = outline(ranking([floor, learner, constant("HLR", 0.8)]))
+    assert with_scheduler == [[(1, "HLR"), (None, "AVG")], [(1, "MOVING-AVG")]]
+    assert outline(ranking([floor])) == [[(None, "AVG")]]
+
+
+def test_an_average_joins_each_set_of_reviews() -> None:
+    def floors(names: str, protocol: Protocol | None = None, leaves_out: bool = False) -> list[str]:
+        evaluated = with_floors(resolve(names, protocol), leaves_out=leaves_out)
+        return [each.name for each in evaluated if each.is_floor]
+
+    assert floors("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
+    assert floors("FSRS-6,AVG,FSRS-7") == ["AVG-short-secs", "AVG"]
+    assert floors("FSRS-6", Protocol(n_splits=3)) == ["AVG"]
+    both = floors("FSRS-6,SM2,Ebisu-v2", leaves_out=True)
+    assert sorted(both) == ["AVG", "AVG-known_decks"]
+    assert floors("SM2", leaves_out=True) == ["AVG-known_decks"]
+    assert floors("SM2-short,AVG-known_decks", leaves_out=True) == ["AVG-known_decks"]
+    (average, _) = with_floors(resolve("FSRS-6", Protocol(n_splits=3)), leaves_out=False)
+    assert average.protocol.n_splits == 3
+
+
+FLAGS = st.builds(
+    Protocol,
+    short=st.booleans(),
+    secs=st.booleans(),
+    two_buttons=st.booleans(),
+    recency=st.booleans(),
+    partitions=st.sampled_from(["none", "deck"]),
+    train_equals_test=st.booleans(),
+    no_test_same_day=st.booleans(),
+    no_train_same_day=st.booleans(),
+    equalize_test_with_non_secs=st.booleans(),
+    disable_short_term=st.booleans(),
+    n_splits=st.sampled_from([3, 5]),
+    max_seq_len=st.sampled_from([4, 64]),
+    known_decks_only=st.booleans(),
+    later_days_only=st.booleans(),
+)
+LOG = simulate_learner(3, 900).log()
+ROWS = select_rows(LOG, "benchmark").rows
+
+
+@given(FLAGS)
+def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> None:
+    if protocol.no_test_same_day and not protocol.secs:
+        protocol = replace(protocol, no_test_same_day=False)  # refused by `resolve`
+    judged, expected = (
+        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.judged_rows())
+    )
+    assert np.array_equal(
+        judged.review_th[judged.test_index], expected.review_th[expected.test_index]
+    )
+    assert protocol.judged_rows().judged_rows() == protocol.judged_rows()
+
+
+# --- a learner whose deleted cards some models leave out ------------------------------
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """User 1 has deleted cards, whose reviews SM2 is not judged on; user 2 has all."""
+    folder = tmp_path_factory.mktemp("dataset")
+    whole = simulate_learner(6, 1_500)
+    whole = replace(whole, cards=replace(whole.cards, deleted=np.zeros_like(whole.cards.deleted)))
+    write_dataset({1: simulate_learner(4, 1_500), 2: whole}, folder)
+    return folder
+
+
+def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -> None:
+    found = srs_eval.evaluate(
+        open_dataset(str(dataset)).load(1), "SM2,Memrise,90%", jobs=0, use_cache=False
+    )
+    common, without_deleted = found.groups
+    assert {name for _, name in outline([common])[0]} == {"Memrise", "90%", "AVG"}
+    assert {name for _, name in outline([without_deleted])[0]} == {"SM2", "AVG-known_decks"}
+    assert without_deleted.reviews < common.reviews
+    (sm2,) = (line for line in without_deleted.lines if not line.is_floor)
+    assert sm2.to_floor is not None
+    assert without_deleted.floor is not None
+    assert np.array_equal(sm2.result.review_th, without_deleted.floor.result.review_th)
+    assert "known" in without_deleted.title
+    assert "known" not in common.title
+    assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
+
+
+@pytest.mark.parametrize("user", [1, 2])
+async def test_every_view_shows_the_same_places(
+    user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = "SM2,SM2-short,Memrise,90%,MOVING-AVG,FSRS-6-dry-run,AVG,AVG-known_decks"
+    run = ["run", str(dataset), "--user", str(user), "--models", models, "--jobs", "0"]
+    assert main([*run, "--no-cache"]) == 0
+    table = capsys.readouterr().out
+    assert main([*run, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main([*run, "--csv", "-"]) == 0
+    lines = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    notebook = srs_eval.evaluate(open_dataset(str(dataset)).load(user), models, jobs=0)
+    batch = ["batch", "--dataset", str(dataset), "--users", str(user), "--models", models]
+    assert main([*batch, "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
+    summary_of_batch = capsys.readouterr().out
+
+    expected = outline(list(notebook.groups))
+    assert len(expected) == (3 if user == 1 else 2)
+    flat = [(group, place, name) for group, rows in enumerate(expected) for place, name in rows]
+    assert flat == [
+        (each["group"], each["place"], each["configuration"]) for each in document["results"]
+    ]
+    assert flat == [
+        (int(line["group"]), int(line["place"]) if line["place"] else None, line["configuration"])
+        for line in lines
+    ]
+    frame = notebook.frame()
+    assert flat == [
+        (row["group"], None if place_is_missing(row["place"]) else row["place"], name)
+        for name, row in frame.iterrows()
+    ]
+    assert list(notebook) == [name for _, _, name in flat]
+    app = WatchedApp(
+        dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
+    )
+    async with app.run_test(size=(160, 48)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+        widget = app.screen.query_one(RankingTable)
+        in_app = {
+            (
+                int(place)
+                if (place := str(widget.get_row(row.key)[0])[:2].strip()).isdigit()
+                else None,
+                str(row.key.value),
+            )
+            for row in widget.ordered_rows
+            if not str(row.key.value).startswith("\0")
+        }
+    assert in_app == {(place, name) for _, place, name in flat}
+    for shown in (table, summary_of_batch):
+        assert places_in(shown, [each for _, _, each in flat]) == [
+            (place, name) for _, place, name in flat
+        ]
+
+
+def place_is_missing(place: object) -> bool:
+    import pandas as pd
+
+    return bool(pd.isna(place))
+
+
+def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
+    """Places and names of the lines of a printed table, group after group."""
+    by_words = {resolve(name)[0].words: name for name in names}
+    found: list[tuple[int | None, str]] = []
+    for line in table.splitlines():
+        place, _, rest = line.strip().partition(" ")
+        rest = f"{rest.strip()} "
+        words = max((each for each in by_words if rest.startswith(f"{each} ")), key=len, default="")
+        if words and (place.isdigit() or place == "–"):
+            found.append((int(place) if place.isdigit() else None, by_words[words]))
+    return found
+
+
+# --- users of a data set --------------------------------------------------------------
+
+
+def line(size: int, loss: float, auc: float | None = 0.6) -> dict[str, object]:
+    return {"size": size, "metrics": {"LogLoss": loss, "RMSE(bins)": loss / 10, "AUC": auc}}
+
+
+def test_means_are_over_users_that_all_have() -> None:
+    configurations = resolve("AVG,HLR,DASH")
+    results = {
+        "AVG": {1: line(100, 0.5), 2: line(300, 0.4), 3: line(50, 0.1)},
+        "HLR": {1: line(100, 0.4), 2: line(300, 0.2, None)},
+        "DASH": {1: line(100, 0.3), 2: line(300, 0.4), 3: line(50, 9.0)},
+    }
+    (group,) = mean_ranking(configurations, results)
+    assert group.users == 2
+    assert group.most_users == 3
+    assert group.reviews == 400
+    assert [(each.place, each.configuration.name) for each in group.lines] == [
+        (1, "HLR"),
+        (2, "DASH"),
+        (None, "AVG"),
+    ]
+    first, second, average = group.lines
+    assert first.metrics["LogLoss"] == pytest.approx(0.3)
+    assert first.metrics["AUC"] == pytest.approx(0.6)  # of the one user who has it
+    assert first.log_loss_by_reviews == pytest.approx((100 * 0.4 + 300 * 0.2) / 400)
+    assert second.metrics["LogLoss"] == pytest.approx(0.35)
+    assert second.against_floor == pytest.approx(0.35 / 0.45 - 1)
+    assert average.against_floor is None
+
+
+def test_users_judged_on_other_reviews_are_not_compared() -> None:
+    configurations = resolve("SM2,Memrise")
+    results = {
+        "SM2": {101: line(505, 0.3), 102: line(90, 0.5)},
+        "Memrise": {101: line(560, 0.2), 102: line(90, 0.6)},
+    }
+    (group,) = mean_ranking(configurations, results)
+    assert group.users == 1
+    assert [each.configuration.name for each in group.lines] == ["SM2", "Memrise"]
+    for lines in results.values():
+        del lines[102]
+    groups = mean_ranking(configurations, results)
+    assert [[each.configuration.name for each in group.lines] for group in groups] == [
+        ["Memrise"],
+        ["SM2"],
+    ]
+    assert mean_ranking(configurations, {}) == []
+
+
+def test_one_user_has_the_same_groups_as_a_run() -> None:
+    names = "SM2,SM2-short,Memrise,AVG,AVG-known_decks,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
+    dataset = open_dataset(str(shared_or_skip("golden", "dataset")))
+    apart = []
+    for user in (101, 111):
+        found = srs_eval.evaluate(dataset.load(user), names, jobs=0, use_cache=False)
+        lines = {name: {user: result.to_upstream()} for name, result in found.items()}
+        means = mean_ranking(resolve(names), lines)
+        assert outline(list(found.groups)) == [
+            [(each.place, each.configuration.name) for each in group.lines] for group in means
+        ]
+        assert all(group.floor is not None for group in found.groups if not group.learns)
+        if len({group.reviews for group in means}) > 1:
+            apart.append(user)
+    assert apart == [111]  # SM2 is judged on 445 of its 665 reviews
+
+
+def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> None:
+    log = open_dataset(str(shared_or_skip("golden", "dataset"))).load(111)
+    found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
+    (group,) = (each for each in found.groups if "known" in each.title)
+    names = {line.configuration.name for line in group.lines}
+    assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
+    assert group.reviews == 445
+    assert group.floor is not None
+    floor = group.floor.result
+    assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
+    trials = srs_eval.engine.evaluate.Session(log).trials(group.floor.configuration.protocol)
+    expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
+    np.testing.assert_array_equal(floor.p, np.concatenate(expected))
+    assert all((line.against_floor is None) == line.is_floor for line in group.lines)
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (None, "–"),
+        (-0.136, "13.6 % less"),
+        (3.44, " 344 % more"),
+        (1e15, ">999 % more"),
+        (0.0, "no less"),
+    ],
+)
+def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown: str) -> None:
+    assert words.against_floor(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("models", "has_floor"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
+)
+def test_what_a_batch_compares_stands_on_the_average(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], models: str, has_floor: bool
+) -> None:
+    write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
+    batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    assert main([*batch, "--models", models, "--jobs", "1"]) == 0
+    assert ("the floor" in capsys.readouterr().out) == has_floor
+    assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_floor
+
+
+def test_a_batch_tells_of_the_users_that_were_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset({k: simulate_learner(k, 300) for k in (1, 2)}, tmp_path / "data")
+    batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    batch += ["--models", "AVG", "--jobs", "1"]
+    for users, words_of_it in ((["--users", "1-2"], "2 users"), (["--users", "2"], "1 user")):
+        assert main([*batch, *users]) == 0
+        assert f"Means over {words_of_it}\n" in capsys.readouterr().out
+
+
+def test_ties_hold_every_line_once_under_its_verdict() -> None:
+    for group in ranking(PAIRS):
+        held = [line for tie in group.ties for line in tie.lines]
+        assert sorted(held, key=lambda line: line.configuration.name) == sorted(
+            group.lines, key=lambda line: line.configuration.name
+        )
+        for tie in group.ties:
+            standings = {line.standing for line in tie.lines} - {None}
+            assert standings <= set(TIES.get(tie.words, ("best",)))
+    first = ranking(PAIRS)[0]
+    assert [tie.words for tie in first.ties] == ["best", "worse"]
+    # SM2 is worse than the best, and not shown to be worse than the average that it is below.
+    assert [line.configuration.name for line in first.ties[1].lines][-2:] == ["AVG", "SM2"]
+
+
+def test_the_floor_stands_where_it_falls() -> None:
+    few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
+    assert [tie.words for tie in ranking(few)[0].ties] == [
+        "nearest to the average",
+        "can't tell yet",
+    ]
+    names = [line.configuration.name for tie in ranking(few)[0].ties for line in tie.lines]
+    assert names == ["AVG", "HLR", "SM2"]
+    assert [tie.words for tie in ranking([constant("AVG", 0.8)])[0].ties] == [""]
+
+
+@given(st.sampled_from(sorted(ORDERS)), st.booleans())
+def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
+    undefined = replace(PAIRS[2][1], metrics=replace(PAIRS[2][1].metrics, auc=None))
+    for group in ranking([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
+        lines = group.ordered(by, backwards)
+        assert len(lines) == len(group.lines)
+        values = [ORDERS[by](line) for line in lines]
+        known = [value for value in values if value is not None]
+        assert values[len(known) :] == [None] * (len(values) - len(known))
+        assert known == sorted(known, reverse=backwards)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "presets", "own"),
+    [
+        (None, {}, None),
+        (False, {1: Preset(1, "A", {6: (1.0,) * 21})}, "Anki-dry-run"),
+        (True, {1: Preset(1, "A")}, "FSRS-6-dry-run"),
+        (True, {1: Preset(1, "A"), 2: Preset(2, "B", {5: (1.0,) * 19})}, "FSRS-6-own"),
+    ],
+)
+def test_what_the_learner_schedules_with(
+    enabled: bool | None, presets: dict[int, Preset], own: str | None
+) -> None:
+    made_up = make_log()
+    receipt = replace(made_up.receipt, fsrs_enabled=enabled)
+    log = replace(made_up, receipt=receipt, presets=presets)
+    assert own_scheduler(log) == own
+    assert own is None or resolve(own)[0].name == own

@@ -1,0 +1,164 @@
+"""The presets' own parameters among the models: as Anki runs them, never ahead by flattery."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import srs_eval
+from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.evaluate import Session
+from srs_eval.engine.ranking import own_scheduler, ranking, with_own
+from srs_eval.models import fsrs4dot5, fsrs6
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.own_parameters import as_anki_runs, version_of
+from srs_eval.report.inspection import inspect_log, render_inspection
+from srs_eval.training.context import Context
+from tests.tui.app_world import make_result
+
+(OWN,) = resolve("your parameters")
+MINE = tuple(np.array(fsrs6.DEFAULT) * 1.03)
+
+
+def most(log: ReviewLog) -> int:
+    """The preset with the most entries."""
+    assert log.entries is not None
+    known, count = np.unique(log.preset_of(log.deck_of(log.entries.card_id)), return_counts=True)
+    return int(known[count.argmax()])
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
+    """A learner with parameters of FSRS-5 in the preset with most reviews, none in others."""
+    path = tmp_path_factory.mktemp("learner") / "collection.anki2"
+    write_collection(simulate_learner(5, 2_000), path)
+    found = srs_eval.load(path)
+    mine = most(found)
+    presets = {
+        key: replace(preset, fsrs_parameters={5: MINE[:19]} if key == mine else {}, modified_s=None)
+        for key, preset in found.presets.items()
+    }
+    receipt = replace(found.receipt, fsrs_enabled=True)
+    return replace(found, presets=presets, receipt=receipt, optimized_before_s=None)
+
+
+def test_a_run_tells_that_its_kernels_are_there(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Configuration] = []
+    monkeypatch.setattr("srs_eval.engine.evaluate.mark_compiled", compiled.append)
+    Session(log).run(OWN)
+    assert compiled == [OWN]
+
+
+def test_predictions_are_those_of_the_presets_parameters(log: ReviewLog) -> None:
+    session = Session(log)
+    result = session.run(OWN, use_cache=True)
+    trials = session.trials(OWN.protocol)
+    index = trials.test_index
+    first = most(log)
+    expected = np.where(
+        trials.partition[index] == first,
+        fsrs6.predict(trials, as_anki_runs(MINE[:19]), index, Context()),
+        fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context()),
+    )
+    assert np.array_equal(result.p, expected)
+    assert result.parameters == {first: as_anki_runs(MINE[:19])}
+    (fitted,) = resolve("FSRS-6-dry-run")
+    assert np.array_equal(session.run(fitted).review_th, result.review_th)
+
+
+def test_who_has_seen_the_reviews_is_told(log: ReviewLog) -> None:
+    """Reviews after the preset's last change, and of presets on defaults, are nobody's flattery."""
+    session = Session(log)
+    trials = session.trials(OWN.protocol)
+    index = trials.test_index
+    first = most(log)
+    of_first = trials.partition[index] == first
+    assert session.run(OWN).flattered == of_first.sum() > 0
+    assert log.entries is not None
+    entry = session.selection(OWN.protocol).entry_index[trials.review_th[index] - 1]
+    time_s = log.entries.time_ms[entry] / 1000
+    changed = int(np.median(time_s))
+    preset = replace(log.presets[first], modified_s=changed)
+    later = replace(log, presets={**log.presets, first: preset})
+    found = Session(later).run(OWN)
+    assert found.flattered == (of_first & (time_s <= changed)).sum() < of_first.sum()
+    assert any("flatters" in note for note in found.notes)
+    before = replace(preset, modified_s=int(time_s.min()) - 1)
+    fair = Session(replace(log, presets={**log.presets, first: before})).run(OWN)
+    assert fair.flattered == 0
+    assert not any("flatters" in note for note in fair.notes)
+
+
+def test_what_is_flattered_has_no_place_and_moves_nobody() -> None:
+    """Even with the lowest log loss: the best of those that are judged fairly stays the best."""
+    names = ("AVG", "DASH", "FSRS-6", "FSRS-6-recency")
+    fair = [(resolve(name)[0], make_result(name)) for name in names]
+    best = make_result("FSRS-6-recency")
+    perfect = replace(best, p=np.where(best.y > 0, 0.99, 0.01), flattered=10)
+    perfect = replace(perfect, metrics=replace(perfect.metrics, log_loss=0.01005))
+    (without,) = ranking(fair)
+    (group,) = ranking([*fair, (OWN, perfect)])
+    own = next(line for line in group.lines if line.configuration is OWN)
+    assert (own.place, own.standing, own.verdict_words) == (None, None, "flattered")
+    assert own.to_best is not None
+    assert own.to_best.estimate < 0
+    assert group.best is not None
+    assert group.best.configuration.name == "FSRS-6-recency"
+    assert group.floor is not None
+    assert group.floor.configuration.is_floor
+    places = {line.configuration.name: (line.place, line.standing) for line in group.lines}
+    del places["FSRS-6-own"]
+    assert places == {
+        line.configuration.name: (line.place, line.standing) for line in without.lines
+    }
+    assert [line for tie in group.ties for line in tie.lines if line is own] == [own]
+    assert "your parameters" not in group.answer
+    (judged,) = ranking([*fair, (OWN, replace(perfect, flattered=0))])
+    assert judged.best is not None
+    assert judged.best.configuration is OWN
+
+
+def test_they_stand_beside_fsrs_where_a_preset_holds_some(log: ReviewLog) -> None:
+    fsrs, dash = resolve("FSRS-6"), resolve("DASH")
+    assert own_scheduler(log) == "FSRS-6-own"
+    assert [each.name for each in with_own(fsrs, log, Protocol())] == ["FSRS-6-own", "FSRS-6"]
+    assert with_own(dash, log, Protocol()) == dash
+    bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
+    defaults = replace(log, presets=bare)
+    learner = resolve("learner")
+    assert OWN.name in [each.name for each in learner]
+    assert OWN.name not in [each.name for each in with_own(learner, defaults, Protocol())]
+    with pytest.raises(NotEnoughData, match="holds no FSRS parameters"):
+        Session(defaults).run(OWN)
+
+
+def test_the_name_is_one_of_presets_already() -> None:
+    assert (OWN.name, OWN.words, OWN.protocol.partitions) == (
+        "FSRS-6-own",
+        "your parameters",
+        "preset",
+    )
+    assert resolve("FSRS-6-own", Protocol(partitions="deck", recency=True))[0].name == OWN.name
+    for name in ("FSRS-6-own-deck", "FSRS-5-own", "DASH-own"):
+        with pytest.raises(InputError, match="makes no sense"):
+            resolve(name)
+
+
+def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
+    """17 numbers are FSRS-4.5's in the receipt as in the answers."""
+    old = {4: fsrs4dot5.DEFAULT}
+    presets = {key: replace(each, fsrs_parameters=old) for key, each in log.presets.items()}
+    receipt = io.StringIO()
+    of_old = inspect_log(replace(log, presets=presets))
+    Console(width=120, file=receipt).print(render_inspection(of_old))
+    assert version_of(fsrs4dot5.DEFAULT) == "FSRS-4.5"
+    assert receipt.getvalue().count("FSRS-4") == receipt.getvalue().count("FSRS-4.5") > 0

@@ -1,0 +1,221 @@
+"""Intervals and verdicts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval import metrics
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval, losses
+from srs_eval.stats import intervals as comparison
+from srs_eval.stats.intervals import Interval, mean_interval, more_reviews, verdict, verdicts
+from tests.tui.app_world import MODELS, make_result
+
+
+def test_interval_of_a_mean_worked_by_hand() -> None:
+    # Two days, deviations from the mean 3: -2, -1 and 0, 3, so daily sums -3 and 3.
+    interval = mean_interval(np.array([1.0, 2.0, 3.0, 6.0]), np.array([4, 4, 9, 9]))
+    assert interval.estimate == 3
+    assert (interval.reviews, interval.days) == (4, 2)
+    by_day = math.sqrt(2 / 1 * (9 + 9)) / 4
+    # One lag of weight 1/2 where D is so small: 18 + 2 * 0.5 * (-9)
+    newey_west = math.sqrt(2 / 1 * (18 - 9)) / 4
+    assert interval.errors == pytest.approx([(by_day, 1), (newey_west, 1)])
+    assert interval.half_width == pytest.approx(12.706204736 * by_day)
+    assert interval.standard_error == pytest.approx(by_day)
+    assert (interval.low + interval.high) / 2 == pytest.approx(3)
+
+
+def test_interval_of_a_single_day_is_unknown() -> None:
+    assert math.isnan(mean_interval(np.array([1.0, 5.0]), np.array([7, 7])).half_width)
+    with pytest.raises(ValueError, match="no reviews"):
+        mean_interval(np.array([]), np.array([], np.int64))
+
+
+def test_weeks_count_from_nine_blocks_of_review_days_on() -> None:
+    days = np.arange(0, 63 * 3, 3)  # days without reviews are no days
+    values = np.repeat(np.arange(9) % 2, 7).astype(float)  # good and bad weeks
+    assert len(mean_interval(values[:56], days[:56]).errors) == 2
+    interval = mean_interval(values, days)
+    deviations = np.array([-28 / 63, 35 / 63] * 4 + [-28 / 63]) * 7
+    by_week = math.sqrt(9 / 8 * (deviations**2).sum()) / 63
+    assert interval.errors[2] == (pytest.approx(by_week), 8)
+    assert interval.half_width == pytest.approx(2.306004135 * by_week)
+
+
+@given(st.integers(2, 40), st.data())
+def test_order_of_reviews_and_number_of_the_day_do_not_matter(
+    days: int, data: st.DataObject
+) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    day = np.sort(random.integers(0, days, 120))
+    values = random.normal(size=120) + random.normal(size=days)[day]
+    interval = mean_interval(values, day)
+    shuffle = random.permutation(120)
+    again = mean_interval(values[shuffle], day[shuffle] * 2 + 100)
+    assert again.half_width == pytest.approx(interval.half_width, nan_ok=True)
+    moved = mean_interval(3 * values + 1, day)
+    assert moved.half_width == pytest.approx(3 * interval.half_width, nan_ok=True)
+    assert (interval.p_value < 0.05) == (abs(interval.estimate) > interval.half_width)
+
+
+def _days_of_an_autoregressive_learner(
+    random: np.random.Generator, days: int
+) -> tuple[FloatArray, IntArray]:
+    """Differences of losses that share their day's fortune, which lasts (phi = 0.4)."""
+    shocks = random.normal(size=days) * math.sqrt(1 - 0.4**2)
+    fortune = np.empty(days)
+    fortune[0] = random.normal()
+    for day in range(1, days):
+        fortune[day] = 0.4 * fortune[day - 1] + shocks[day]
+    day = np.repeat(np.arange(days), random.integers(5, 40, days))
+    return 0.3 * fortune[day] + random.normal(size=len(day)), day
+
+
+@pytest.mark.parametrize(("days", "share"), [(30, 0.84), (120, 0.91)])
+def test_interval_covers_the_truth_where_days_matter(days: int, share: float) -> None:
+    """Days matter here more than on real learners; nothing helps much where they are few."""
+    random = np.random.default_rng(days)
+    hits = as_independent = 0
+    for _ in range(400):
+        values, day = _days_of_an_autoregressive_learner(random, days)
+        interval = mean_interval(values, day)
+        hits += interval.low <= 0 <= interval.high
+        error = values.std(ddof=1) / math.sqrt(len(values))
+        as_independent += abs(values.mean()) <= 1.96 * error
+    assert hits / 400 >= share
+    assert as_independent / 400 < 0.75  # what it replaces
+
+
+def test_students_t_is_scipys() -> None:
+    from scipy.stats import t
+
+    for freedom in (1, 2, 3, 4, 8, 9, 30, 999, 4_000):
+        assert comparison._t_quantile(freedom) == pytest.approx(t.ppf(0.975, freedom), abs=1e-12)
+        for value in (0.0, 0.3, 1.0, -2.5, 7.0, 40.0):
+            interval = Interval(value, math.inf, errors=((1.0, freedom),))
+            expected = 2 * t.sf(abs(value), freedom)
+            assert interval.p_value == pytest.approx(expected, rel=1e-12, abs=0)
+    assert Interval(0.0, 0.0, errors=((0.0, 5),)).p_value == 1
+    assert Interval(0.1, 0.0, errors=((0.0, 5),)).p_value == 0
+
+
+def _judged(seed: int, days: int = 60, count: int = 1_500) -> Result:
+    random = np.random.default_rng(seed)
+    p = np.round(random.uniform(0.5, 0.99, count), 2)  # many ties
+    y = (random.random(count) < p).astype(float)
+    bins = random.integers(0, 30, count)
+    return replace(
+        make_result("FSRS-6"),
+        metrics=metrics.summary(y, p, bins),
+        size=count,
+        p=p,
+        y=y,
+        bin=bins,
+        day=np.sort(random.integers(0, days, count)),
+        review_th=np.arange(count),
+    )
+
+
+def test_log_loss_is_that_of_the_metrics() -> None:
+    for name in MODELS:
+        result = make_result(name)
+        interval = log_loss_interval(result)
+        assert interval.estimate == pytest.approx(result.metrics.log_loss, abs=1e-12)
+    certain = replace(make_result("AVG"), p=np.zeros(3), y=np.ones(3))
+    assert losses(certain) == pytest.approx([36.04365338911715] * 3)
+
+
+def test_paired_difference_is_sharper_than_two_intervals() -> None:
+    one, other = make_result("FSRS-6"), make_result("FSRS-6-dry-run")
+    difference = log_loss_difference(one, other)
+    assert difference is not None
+    assert difference.estimate == pytest.approx(
+        one.metrics.log_loss - other.metrics.log_loss, abs=1e-12
+    )
+    assert difference.half_width < 0.5 * log_loss_interval(one).half_width
+    back = log_loss_difference(other, one)
+    assert back is not None
+    assert back.estimate == -difference.estimate
+    assert log_loss_difference(one, make_result("FSRS-5-secs")) is None
+
+
+def _difference(estimate: float, error: float, reviews: int = 5_000, days: int = 400) -> Interval:
+    freedom = days - 1
+    return Interval(
+        estimate,
+        error * comparison._t_quantile(freedom),
+        reviews,
+        days,
+        ((error, freedom), (0.9 * error, freedom)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "says"),
+    [
+        (_difference(-0.01, 0.004), "better"),
+        (_difference(0.01, 0.004), "worse"),
+        (_difference(0.0005, 0.0005), "as good"),
+        (_difference(-0.0010, 0.0004), "as good"),  # beyond zero, and yet too small to matter
+        (_difference(0.0005, 0.004), "can't tell yet"),
+        (_difference(-0.01, 0.004, reviews=999), "can't tell yet"),
+        (_difference(-0.01, 0.004, days=19), "can't tell yet"),
+        (Interval(-0.01, math.nan, 5_000, 1), "can't tell yet"),
+        (Interval(0.0, 0.0, 5_000, 400, ((0.0, 399),)), "as good"),
+    ],
+)
+def test_verdicts(difference: Interval, says: str) -> None:
+    assert verdict(difference) == says
+
+
+def test_what_matters_is_adjustable() -> None:
+    small = _difference(-0.0010, 0.0004)
+    assert verdict(small, equivalence=0.0005) == "better"
+    assert verdict(_difference(0.001, 0.004), equivalence=0.02) == "as good"
+
+
+def test_several_candidates_are_held_to_five_percent_together() -> None:
+    # p = 0.03 alone is better; as the weakest of three it is so only if the others are.
+    weak, strong = _difference(-0.0109, 0.005), _difference(-0.03, 0.005)
+    none = _difference(0.001, 0.005)
+    assert 0.025 < weak.p_value < 0.035
+    assert verdict(weak) == "better"
+    assert verdicts({"a": weak, "b": none})["a"] == "can't tell yet"
+    assert verdicts({"a": weak, "b": strong}) == {"a": "better", "b": "better"}
+    assert verdicts({"a": weak, "b": strong, "c": none})["a"] == "can't tell yet"
+    equal = _difference(-0.0005, 0.0005)
+    assert verdicts({"a": equal, "b": none, "c": none})["a"] == "as good"
+    assert verdicts({}) == {}
+
+
+@given(st.lists(st.floats(-0.02, 0.02), min_size=1, max_size=6), st.floats(1e-4, 0.01))
+def test_more_candidates_never_make_a_difference_surer(
+    estimates: list[float], error: float
+) -> None:
+    several = {str(k): _difference(each, error) for k, each in enumerate(estimates)}
+    together = verdicts(several)
+    for name, difference in several.items():
+        alone = verdict(difference)
+        assert together[name] in (alone, "can't tell yet")
+        assert (together[name] == "as good") == (alone == "as good")
+
+
+def test_how_many_more_reviews_would_tell() -> None:
+    # 5,000 ((2.8 * 0.004 / 0.008)^2 - 1) = 4,800
+    assert more_reviews(_difference(-0.008, 0.004)) == 5_000
+    # The distance from what matters is the larger: 5,000 ((2.8 * 0.003 / 0.002)^2 - 1) = 83,200
+    assert more_reviews(_difference(0.0, 0.003)) == 90_000
+    # 20 times what there is, about the last that is said
+    assert more_reviews(_difference(0.0, 0.003273)) == 100_000
+    assert more_reviews(_difference(0.0, 0.003274)) is None
+    assert more_reviews(_difference(0.0, 0.05)) is None
+    assert more_reviews(_difference(-0.008, 0.004, reviews=900)) is None
+    assert more_reviews(_difference(-0.02, 0.004)) is None
+    assert more_reviews(Interval(-0.01, math.nan, 5_000, 1)) is None

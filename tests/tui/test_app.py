@@ -1,0 +1,815 @@
+"""The terminal app, driven as a person would: keys, mouse, sizes, broken files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from textual import events
+from textual.widgets import Button, Input, OptionList, Select
+
+import srs_eval
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.ranking import with_floors
+from srs_eval.models.configurations import in_words, resolve
+from srs_eval.tui.config import Config
+from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
+from srs_eval.tui.screens.base import AppScreen
+from srs_eval.tui.screens.evaluation import Evaluation, Stage
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
+from srs_eval.tui.screens.time_left import seconds_left
+from srs_eval.tui.state import Recent, State, load_state, save_state
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.chrome import TooSmall
+from srs_eval.tui.widgets.ranking import RankingTable
+from tests.conftest import PATIENCE, SHARED
+from tests.tui.app_world import (
+    MODELS,
+    MadeUpEngine,
+    WatchedApp,
+    configurations,
+    make_app,
+    on,
+    text_of,
+    to_receipt,
+    type_at_once,
+    until,
+)
+
+FILE = Path("collection.anki2")
+
+
+async def to_results(pilot: Any, app: SrsEvalApp) -> None:
+    """From the start with a path to the finished ranking."""
+    await to_receipt(pilot)
+    await pilot.press("enter")
+    await until(pilot, on(app, "RunScreen"))
+    await until(pilot, lambda: not app.evaluation.running)
+    await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+
+
+def order(app: SrsEvalApp) -> list[str]:
+    """The models from top to bottom, without the headings between them."""
+    table = app.screen.query_one(RankingTable)
+    keys = [str(row.key.value) for row in table.ordered_rows]
+    return [in_words(key) for key in keys if not key.startswith("\0")]
+
+
+async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        await pilot.press("ctrl+o", *"x.anki2", "enter")
+        await to_receipt(pilot)
+        await until(pilot, lambda: "count as reviews" in text_of(app))
+        receipt = text_of(app)
+        assert "3,901 of 4,000 entries count as reviews (197 cards); 99 are left out" in receipt
+        assert "not an answer (manual, reset or rescheduled)" in receipt
+        await pilot.press("enter")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        ranked = order(app)
+        assert ranked[:2] == ["FSRS-6 recency", "FSRS-6"]
+        assert ranked.index("average") < ranked.index("SM2")
+        assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
+        shown = text_of(app)
+        assert "3,000 judged" in shown
+        assert "the floor" in shown
+        headings = ("─ best ─", "─ worse ─", "═ know how today is going", "═ other reviews ═")
+        assert all(heading in shown for heading in headings)
+        await until(pilot, lambda: "off on average" in text_of(app))
+
+        await pilot.press("down", "enter")
+        await until(pilot, on(app, "DetailsScreen"))
+        await until(pilot, lambda: "log loss" in text_of(app))
+        assert "place 2" in text_of(app)
+        await pilot.press("n")
+        assert app.screen.configuration == app.evaluation.ranked()[2].configuration.name  # type: ignore[attr-defined]
+        await pilot.press("p", "escape")
+        await until(pilot, on(app, "RunScreen"))
+        assert app.screen.query_one(RankingTable).chosen == "FSRS-6"
+
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        await until(pilot, lambda: "predicts better" in text_of(app))
+        assert "FSRS-6 recency predicts better" in text_of(app)
+        await pilot.press("s")
+        assert app.screen.pair == ["FSRS-6-recency", "FSRS-6"]  # type: ignore[attr-defined]
+        await pilot.press("escape", "escape")
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("escape")
+        await until(pilot, on(app, "OpenScreen"))
+        assert "x.anki2" in text_of(app)  # among the recent files
+
+
+async def test_whole_way_by_mouse(tmp_path: Path) -> None:
+    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), 0.0, 12),)), tmp_path)
+    app = make_app(tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        choices = app.screen.query_one(OptionList)
+        await pilot.click(choices, offset=(5, 2))
+        await to_receipt(pilot)
+        await pilot.click("#evaluate")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: not app.evaluation.running)
+        table = app.screen.query_one(RankingTable)
+        await until(pilot, lambda: len(order(app)) == len(MODELS))
+        third = app.evaluation.ranked()[2].configuration.name
+        place = (8, 1 + table.get_row_index(third))  # header, then rows
+        await pilot.click(table, offset=place)
+        assert table.chosen == third
+        assert not on(app, "DetailsScreen")()
+        await pilot.click(table, offset=place)
+        await until(pilot, on(app, "DetailsScreen"))
+        keys = [key for key in app.screen.query("FooterKey") if key.description == "Compare"]  # type: ignore[attr-defined]
+        await pilot.click(keys[0])
+        await until(pilot, on(app, "CompareScreen"))
+
+
+async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    now = SimpleNamespace(seconds=100.0)
+    app = make_app(tmp_path, FILE, evaluate=engine, monotonic=lambda: now.seconds)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        now.seconds += 20
+        await until(pilot, lambda: "3 of 8 · 0:20 gone, about" in text_of(app))
+        shown = text_of(app)
+        assert order(app)[:3] == ["average", "SM2", "DASH"]
+        assert order(app)[-1] == "moving average"
+        assert "▓▓▓▓░░░░░░░" in shown
+        assert "fold 3/5" in shown
+        assert "waiting" in shown
+        # The cursor stays with its model while others overtake it.
+        await pilot.press("down")
+        table = app.screen.query_one(RankingTable)
+        assert table.chosen == "SM2"
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: "8 of 8" in text_of(app))
+        assert table.chosen == "SM2"
+        assert table.cursor_row == table.get_row_index("SM2")
+
+
+@pytest.mark.parametrize("by", ["key", "palette"])
+async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await until(pilot, lambda: "fold 3/5" in text_of(app))
+        if by == "key":
+            await pilot.press("c")
+        else:
+            await pilot.press("ctrl+p")
+            await until(pilot, on(app, "CommandPalette"))
+            await pilot.press(*"cancel")
+            await until(pilot, lambda: "Stop the models" in text_of(app))
+            await pilot.press("enter")
+        await until(pilot, lambda: not app.evaluation.running)
+        assert engine.closed.is_set()
+        await until(pilot, lambda: "Cancelled after" in text_of(app))
+        stages = [model.stage for model in app.evaluation.models.values()]
+        assert stages.count(Stage.DONE) == 3
+        assert stages.count(Stage.CANCELLED) == 5
+        engine.go.set()
+        await pilot.press("r")
+        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
+
+
+async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("escape")
+        await until(pilot, on(app, "ReceiptScreen"))
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+        assert len(app.evaluation.results()) == len(MODELS)
+        await pilot.press("enter")
+        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        assert len(engine.asked) == 1
+
+
+async def test_broken_file_is_told_kindly_and_another_opens(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.anki2"
+    broken.write_bytes(b"SQLite format 3\0" + b"\x10" * 40)
+    good = tmp_path / "good.anki2"
+    write_collection(simulate_learner(3, 300), good)
+    from srs_eval.anki_import import load_log
+
+    app = make_app(tmp_path / "state", broken, load=load_log)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "Refusal"))
+        await until(pilot, lambda: "Can't read this file" in text_of(app))
+        shown = text_of(app)
+        assert "is damaged" in " ".join(shown.split())
+        assert "Your file was not changed." in shown
+        assert "Traceback" not in shown
+        await pilot.click(Button)
+        await until(pilot, on(app, "OpenScreen"))
+        await pilot.press("ctrl+o")
+        app.screen.query_one(Input).value = str(good)
+        await pilot.press("enter")
+        await to_receipt(pilot)
+    assert load_state(tmp_path / "state").recent[0].path == str(good)
+
+
+BROKEN = sorted((SHARED / "anki" / "fixtures" / "broken").glob("*"))
+
+
+@pytest.mark.skipif(not BROKEN, reason="shared data anki/fixtures/broken is not here")
+async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> None:
+    from srs_eval.anki_import import load_log
+
+    app = make_app(tmp_path, load=load_log)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for path in BROKEN:
+            if path.is_dir() or "bomb" in path.name:
+                continue
+            app.open_file(path)
+            await until(pilot, lambda: not on(app, "OpenScreen")())
+            if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
+                await pilot.press("escape")
+            else:
+                assert on(app, "Refusal")(), path
+                assert "unexpected" not in text_of(app), path
+                await pilot.press("escape")
+            await until(pilot, on(app, "OpenScreen"))
+
+
+async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
+    for error, words in (
+        (InputError('There is no model "FSRS-66".'), 'There is no model "FSRS-66".'),
+        (ZeroDivisionError("oops"), "Something unexpected happened (ZeroDivisionError: oops)."),
+    ):
+        app = make_app(tmp_path, FILE, evaluate=MadeUpEngine(error=error))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await to_receipt(pilot)
+            await pilot.press("enter")
+            await until(pilot, on(app, "Refusal"))
+            await until(pilot, lambda app=app, words=words: words in text_of(app))
+            await pilot.press("escape")
+            await until(pilot, on(app, "ReceiptScreen"))
+
+
+async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
+    engine = MadeUpEngine(failing=["DASH"], skipping=["SM2"])
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await until(pilot, lambda: "· 1 failed · 1 skipped" in text_of(app))
+        assert order(app)[-4:] == ["SM2", "DASH", "moving average", "FSRS-5 secs"]
+        await pilot.press("end", *["up"] * 2)
+        await until(pilot, lambda: "ZeroDivisionError" in text_of(app))
+        await pilot.press("up")
+        await until(pilot, lambda: "at least 6" in text_of(app))
+        await pilot.press("enter")  # no figures, no details
+        assert on(app, "RunScreen")()
+
+
+async def test_marked_models_are_compared(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("down", "down", "space", "down", "space")
+        await until(pilot, lambda: "marked: FSRS-6 defaults and DASH" in text_of(app))
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        assert app.screen.pair == ["FSRS-6-dry-run", "DASH"]  # type: ignore[attr-defined]
+        app.screen.query_one("#right-model", Select).value = "FSRS-5-secs"
+        await until(pilot, lambda: "Judged on different reviews" in text_of(app))
+
+
+async def test_a_table_is_behind_every_chart(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        for screen in ("RunScreen", "DetailsScreen", "CompareScreen"):
+            await until(pilot, on(app, screen))
+            for chart in app.screen.query(CalibrationChart):
+                assert not chart.as_table
+            await pilot.press("t")
+            await until(pilot, lambda: "reviews" in text_of(app) and "95 %" in text_of(app))
+            charts = list(app.screen.query(CalibrationChart))
+            assert charts
+            for chart in charts:
+                assert chart.as_table
+                assert chart.query_one("DataTable").display
+            await pilot.press("t", "d" if screen == "RunScreen" else "2")
+
+
+async def test_bins_are_chosen_and_kept(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("d")
+        await until(pilot, lambda: "40 bins" in text_of(app))
+        await pilot.press("b")
+        await until(pilot, lambda: "10 bins" in text_of(app))
+    assert load_state(tmp_path).bins == 10
+
+
+KEYS = sorted(
+    {key for each in SCREENS.values() for action in each for key in action.key.split(",")} - {"q"}
+    | {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
+    | {"backspace", "ctrl+q", "1", "j", "k", "Q"}
+)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 16), (60, 15)])
+async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        assert app.screen.query_one(TooSmall).display
+        if size[0] >= 20:
+            assert "larger" in text_of(app)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not app.screen.query_one(TooSmall).display)
+        await until(pilot, lambda: "models" in text_of(app))
+        await pilot.press("question_mark")
+        await until(pilot, on(app, "HelpScreen"))
+
+
+@pytest.mark.parametrize(
+    ("way", "last"),
+    [
+        ("", "AnswersScreen"),
+        ("p", "ChooseScreen"),
+        ("x", "ExportScreen"),
+        ("g", "JumpScreen"),
+        ("\x10", "CommandPalette"),
+        ("i", "ReceiptScreen"),
+        ("m", "RunScreen"),
+        ("m/a", "RunScreen"),  # in the filter, where letters are letters
+        ("mf", "FamiliesScreen"),
+        ("m2", "CompareScreen"),
+        ("md", "DetailsScreen"),
+        ("md?", "HelpScreen"),
+    ],
+)
+async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
+    """Else they reach lists that nobody sees, and that know no page to go down."""
+    app, tiny = make_app(tmp_path, FILE), (40, 10)
+    async with app.run_test(size=(80, 24) if way else tiny) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        type_at_once(app, way)
+        await until(pilot, on(app, last))
+        await until(pilot, lambda: not app._keys.waiting)
+        await pilot.resize_terminal(*tiny)
+        await until(pilot, lambda: "larger" in text_of(app))
+        stack, state = list(app.screen_stack), app.state
+        for key in KEYS:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("pasted"))
+        await until(pilot, lambda: not app._keys.waiting)
+        assert app.screen_stack == stack
+        assert app.state == state
+        assert not app._exit
+        type_at_once(app, "q")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
+    for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
+        options = Options(config=Config(keys={"quit": "Q,f9"}))
+        app = make_app(tmp_path, options=options)
+        async with app.run_test(size=(40, 10)) as pilot:
+            await until(pilot, on(app, "OpenScreen"))
+            await pilot.press("pagedown", key)
+            assert app._exit == leaves
+
+
+@pytest.mark.parametrize("size", [(60, 16), (100, 60), (300, 20)])
+async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=size) as pilot:
+        await to_results(pilot, app)
+        for key, name in (("d", "DetailsScreen"), ("2", "CompareScreen")):
+            assert not app.screen.query_one(TooSmall).display
+            await pilot.press(key)
+            await until(pilot, on(app, name))
+        for small in ((60, 16), (300, 20), size):
+            await pilot.resize_terminal(*small)
+            await until(pilot, lambda: "log loss" in text_of(app))
+
+
+async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 60)) as pilot:
+        await to_results(pilot, app)
+        for key, name in ((None, "RunScreen"), ("d", "DetailsScreen"), ("2", "CompareScreen")):
+            if key is not None:
+                await pilot.press(key)
+            await until(pilot, on(app, name))
+            screen = app.screen
+            assert isinstance(screen, AppScreen)
+            commands = {command.title for command in app.get_system_commands(screen)}
+            await pilot.press("question_mark")
+            await until(pilot, on(app, "HelpScreen"))
+            await until(pilot, lambda screen=screen: screen.actions[-1].label in text_of(app))
+            shown = text_of(app)
+            for action in (*screen.actions, *EVERYWHERE):
+                assert action.label in shown, action
+                assert action.key_words.split()[0] in shown, action
+                runs = screen.check_action(action.name, ()) is not False
+                if runs and action.name != "app.command_palette":
+                    assert action.label in commands, action
+            assert "Theme" in commands
+            await pilot.press("escape")
+            await until(pilot, lambda screen=screen: app.screen is screen)
+
+
+async def test_theme_survives(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test() as pilot:
+        assert app.theme == DARK_THEME.name
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: app.state.theme == LIGHT_THEME.name)
+    app = make_app(tmp_path)
+    assert app.theme == LIGHT_THEME.name
+    async with app.run_test() as pilot:
+        app.theme = "nord"
+        await until(pilot, lambda: app.state.dark_theme == "nord")
+        await pilot.press("ctrl+t")
+        assert app.theme == LIGHT_THEME.name
+        await pilot.press("ctrl+t")
+        assert app.theme == "nord"
+    stored = json.loads((tmp_path / "app.json").read_text())
+    stored["theme"] = "of a version to come"
+    (tmp_path / "app.json").write_text(json.dumps(stored))
+    assert make_app(tmp_path).theme == DARK_THEME.name
+
+
+@pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda theme: theme.name)
+def test_own_themes_have_contrast(theme: Any) -> None:
+    """WCAG 2.1, level AA: 4.5 for text."""
+    from textual.color import Color
+
+    def contrast(one: str, other: str) -> float:
+        light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+        return (light + 0.05) / (dark + 0.05)
+
+    def _luminance(colour: str) -> float:
+        parts = (value / 255 for value in Color.parse(colour).rgb)
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for ground in (theme.background, theme.surface, theme.panel):
+        for ink in (theme.foreground, theme.primary, theme.secondary, theme.error):
+            assert contrast(ink, ground) >= 4.5, (ink, ground)
+    cursor = theme.variables
+    assert contrast(cursor["block-cursor-foreground"], cursor["block-cursor-background"]) >= 4.5
+
+
+async def test_without_colour_the_cursor_is_still_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        assert app.no_color
+        await until(pilot, lambda: "off on average" in text_of(app))
+        strips = app.screen._compositor.render_strips()
+        colours = [
+            {segment.style.bgcolor.triplet for segment in strip if segment.style.bgcolor}
+            for strip in strips
+        ]
+        for triplet in set.union(*colours):
+            assert triplet.red == triplet.green == triplet.blue
+        assert colours[3] != colours[4]  # the cursor's row, and the one after
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press(key)
+        await until(pilot, lambda: app._exit)
+    app.shut_down()
+    assert engine.closed.is_set()
+    assert not any(background.alive for background in app.backgrounds)
+
+
+async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app.run_test() as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        await pilot.press("ctrl+o", "q", "question_mark")
+        assert app.screen.query_one(Input).value == "q?"  # letters are letters there
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_paths_complete(tmp_path: Path) -> None:
+    for name in ("alpha/deep", "alphabet"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "alpha" / "one.colpkg").touch()
+    (tmp_path / "alpha" / "note.txt").touch()
+    (tmp_path / "alpha" / "picture.png").touch()
+    (tmp_path / ".hidden.colpkg").touch()
+    app = make_app(tmp_path / "state")
+    async with app.run_test() as pilot:
+        await until(pilot, on(app, "OpenScreen"))
+        await pilot.press("ctrl+o")
+        path = app.screen.query_one(Input)
+        path.value = f"{tmp_path}/al"
+        choices = app.screen.query_one(OptionList)
+
+        def names() -> list[str]:
+            return [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
+
+        await until(pilot, lambda: len(names()) == 2)
+        await pilot.press("end", "tab")
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha")
+        path.value += "/"
+        # deep/, then what may be read
+        await until(pilot, lambda: names() == ["", "note.txt", "one.colpkg"])
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
+        path.value = f"{tmp_path}/\0"
+        await until(pilot, lambda: "nothing here begins so" in text_of(app))
+
+
+async def test_profiles_are_offered(tmp_path: Path) -> None:
+    profile = SimpleNamespace(name="User [1]", path=tmp_path / "collection.anki2")
+    opened: list[Path] = []
+
+    def load(path: Path, **_: Any) -> Any:
+        opened.append(path)
+        raise InputError("It is locked.")
+
+    app = make_app(tmp_path, profiles=lambda: [profile], load=load)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "User [1]" in text_of(app))
+        await pilot.press("enter")
+        await until(pilot, on(app, "Refusal"))
+    assert opened == [profile.path]
+
+
+async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
+    engine = MadeUpEngine()
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: "protocol: anki" in text_of(app))
+        assert app.protocol == Protocol(rows="anki")
+        app.screen.query_one("#models", Select).value = "fsrs"
+        await until(pilot, lambda: app.models == "fsrs")
+        await pilot.press("e")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: not app.evaluation.running)
+    asked = engine.asked[-1]  # all models have been asked for behind the answers
+    assert "AVG" in asked  # the floor joins
+    wanted = resolve("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
+    assert sorted(asked) == sorted(each.name for each in with_floors(wanted, leaves_out=False))
+
+
+async def test_one_deck_only(tmp_path: Path) -> None:
+    """`--deck` and `--no-cache` hold in the app as in `run`; an unknown deck is told."""
+    asked: list[dict[str, Any]] = []
+    engine = MadeUpEngine()
+
+    def evaluate(log: Any, names: Any, protocol: Any, **keywords: Any) -> Any:
+        asked.append({"cards": len(log.cards.card_id), **keywords})
+        return engine(log, names, protocol, **keywords)
+
+    options = Options(decks=("japanese::words",), use_cache=False)
+    app = make_app(tmp_path, FILE, evaluate=evaluate, options=options)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await to_results(pilot, app)
+        assert "japanese::words" in text_of(app)
+    assert asked[0]["cards"] < 190
+    assert asked[0]["use_cache"] is False
+    app = make_app(tmp_path, FILE, options=Options(decks=("Japanesse",)))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, on(app, "Refusal"))
+        await until(pilot, lambda: 'Did you mean "Japanese::Words"' in text_of(app))
+
+
+async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
+    async with app.run_test(size=(160, 48)) as pilot:
+        await to_receipt(pilot)
+        await until(pilot, lambda: "[red]x [b] $a.anki2" in text_of(app))
+        tabs = app.screen.query_one("TabbedContent")
+        tabs.active = "per-deck"  # type: ignore[attr-defined]
+        await until(pilot, lambda: "Geography [rivers]" in text_of(app))
+
+
+async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
+    path = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(5, 1_500), path)
+    names = "AVG,SM2,FSRS-6-dry-run"
+    events = evaluate(srs_eval.load(path), names, jobs=0, use_cache=False)
+    expected = {
+        event.configuration.name: event.result.metrics
+        for event in events
+        if isinstance(event, Finished)
+    }
+    app = WatchedApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running)
+        await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
+        assert {name: r.metrics for name, r in app.evaluation.results().items()} == expected
+        for name, metrics in expected.items():
+            assert in_words(name) in order(app)
+            assert f"{metrics.log_loss:.3f} ±" in text_of(app)
+    app.shut_down()
+    assert not any(background.alive for background in app.backgrounds)
+
+
+async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    def small_demo(folder: Path) -> Path:
+        made.append(folder)
+        path = folder / "collection.anki2"
+        write_collection(simulate_learner(5, 300), path)
+        return path
+
+    monkeypatch.setattr("srs_eval.data.simulated.demo.make_demo_collection", small_demo)
+    app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "simulated learner" in text_of(app))
+        await pilot.press("enter")
+        await to_receipt(pilot)
+        await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
+    app.shut_down()
+    assert not made[0].exists()
+    assert load_state(tmp_path).recent == ()
+
+
+def test_heavy_libraries_wait(tmp_path: Path) -> None:
+    """The first screen stands before anything heavy is imported."""
+    code = textwrap.dedent(
+        f"""
+        import asyncio, sys
+        from pathlib import Path
+        from srs_eval.app import SrsEvalApp
+        async def main():
+            app = SrsEvalApp(state_folder=Path({str(tmp_path)!r}), profiles=lambda: [])
+            async with app.run_test() as pilot:
+                await pilot.pause()
+        asyncio.run(main())
+        heavy = "torch pandas numba sklearn scipy pyarrow".split()
+        print([name for name in heavy if name in sys.modules])
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
+def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
+    """In a real terminal, with real workers, left in the midst of an evaluation."""
+    import pty
+    import select
+    import signal
+    import time
+
+    path = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(5, 1_500), path)
+    terminal, theirs = pty.openpty()
+    environment = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "LINES": "24",
+        "COLUMNS": "80",
+        "SRS_EVAL_STATE_DIR": str(tmp_path / "state"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "srs_eval.app", str(path)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = ""
+
+    def read_until(words: str) -> None:
+        nonlocal seen
+        end = time.monotonic() + PATIENCE
+        while words not in seen:
+            assert time.monotonic() < end, seen[-2000:]
+            if select.select([terminal], [], [], 0.1)[0]:
+                seen += os.read(terminal, 65536).decode("utf-8", "replace")
+
+    def session() -> list[str]:
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "-s", str(process.pid)], capture_output=True, text=True
+        )
+        return listed.stdout.split()
+
+    try:
+        read_until("questions open")
+        os.write(terminal, b"m")
+        read_until("waiting")
+        end = time.monotonic() + PATIENCE
+        while len(session()) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert len(session()) >= 2  # the app and its workers
+        if how == "ctrl-c":
+            os.write(terminal, b"\x03")
+        else:
+            process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    os.read(terminal, 65536)
+                except OSError:  # the other side is closed
+                    break
+        assert process.wait(timeout=PATIENCE) == 0
+        end = time.monotonic() + PATIENCE
+        while session() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert session() == []
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(terminal)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "shown"),
+    [
+        ("AVG", "average"),
+        ("FSRS-6-recency", "FSRS-6 recency"),
+        ("FSRS-6-dry-run", "FSRS-6 defaults"),
+        ("FSRS-6-binary-deck", "FSRS-6 two buttons per deck"),
+        ("FSRS-7-short-secs-recency", "FSRS-7"),
+        ("FSRS-7-short-secs-recency-equalize_test_with_non_secs", "FSRS-7 equalized"),
+        ("Anki-dry-run", "Anki-SM-2"),
+        ("unheard-of", "unheard-of"),
+    ],
+)
+def test_labels(configuration: str, shown: str) -> None:
+    assert in_words(configuration) == shown
+
+
+def test_run_app_refuses_unknown_models() -> None:
+    from srs_eval.app import run_app
+
+    with pytest.raises(InputError, match="FSRS-66"):
+        run_app(models="FSRS-66")
+
+
+def test_preparing_is_told_and_expected() -> None:
+    average, fsrs = configurations(["AVG", "FSRS-6"])
+    evaluation = Evaluation()
+    evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
+    evaluation.apply(Started(fsrs, compiles=True), 0.0)
+    assert evaluation.preparing
+    assert seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
+    soon, usual = seconds_left(evaluation, 1.0), Evaluation()
+    usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
+    usual.apply(Started(fsrs), 0.0)
+    without = seconds_left(usual, 1.0)
+    assert soon is not None
+    assert without is not None
+    assert soon > without + fsrs.model.seconds_to_compile / 2
+    evaluation.apply(Progress(fsrs, 0.5, 2, 5), 31.0)
+    assert not evaluation.preparing
+    assert seconds_left(evaluation, 32.0) is not None

@@ -1,0 +1,285 @@
+"""The app writes reports: what was chosen, where it was chosen, nothing overwritten unasked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Checkbox, Input, RadioSet, Static
+
+from srs_eval.app import Options, SrsEvalApp
+from srs_eval.data.outputs import write_folder
+from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.workers import send
+from srs_eval.report.document import Document
+from srs_eval.report.page import page
+from tests.tui.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
+
+FILE = Path("collection.anki2")
+
+
+class Written:
+    """Takes the place of the work: remembers what was asked and writes one word."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def __call__(self, log: Any, outcome: Any, protocol: Any, **options: Any) -> Sequence[Path]:
+        self.asked.append({"log": log, "outcome": outcome, "protocol": protocol, **options})
+        options["path"].write_text("report")
+        return [options["path"]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def refusal(app: SrsEvalApp) -> str:
+    """What the dialog says of the path."""
+    return str(app.screen.query_one("#said", Static).content)
+
+
+def chosen_form(app: Any) -> str | None:
+    button = app.screen.query_one(RadioSet).pressed_button
+    return None if button is None else button.id
+
+
+async def to_export(pilot: Any) -> None:
+    await until(pilot, on(pilot.app, "AnswersScreen"))
+    await until(pilot, lambda: len(pilot.app.evaluation.results()) == 8)
+    await pilot.press("x")
+    await until(pilot, on(pilot.app, "ExportScreen"))
+
+
+async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        assert "8 of 8 models" in text_of(app)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: (here / "srs-eval-report.html").exists())
+        told = f"Written: {here / 'srs-eval-report.html'}"
+        await until(pilot, lambda: told in app.told)
+    (asked,) = written.asked
+    assert asked["log"] is app.log_
+    assert sorted(asked["outcome"].results) == sorted(app.evaluation.results())
+    assert asked["outcome"].groups()[0].best is not None
+    assert (asked["form"], asked["anonymous"]) == ("html", False)
+    assert asked["narrowed_to"] == {"preset": None, "deck": None}
+
+
+@pytest.mark.parametrize(("keys", "ending"), [(["enter"], "html"), (["down", "enter"], "md")])
+async def test_enter_writes_from_the_list_of_forms(
+    here: Path, tmp_path: Path, keys: list[str], ending: str
+) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press(*keys)
+        await until(pilot, (here / f"srs-eval-report.{ending}").exists)
+
+
+async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
+    target = here / "srs-eval-report.html"
+    target.write_text(before := page(Document("T", (), ())))
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "There is such a file" in text_of(app))
+        assert target.read_text() == before
+        await pilot.press("escape")
+        await until(pilot, on(app, "AnswersScreen"))
+        assert not written.asked
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "There is such a file" in text_of(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: target.read_text() == "report")
+
+
+async def test_what_somebody_else_has_written_is_never_overwritten(
+    here: Path, tmp_path: Path
+) -> None:
+    """Not with a second word either; nor does a folder with such files take tables."""
+    for name in ("srs-eval-report.html", "srs-eval-report.csv"):
+        (here / name).write_text("mine")
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        path = app.screen.query_one(Input)
+        for key, value in (("", path.value), ("down", str(here))):
+            if key:
+                app.screen.query_one(RadioSet).focus()
+                await pilot.press(key, key, "space")  # CSV
+                await pilot.pause()
+            path.value = value
+            path.focus()
+            for _ in range(2):
+                await pilot.press("enter")
+                await until(pilot, lambda: "is not overwritten" in refusal(app))
+                assert type(app.screen).__name__ == "ExportScreen"
+    assert not written.asked
+    assert {path.read_text() for path in here.iterdir()} == {"mine"}
+
+
+async def test_the_ending_follows_the_form_and_names_can_be_left_out(
+    here: Path, tmp_path: Path
+) -> None:
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        path = app.screen.query_one(Input)
+        stem = here / "srs-eval-report"
+        for form, value in zip(
+            ("md", "csv", "png", "json"),
+            (f"{stem}.md", str(stem), str(stem), f"{stem}.json"),
+            strict=True,
+        ):
+            await pilot.press("down", "space")
+            await until(pilot, lambda form=form: chosen_form(app) == form)
+            await until(pilot, lambda value=value: path.value == value)
+        path.value = str(here / "elsewhere" / "report.json")
+        app.screen.query_one(Checkbox).value = True
+        path.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "there is no folder" in refusal(app))
+        (here / "elsewhere").mkdir()
+        await pilot.press("enter")
+        await until(pilot, lambda: written.asked)
+    (asked,) = written.asked
+    assert (asked["form"], asked["anonymous"]) == ("json", True)
+    assert asked["path"] == here / "elsewhere" / "report.json"
+
+
+@pytest.mark.parametrize("entered", ["", "/", ".", ".."])
+async def test_a_form_can_be_chosen_while_no_file_is_named(
+    entered: str, here: Path, tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, FILE, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        app.screen.query_one(Input).value = entered
+        await pilot.press("down", "space")
+        await until(pilot, lambda: chosen_form(app) == "md")
+        assert app.screen.query_one(Input).value == entered
+
+
+async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -> None:
+    folder = here / "srs-eval-report"
+    write_folder(folder, {"ours.csv": b"a table\n", "ours.png": b"a picture"})
+    written = Written()
+    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("down", "down", "space")  # CSV
+        await pilot.click("#write")
+        await until(pilot, lambda: "The folder has CSV files" in text_of(app))
+        app.screen.query_one(RadioSet).focus()
+        await pilot.press("down", "space")  # PNG: the same folder
+        await until(pilot, lambda: "The folder has CSV files" not in text_of(app))
+        await pilot.click("#write")
+        await until(pilot, lambda: "The folder has PNG files" in text_of(app))
+    assert not written.asked
+
+
+async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
+    collection = here / "collection.anki2"
+    collection.write_bytes(b"SQLite format 3\0 and so on")
+    app = make_app(tmp_path, collection, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        app.screen.query_one(Input).value = str(collection)
+        app.screen.query_one(Input).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "is not overwritten" in refusal(app))
+
+
+async def test_what_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
+    def full(*_: Any, **__: Any) -> Sequence[Path]:
+        from srs_eval.data.errors import InputError
+
+        raise InputError('"report.html" cannot be written (No space left on device).')
+
+    app = make_app(tmp_path, FILE, write_report=full, options=Options(jobs=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, on(app, "Refusal"))
+        assert "No space left" in text_of(app)
+
+
+def endless(*_: Any, **__: Any) -> Sequence[Path]:
+    send((2, 9, "often"))
+    time.sleep(300)
+    return []
+
+
+async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, write_report=endless, options=Options(jobs=1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_export(pilot)
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "report 2 of 9" in text_of(app))
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "report 2 of 9" in text_of(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "one at a time" in " ".join(app.told))
+        assert type(app.screen).__name__ == "RunScreen"
+        await pilot.press("c")
+        await until(pilot, lambda: not app.exporting)
+        assert "report 2 of 9" not in text_of(app)
+        await until(pilot, lambda: not any(each.alive for each in app.reports.backgrounds))
+    assert not list(here.iterdir())
+
+
+async def test_what_is_ranked_in_a_report_follows_the_models(here: Path, tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await until(pilot, lambda: "Ranked in it: 3 of 8 models" in text_of(app))
+        engine.go.set()
+        await until(pilot, lambda: "Ranked in it: 8 of 8 models" in text_of(app))
+
+
+async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:
+    """A real one, in a process of its own: answers, ranking of what has finished, no names."""
+    path = here / "collection.anki2"
+    write_collection(simulate_learner(5, 1_500), path)
+    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: not app.overview.waiting and not app.evaluation.running, 240)
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        forms = app.screen.query_one(RadioSet)
+        forms.query("RadioButton").last().value = True  # type: ignore[attr-defined]
+        await until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
+        app.screen.query_one(Checkbox).value = True
+        await pilot.click("#write")
+        await until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
+    app.shut_down()
+    report = json.loads((here / "srs-eval-report.json").read_text())
+    ranked = report["tables"]["ranking"]["rows"]
+    assert {"average", "FSRS-6 defaults"} <= {row["model"] for row in ranked}
+    assert "calibration" in report["tables"]
+    assert "collection.anki2" not in json.dumps(report)

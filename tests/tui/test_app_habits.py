@@ -1,0 +1,819 @@
+"""What a person notices after a while: small faults that use has found, habits of the hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import re
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual.app import App
+from textual.screen import Screen
+from textual.widgets import DataTable, Input, OptionList, TabbedContent
+
+from srs_eval.advice.overview import NOT_WAITED_FOR, Overview
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import Preset, ReviewLog
+from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.evaluate import Finished, Prepared, Started
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.report import formats as words
+from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.evaluation import Evaluation
+from srs_eval.tui.screens.import_summary import ReceiptScreen
+from srs_eval.tui.screens.jump import JumpScreen
+from srs_eval.tui.screens.open import told_apart
+from srs_eval.tui.screens.time_left import measured_pace, seconds_left
+from srs_eval.tui.state import Recent, State, load_state, save_state
+from srs_eval.tui.widgets.calibration import CalibrationChart
+from srs_eval.tui.widgets.ranking import RankingTable
+from tests.tui.app_world import (
+    MODELS,
+    NOW,
+    MadeUpAnswers,
+    MadeUpEngine,
+    make_answers,
+    make_app,
+    make_log,
+    make_result,
+    on,
+    text_of,
+    to_receipt,
+    type_at_once,
+    until,
+)
+from tests.tui.test_app import FILE, to_results
+
+AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
+
+
+def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
+    assert isinstance(app.screen, kind)
+    return app.screen
+
+
+def footer(app: object) -> list[str]:
+    return [key.description for key in app.screen.query("FooterKey")]  # type: ignore[attr-defined]
+
+
+async def test_a_picture_of_the_screen_without_a_folder_of_downloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("platformdirs.user_downloads_path", lambda: tmp_path / "Downloads")
+    app = make_app(tmp_path / "state")
+    async with app.run_test() as pilot:
+        app.deliver_screenshot()
+        await until(pilot, lambda: list(tmp_path.glob("*.svg")))
+
+
+async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: engine.holding.is_set() and "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: "Cancel" not in footer(app))
+        engine.holding.clear()
+        await pilot.press("r")
+        await until(pilot, engine.holding.is_set)
+        await until(pilot, lambda: "Cancel" in footer(app))
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+
+
+async def test_every_footer_fits_80_columns_with_its_last_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While models run, so that Cancel is there, too."""
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    monkeypatch.setattr(app, "costs", lambda preset: [])
+    monkeypatch.setattr(app, "errors_of", lambda name: [])
+    ways = {
+        "AnswersScreen": (),
+        "EvidenceScreen": ("enter",),
+        "CostsScreen": ("escape", "w"),
+        "ReceiptScreen": ("escape", "i"),
+        "RunScreen": ("escape", "m"),
+        "CompareScreen": ("2",),
+        "DetailsScreen": ("escape", "enter"),
+        "ErrorsScreen": ("e",),
+    }
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
+        await until(pilot, lambda: engine.holding.is_set() and on(app, "AnswersScreen")())
+        for name, keys in ways.items():
+            for key in keys:
+                await pilot.press(key)
+            await until(pilot, on(app, name))
+            await until(pilot, lambda: "Quit" in footer(app))
+            assert ("Cancel" in footer(app)) == (name not in ("EvidenceScreen", "CostsScreen"))
+            await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
+        engine.go.set()
+        await until(pilot, lambda: not app.evaluation.running)
+
+
+async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: text_of(app).rstrip().endswith("esc Close ? Help q Quit"))
+        assert "x Export" not in text_of(app)
+        assert " reviews · " in text_of(app).splitlines()[0]
+        await pilot.resize_terminal(80, 20)
+        await until(pilot, lambda: "x Export esc Close ? Help q Quit" in text_of(app))
+
+
+async def test_tables_of_a_file_have_the_columns_that_there_is_room_for(tmp_path: Path) -> None:
+    def load(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        words_of_it = "Vocabulary of the second year::Chapter 7, animals and their young"
+        decks = log.decks | {10: replace(log.decks[10], name=words_of_it)}
+        return replace(log, decks=decks)
+
+    app = make_app(tmp_path, FILE, load=load)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: " reviews" in text_of(app).splitlines()[7])
+        assert "cards" not in text_of(app).splitlines()[7]
+        assert re.search(r"Vocabulary.*….*young +Default +2,493", text_of(app))
+        await pilot.press("n")
+        await until(pilot, lambda: re.search(r"parameters  reviews  retention", text_of(app)))
+        await pilot.press("p")
+        await pilot.resize_terminal(120, 20)
+        await until(pilot, lambda: "Chapter 7, animals and their young  Default" in text_of(app))
+        assert " cards  reviews  own retention" in text_of(app)
+
+
+async def test_a_preset_without_reviews_is_told_by_its_name(tmp_path: Path) -> None:
+    def load(path: Path, **_: Any) -> ReviewLog:
+        log = make_log()
+        return replace(log, presets={3: Preset(3, "Never used", {}, 0.9), **log.presets})
+
+    app = make_app(tmp_path, FILE, load=load)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("n", "n")
+        table = app.screen.query_one("#presets", DataTable)
+        places = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
+        table.move_cursor(row=places.index("Never used"))
+        await pilot.press("enter")
+        await until(pilot, on(app, "Refusal"))
+        await until(pilot, lambda: 'The preset "Never used" has no reviews.' in text_of(app))
+
+
+async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) -> None:
+    answers = MadeUpAnswers(hold_at="split")
+    app = make_app(tmp_path, FILE, answer=answers)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: answers.holding.is_set() and "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: "r asks again" in text_of(app))
+        await until(pilot, lambda: "Ask again" in footer(app) and "Cancel" not in footer(app))
+        answers.hold_at = "fit"  # nothing is answered for now
+        answers.holding.clear()
+        await pilot.press("r")
+        await until(pilot, lambda: "Cancel" in footer(app) and "Ask again" not in footer(app))
+        assert "questions open" in text_of(app)
+        assert text_of(app).rstrip().endswith("q Quit")
+        await until(pilot, answers.holding.is_set)
+        answers.go.set()
+        await until(pilot, lambda: "answered in" in text_of(app))
+
+
+def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
+    assert words.letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
+    assert len(words.letters(words.FAMILIES)) <= 50
+
+
+async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("t")
+        chart = app.screen.query_one(CalibrationChart)
+        table = chart.query_one("DataTable")
+        graph = app.graph(app.evaluation.ranked()[0].result)
+        last = int(graph.count.nonzero()[0][-1])
+        row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]  # type: ignore[attr-defined]
+        interval = f"{100 * graph.low[last]:.0f}–{100 * graph.high[last]:.0f}"
+        assert row[2:] == [interval, str(int(graph.count[last]))]
+
+
+async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        await until(pilot, lambda: "◀" in text_of(app))
+        left, right = (app.evaluation.models[name] for name in screen_of(app, CompareScreen).pair)
+        assert left.result is not None
+        metrics = left.result.metrics
+        almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
+        right.result = replace(left.result, metrics=almost)
+        app.screen.update_now()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "◀" not in text_of(app))
+
+
+async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        for name in ("FSRS-6", "FSRS-6-recency"):
+            model = app.evaluation.models[name]
+            assert model.result is not None
+            few = {each: getattr(model.result, each)[:900] for each in ("y", "p", "day")}
+            few |= {each: getattr(model.result, each)[:900] for each in ("bin", "review_th")}
+            model.result = replace(model.result, size=900, **few)
+        from srs_eval.tui.screens.compare import CompareScreen
+
+        app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
+        await until(pilot, lambda: "A verdict needs 1,000 such reviews" in text_of(app))
+
+
+async def test_tabs_of_the_receipt_have_keys(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        tabs = app.screen.query_one(TabbedContent)
+        seen = []
+        for _ in range(4):
+            await pilot.press("n")
+            await pilot.pause()
+            seen.append(tabs.active)
+        assert seen == ["per-deck", "per-preset", "remarks", "what"]
+        await pilot.press("p")
+        await until(pilot, lambda: tabs.active == "remarks")
+
+
+async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path: Path) -> None:
+    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
+    app = make_app(tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        await until(pilot, lambda: "Forget" in footer(app))
+        await pilot.press("delete")
+        await until(pilot, lambda: "mine.anki2" not in text_of(app))
+        await until(pilot, lambda: "Forget" not in footer(app))
+        assert app.screen.query_one(OptionList).highlighted_option is not None
+
+
+async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
+    """Else each of them takes memory, and longer and longer looks through it for what may go."""
+    usual = gc.get_threshold()
+    app = make_app(tmp_path, FILE)
+    left: list[weakref.ref[Screen]] = []
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        for _ in range(3):
+            await pilot.press("d")
+            await until(pilot, on(app, "DetailsScreen"))
+            left.append(weakref.ref(app.screen))
+            await pilot.press("escape")
+            await until(pilot, on(app, "RunScreen"))
+        gc.unfreeze()
+        gc.collect()
+        assert sum(screen() is not None for screen in left) <= 1  # Textual holds the last one
+    assert gc.get_threshold() == usual
+
+
+def keys(app: object) -> list[str]:
+    """Of the ranking's rows, headings among them."""
+    table = app.screen.query_one(RankingTable)  # type: ignore[attr-defined]
+    return [str(row.key.value) for row in table.ordered_rows]
+
+
+async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await to_results(pilot, app)
+        first = app.evaluation.groups()[0]
+        await pilot.press("o")
+        await until(pilot, lambda: app.state.order == "model")
+        names = [line.configuration.name for line in first.ordered("model")]
+        assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
+        assert "verdict" in text_of(app)
+        table = app.screen.query_one(RankingTable)
+        for backwards in (False, True):
+            await pilot.click(table, offset=(table.place_of("RMSE(bins)") + 3, 0))
+            await until(pilot, lambda: app.state.order == "RMSE(bins)")
+            errors = [line.result.metrics.rmse_bins for line in first.ordered("RMSE(bins)")]
+            assert errors == sorted(errors)
+            names = [line.configuration.name for line in first.ordered("RMSE(bins)", backwards)]
+            assert keys(app)[: len(names)] == names
+    assert load_state(tmp_path).order == "RMSE(bins)"
+    assert load_state(tmp_path).backwards
+
+
+async def test_the_ranking_is_filtered_and_stays_so(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("slash", *"fsrs 6")
+        await until(pilot, lambda: "Models · 3 of 8" in text_of(app))
+        assert [key for key in keys(app) if key[0] != "\0"] == [
+            *("FSRS-6-recency", "FSRS-6", "FSRS-6-dry-run")
+        ]
+        await pilot.press("enter", "down", "d")  # the list has the focus again
+        await until(pilot, on(app, "DetailsScreen"))
+        await pilot.press("escape", "slash", "escape")
+        await until(pilot, lambda: len(keys(app)) > 8)
+        await pilot.press("slash", *"sm", "enter", "escape")  # from the list, too
+        await until(pilot, lambda: len(keys(app)) > 8)
+        assert on(app, "RunScreen")()
+        await pilot.press("slash", *"dash", "enter")
+    assert load_state(tmp_path).filter == "dash"
+
+
+async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("f")
+        await until(pilot, on(app, "FamiliesScreen"))
+        await pilot.press("space", "down", "space", "escape")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "without F S" in text_of(app))
+        assert [key for key in keys(app) if key[0] != "\0"] == ["DASH", "AVG", "MOVING-AVG"]
+        await pilot.press("f", "escape")  # looking changes nothing
+        await until(pilot, lambda: app.state.hidden == ("fsrs", "sm2"))
+
+
+async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        assert app.own_scheduler == "FSRS-6-own"
+        assert "  ★F your parameters" in text_of(app)  # fitted to some of these: without a place
+        assert text_of(app).count("★F") == 1
+        await pilot.resize_terminal(80, 18)  # more rows than there is room for
+        await until(pilot, lambda: "★" in text_of(app).splitlines()[3])  # below the headings
+        assert text_of(app).count("★F") == 1
+        table = app.screen.query_one(RankingTable)
+        assert table.chosen == "FSRS-6-recency"  # the best one, not one's own
+        await pilot.press("end")
+        await until(pilot, lambda: table.chosen == "FSRS-5-secs")
+        assert "★" in text_of(app).splitlines()[3]
+        table.choose("FSRS-6-own")
+        await pilot.press("d")
+        await until(pilot, on(app, "DetailsScreen"))
+        await until(pilot, lambda: "no place, for it is flattered" in text_of(app))
+        await pilot.press("escape")
+        await until(pilot, on(app, "RunScreen"))
+        table.choose("SM2")
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
+
+
+async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await to_results(pilot, app)
+        await until(pilot, lambda: text_of(app).count("●") >= 3)
+        drawn = [line for line in text_of(app).splitlines() if "├" in line and "┤" in line]
+        assert len(drawn) == 8
+        floor = next(line for line in drawn if "the floor" in line).index("═", 30)
+        assert drawn[0][floor] == "┊"
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
+
+
+async def test_long_names_are_whole_where_the_window_allows(tmp_path: Path) -> None:
+    long = "FSRS-7 defaults short secs equalized"
+    engine = MadeUpEngine(skipping=["DASH", "SM2"])
+
+    def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
+        for event in engine(*given, **keywords):
+            if isinstance(event, Prepared):
+                others = resolve("FSRS-7-dry-run-short-secs-equalize_test_with_non_secs")
+                event = replace(event, configurations=(*event.configurations, *others))
+            yield event
+
+    app = make_app(tmp_path, FILE, evaluate=evaluate)
+    async with app.run_test(size=(180, 48)) as pilot:
+        await to_results(pilot, app)
+        await until(pilot, lambda: f"F {long}" in text_of(app))
+        await pilot.resize_terminal(160, 48)
+        await until(pilot, lambda: re.search(r"F FSRS-7 .*….* equalized", text_of(app)))
+        assert re.search(r"than average +RMSE\(bins\) +AUC", text_of(app))
+        drawn = next(line for line in text_of(app).splitlines() if "F FSRS-6 recency" in line)
+        assert drawn.rindex("┤", 0, 100) - drawn.index("├") >= 8
+        assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
+        await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", text_of(app)))
+
+
+async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
+    tmp_path: Path,
+) -> None:
+    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: len(app.evaluation.results()) == 9)
+        for model in app.evaluation.models.values():
+            assert model.result is not None
+            few = {name: getattr(model.result, name)[:301] for name in ("y", "p", "day", "bin")}
+            few |= {name: getattr(model.result, name)[:301] for name in ("review_th", "fold")}
+            model.result = replace(model.result, size=301, **few)
+        app.evaluation._groups = None
+        await pilot.press("m")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "models finished" in text_of(app))
+        *_, first, second, _, _ = text_of(app).splitlines()
+        assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
+        assert second.strip().endswith("…")
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: "★\N{NO-BREAK SPACE}your parameters:" in text_of(app))
+
+
+async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("2")
+        await until(pilot, on(app, "CompareScreen"))
+        pair = screen_of(app, CompareScreen).pair
+        names = [app.evaluation.models[name].configuration.words for name in pair]
+        await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
+        await pilot.press("v")
+        await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
+
+
+async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
+        await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
+        await pilot.press("escape")  # it goes on behind the answers
+        await until(pilot, on(app, "AnswersScreen"))
+        for answer in ("escape", "enter"):  # the harmless answer has the focus
+            await pilot.press("escape")
+            await until(pilot, on(app, "Question"))
+            await pilot.press(answer)
+            await until(pilot, on(app, "AnswersScreen"))
+        assert app.evaluation.running
+        await pilot.press("escape", "y")
+        await until(pilot, on(app, "OpenScreen"))
+        await until(pilot, engine.closed.is_set)
+    app.shut_down()
+
+
+async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        type_at_once(app, "m/FSRS")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
+        await until(pilot, lambda: not app.evaluation.running)
+        type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
+        await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
+        assert app.state.filter == "FSRS-6"
+        type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
+        await until(pilot, on(app, "ChooseScreen"))
+        assert app.state.filter == ""
+    assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
+
+
+async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        app._keys.waiting.append(events.Key("x", "x"))
+        app._keys.since = app.monotonic() - 1
+        type_at_once(app, "m")
+        await pilot.pause(0.1)
+        assert on(app, "AnswersScreen")()
+        app._keys.since -= 10
+        type_at_once(app, "q")
+        await until(pilot, lambda: not app.is_running or not on(app, "AnswersScreen")())
+
+
+@pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
+async def test_rows_that_cannot_be_judged_are_told_and_left_again(
+    tmp_path: Path, error: Exception | None
+) -> None:
+    """Of all models that they are left out, or by a refusal, behind which R would be no more."""
+    of_benchmark, of_anki = MadeUpEngine(), MadeUpEngine(skipping=MODELS, error=error)
+
+    def evaluate(log: ReviewLog, names: Any, protocol: Protocol, **options: Any) -> Iterator[Any]:
+        engine = of_anki if protocol.rows == "anki" else of_benchmark
+        return engine(log, names, protocol, **options)
+
+    app = make_app(tmp_path, FILE, evaluate=evaluate)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("R")
+        if error is None:
+            await until(pilot, lambda: "on Anki's rows" in text_of(app))
+            await until(pilot, lambda: not app.evaluation.running)
+            assert not app.evaluation.results()
+            assert "3 usable reviews" in text_of(app)
+            await pilot.press("R")
+        else:
+            await until(pilot, on(app, "Refusal"))
+            await until(pilot, lambda: "no review is left" in text_of(app))
+            await pilot.press("escape")
+        await until(pilot, on(app, "RunScreen"))
+        await until(pilot, lambda: "on the benchmark's rows" in text_of(app))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+
+
+async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("escape", "escape")
+        await until(pilot, on(app, "Question"))
+        engine.go.set()
+        await until(pilot, on(app, "AnswersScreen"))
+        await until(pilot, lambda: app.told == ["The models have ended by themselves."])
+
+
+async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await app.push_screen(ReceiptScreen())  # not a moment more
+        assert {"Evaluate", "Rows", "Back", "Quit"} <= set(footer(app))
+
+
+async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await pilot.press("x")
+        await until(pilot, on(app, "ExportScreen"))
+        await pilot.resize_terminal(80, 32)
+        await until(pilot, lambda: "now  fresh pooled" in text_of(app))
+
+
+async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        for milliseconds in range(0, 100, 4):
+            await app.push_screen(CompareScreen("FSRS-6", "DASH"))
+            await asyncio.sleep(milliseconds / 1000)
+            await app.pop_screen()
+        await until(pilot, on(app, "RunScreen"))
+
+
+async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
+    """One's own line is drawn first where the ranking is long; it may be the only best one."""
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 16)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press("m")
+        await until(pilot, lambda: not app.evaluation.running and on(app, "RunScreen")())
+        best = app.evaluation.ranked()[0].configuration.name
+        table = app.screen.query_one(RankingTable)
+        table.show(app.evaluation, 0.0, app.state, best)
+        rows = list(table._rows)
+        assert rows[0] == best
+        below = dict(zip(rows, [*rows[1:], "\0"], strict=True))
+        verdicts = [row for row in rows if row[0] == "\0" and row[-1] != " "]  # else of a group
+        assert verdicts
+        assert not any(below[heading].startswith("\0") for heading in verdicts)
+
+
+async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        await pilot.press("d")  # the best one so far; what runs can be cancelled there, too
+        await until(pilot, on(app, "DetailsScreen"))
+        await until(pilot, lambda: "Cancel" in footer(app))
+        await pilot.press("c")
+        await until(pilot, lambda: not app.evaluation.running)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
+        engine.go.set()
+        await pilot.press("r")
+        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        await until(pilot, lambda: "Run again" not in footer(app))
+
+
+async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_results(pilot, app)
+        table = app.screen.query_one(RankingTable)
+        await pilot.press("j", "j", "k")
+        assert table.chosen == app.evaluation.ranked()[1].configuration.name
+        await pilot.press("escape")
+        await until(pilot, on(app, "ReceiptScreen"))
+        await pilot.press("g")
+        await until(pilot, on(app, "JumpScreen"))
+        targets = list(screen_of(app, JumpScreen)._targets.items())
+        assert all(f" {letter} " in text_of(app) for letter, _ in targets)
+        letter, widget = next(each for each in targets if each[1].id == "models")
+        await pilot.press(letter)
+        await until(pilot, lambda: app.screen.focused is widget)
+        await pilot.press("g", "escape")
+        await until(pilot, lambda: app.screen.focused is widget)
+
+
+async def test_profiles_tell_their_reviews_and_files_here_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name / "collection.anki2" for name in ("User 1", "User 2")]
+    folders[0].parent.mkdir()
+    write_collection(simulate_learner(3, 300), folders[0])
+    with contextlib.closing(sqlite3.connect(folders[0])) as database:
+        (answers,) = database.execute("select count(*) from revlog where ease > 0").fetchone()
+    folders[1].parent.mkdir()
+    folders[1].write_bytes(b"no database")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "deck.apkg").touch()
+    (here / "picture.png").touch()
+    monkeypatch.chdir(here)
+    found = [SimpleNamespace(name=path.parent.name, path=path) for path in folders]
+    app = make_app(tmp_path, profiles=lambda: found)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: f"{answers:,} reviews" in text_of(app))
+        lines = text_of(app).splitlines()
+        first = next(line for line in lines if "User 1" in line)
+        assert " · last " in first
+        assert "reviews" not in next(line for line in lines if "  User 2" in line)
+        assert "deck.apkg" in text_of(app)
+        assert "picture.png" not in text_of(app)
+    before = {path.name for path in folders[0].parent.iterdir()}
+    assert before == {"collection.anki2"}  # looked at, never written
+
+
+async def test_as_many_files_here_are_offered_as_fit_the_last_changed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for number in range(15):
+        (here / f"file{number:02}.colpkg").touch()
+        os.utime(here / f"file{number:02}.colpkg", (NOW, NOW + number % 4 * 60 + number))
+    monkeypatch.chdir(here)
+    paths = ("/anki/f", "/anki/other.anki2", "/anki/f/collection.anki2")
+    save_state(State(recent=tuple(Recent(path, NOW, 12) for path in paths)), tmp_path)
+    app = make_app(tmp_path)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: text_of(app).count(".colpkg") == 15 + 1)  # one in the hint
+        ids = [option.id or "" for option in app.screen.query_one(OptionList).options]
+        files = [each.removeprefix("here:") for each in ids if each.startswith("here:")]
+        changed = [(here / each).stat().st_mtime for each in files]
+        assert changed == sorted(changed, reverse=True)
+        assert [each for each in ids if each.startswith("recent:")] == [
+            *("recent:/anki/f", "recent:/anki/other.anki2")  # a profile's folder is its collection
+        ]
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "… and 11 more" in text_of(app))
+        assert "Try a simulated learner" in text_of(app)
+
+
+async def test_a_file_without_presets_says_why_no_costs_are_told(tmp_path: Path) -> None:
+    only_a_collection = "can be told of a collection only"
+    for log, says in ((make_log(), False), (replace(make_log(), decks={}, presets={}), True)):
+        app = make_app(tmp_path / str(says), FILE, load=lambda path, log=log, **_: log)
+        async with app.run_test(size=(160, 30)) as pilot:
+            await until(pilot, on(app, "AnswersScreen"))
+            await until(pilot, lambda app=app: "Rows: " in text_of(app))
+            assert (only_a_collection in text_of(app)) == says
+
+
+async def test_a_letter_leads_to_each_part_of_the_screen(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+
+    async def letter_of(which: str) -> str:
+        await pilot.press("g")
+        await until(pilot, on(app, "JumpScreen"))
+        targets = screen_of(app, JumpScreen)._targets.items()
+        return next(letter for letter, widget in targets if widget.id == which)
+
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, on(app, "AnswersScreen"))
+        await pilot.press(await letter_of("beside"))
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "beside")
+        await to_results(pilot, app)
+        await pilot.press(await letter_of("more"))
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "more")
+        await pilot.press(await letter_of("filter"), *"dash", "enter")
+        await until(pilot, lambda: app.state.filter == "dash")
+        await pilot.press(await letter_of("chart"))
+        await until(pilot, lambda: app.screen.query_one(CalibrationChart).as_table)
+        await until(pilot, lambda: app.focused in app.screen.query("#chart DataTable"))
+
+
+@given(
+    st.lists(st.text("ab/", min_size=1, max_size=40), min_size=1, max_size=5), st.integers(8, 30)
+)
+def test_paths_are_cut_to_the_width(paths: list[str], width: int) -> None:
+    assert all(len(shown) <= width for shown in told_apart(paths, width))
+
+
+def test_paths_that_differ_in_the_middle_look_different() -> None:
+    paths = [f"/backups/of/{name}/Anki2/User 1/collection.anki2" for name in ("anna", "berta")]
+    assert words.shortened(paths[0], 24) == words.shortened(paths[1], 24)
+    shown = told_apart([*paths, "/short.anki2"], 24)
+    assert len(set(shown)) == 3
+    assert "anna" in shown[0]
+    assert "berta" in shown[1]
+    assert shown[2] == "/short.anki2"
+
+
+@pytest.mark.parametrize("speed", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("reviews", [20_000, 600_000])
+@pytest.mark.parametrize("kind", ["usual", "again", "compiling"])
+def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: str) -> None:
+    """After a second, on a machine of any speed, with two workers, until little is left."""
+    chosen = resolve("fast")
+    compile_first = {each.name for each in chosen if each.compiles and kind == "compiling"}
+    first = Evaluation(reviews=reviews)
+
+    def seconds(each: Configuration, compiles: bool, begins: bool, loads: bool) -> float:
+        odd = 1 + 0.3 * (sum(each.name.encode()) % 7 - 3) / 3  # the table is not exact either
+        work = odd * (0.03 + each.expected_seconds_per_10k * reviews / 10_000)
+        compiling = each.model.seconds_to_compile * compiles * (1 + odd) / 2
+        return speed * (work + compiling + 0.8 * begins + 0.8 * loads)
+
+    def run(evaluation: Evaluation) -> list[tuple[float | None, float]]:
+        missing = frozenset(compile_first)
+        evaluation.apply(Prepared(reviews, reviews, tuple(chosen), missing), 0.0)
+        waiting, working, now = list(chosen), [], 0.0
+        told, compiled, loaded = [], set(), 0
+        while waiting or working:
+            while waiting and len(working) < 2:
+                each = waiting.pop(0)
+                compiles = each.name in missing
+                evaluation.apply(Started(each, compiles), now)
+                compiles &= each.model.name not in compiled
+                taken = seconds(each, compiles, now == 0, each.compiles and loaded < 2)
+                loaded += each.compiles  # what runs kernels, once in each worker
+                compiled.add(each.model.name)
+                working.append((now + taken, each))
+            working.sort(key=lambda pair: pair[0])
+            now, each = working.pop(0)
+            result = replace(make_result("DASH"), configuration=each.name, seconds=0.0)
+            evaluation.apply(Finished(each, result), now)
+            told.append((now, seconds_left(evaluation, now)))
+        # The last model alone cannot be told better than the table knows it.
+        return [(left, now - when) for when, left in told if when >= 1 and now - when > now / 3]
+
+    ratios = run(first)
+    if kind == "again":  # what the first run measured is remembered
+        ratios = run(Evaluation(reviews=reviews, known_pace=measured_pace(first)))
+    assert len(ratios) > 5 or speed * reviews < 5_000  # nothing is told of a single second
+    for left, true in ratios:
+        assert left is not None
+        assert true / 1.5 < left < true * 1.5, (left, true)
+
+
+async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> None:
+    """Evidence that has no line of its own keeps the ranking waiting no longer."""
+    go = threading.Event()
+
+    def answer(log: ReviewLog, *, cancel: threading.Event, **_: Any) -> Iterator[Any]:
+        answers = make_answers()
+        questions = set(Overview.begun(log).waiting) - NOT_WAITED_FOR
+        yield tuple(each for each in answers if each.question in questions), tuple(questions)
+        while not go.wait(0.01) and not cancel.is_set():
+            pass
+        rest = tuple(each for each in answers if each.question in NOT_WAITED_FOR)
+        yield rest, tuple(NOT_WAITED_FOR)
+
+    app = make_app(tmp_path, FILE, answer=answer)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        assert sorted(app.overview.waiting) == sorted(NOT_WAITED_FOR)
+        go.set()
+        await until(pilot, lambda: app.answers_ended is not None)
+        assert app.run_number == 1

@@ -1,0 +1,126 @@
+"""What the app remembers, and that damage to it never matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srs_eval.tui.state import FILE, RECENT_FILES, Recent, State, load_state, save_state
+from tests.conftest import PATIENCE
+from tests.tui.app_world import MODELS, make_app, text_of, until
+
+
+def test_comes_back_as_it_was(tmp_path: Path) -> None:
+    state = State(theme="nord", light_theme="solarized-light", bins=20)
+    state = state.opened(Path("/a/collection.anki2"), 12, 5.0).opened(Path("/b ü.colpkg"), 3, 6.0)
+    assert save_state(state, tmp_path / "new" / "folder")
+    assert load_state(tmp_path / "new" / "folder") == state
+    assert [recent.path for recent in state.recent] == ["/b ü.colpkg", "/a/collection.anki2"]
+    assert [entry.name for entry in (tmp_path / "new" / "folder").iterdir()] == [FILE]
+
+
+def test_a_file_is_listed_once_latest_first() -> None:
+    state = State()
+    for number in [*range(20), 15]:
+        state = state.opened(Path(f"/{number}"), number, float(number))
+    paths = [recent.path for recent in state.recent]
+    assert paths[:3] == ["/15", "/19", "/18"]
+    assert len(paths) == len(set(paths)) == RECENT_FILES
+    assert "/15" not in [recent.path for recent in state.forgotten("/15").recent]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[1]",
+        b"\xff\xfe\x00",
+        b'{"recent": 3, "theme": 7, "bins": "40"}',
+        b'{"recent": [1, {"path": 3}, {"path": "a\\u0000b"}, {}], "bins": true, "theme": ""}',
+        b"[" * 100_000,
+    ],
+)
+def test_damage_is_as_good_as_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    assert load_state(tmp_path) == State()
+
+
+NUMBERS = ["NaN", "-Infinity", "1e999", "-1e300", "1" * 400, "-5", "0.5", "5e-324", "true", '"9"']
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:10])
+async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str) -> None:
+    (tmp_path / FILE).write_text(
+        f"""{{
+            "recent": [{{"path": "/mine.anki2", "opened": {number}, "entries": {number}}}],
+            "bins": {number},
+            "pace": {{"FSRS-6": [2.5, {number}], "AVG": [{number}, 3000]}}
+        }}"""
+    )
+    app = make_app(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        app.open_file(Path("collection.anki2"))
+        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: not app.evaluation.running)
+    assert load_state(tmp_path) == app.state
+    kept = json.loads((tmp_path / FILE).read_text(), parse_constant=pytest.fail)
+    assert [entry["path"] for entry in kept["recent"]][1:] == ["/mine.anki2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes among the files")
+def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    script = (
+        "import sys; from pathlib import Path; from srs_eval.tui.state import State, load_state; "
+        "sys.exit(load_state(Path(sys.argv[1])) != State())"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)
+
+
+def test_what_is_nested_too_deep_to_be_copied_is_survived(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"later": ' + "[" * 900 + "]" * 900 + "}")
+    save_state(load_state(tmp_path), tmp_path)
+
+
+def test_good_parts_of_a_damaged_file_are_kept(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(
+        json.dumps({"recent": [{"path": "/x"}, 5], "bins": 20, "theme": [], "later": {"a": 1}})
+    )
+    state = load_state(tmp_path)
+    assert state.recent == (Recent("/x"),)
+    assert state.bins == 20
+    assert state.theme == State().theme
+    save_state(state, tmp_path)
+    assert json.loads((tmp_path / FILE).read_text())["later"] == {"a": 1}  # of a newer version
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: (
+    st.lists(inner) | st.dictionaries(
+        st.sampled_from(["recent", "theme", "bins", "path", "opened", "entries", "extra"]), inner
+    )
+)))  # fmt: skip
+def test_any_content_is_survived(content: object) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / FILE).write_text(json.dumps(content))
+        state = load_state(Path(folder))
+        assert save_state(state, Path(folder))
+        assert load_state(Path(folder)) == state
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert not save_state(State(), blocked)
+    assert load_state(blocked) == State()

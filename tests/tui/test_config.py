@@ -1,0 +1,216 @@
+"""config.toml: what is settled holds, and what is wrong is told in a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srs_eval.app import Options
+from srs_eval.cli.main import main
+from srs_eval.data.errors import InputError
+from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
+from srs_eval.tui.config import Config, load_config
+from srs_eval.tui.screens import actions
+from tests.cli.program import program
+from tests.conftest import PATIENCE
+from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
+from tests.tui.test_app import FILE, to_results
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_what_is_printed_is_a_file_with_the_values_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
+    assert main(["config"]) == 0
+    printed = capsys.readouterr().out
+    path = tmp_path / "config.toml"
+    assert printed.splitlines()[0].startswith(f"# {path}, which is not there")
+    write(tmp_path, printed)
+    config = load_config()
+    assert Config(**{**vars(config), "keys": {}}) == Config()
+    everything = [action for each in actions.SCREENS.values() for action in each]
+    assert config.keys == {action.id: action.key for action in everything}
+    write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "z"\n')
+    assert main(["config"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == f"# {path}"
+    values = tomllib.loads(printed)
+    assert (values["theme"], values["equivalence"], values["keys"]["cancel"]) == ("nord", 0.01, "z")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rows = ", "is no TOML"),
+        ('colour = "red"', "there is no setting colour, only theme, rows"),
+        ('rows = "all"', "rows must be benchmark or anki, not 'all'"),
+        ('models = "FSRS-66"', 'models: There is no model "FSRS-66"'),
+        ("theme = 3", "theme must be a name in quotes"),
+        ("equivalence = true", "equivalence must be a log loss from 0 to 1"),
+        ("equivalence = nan", "equivalence must be a log loss from 0 to 1"),
+        ("equivalence = 1e999", "equivalence must be a log loss from 0 to 1, not inf"),
+        (f"equivalence = {10**400}", "equivalence must be a log loss from 0 to 1, not 1000"),
+        (f"equivalence = {'1' * 5_000}", "is no TOML"),  # more digits than Python reads
+        (f"equivalence = 0x{'f' * 5_000}", "a number of thousands of digits"),
+        (f"theme = [0x{'f' * 5_000}]", "theme must be a name in quotes"),
+        (f"{'x' * 100_000} = 1", "there is no setting xxx"),
+        (f"# {'x' * (1 << 20)}", "larger than 1,048,576 bytes"),
+        ('reduced_motion = "yes"', "reduced_motion must be true or false"),
+        ("keys = 3", "[keys] must be a table"),
+        ('[keys]\nfly = "x"', "there is no action fly"),
+        ("[keys]\ncancel = 3", "the key of cancel must be a name in quotes"),
+        ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
+        ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_what_is_wrong_is_one_sentence(
+    text: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 600
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
+    assert main(["config"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and devices among the files")
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
+def test_what_is_no_file_is_told_and_not_waited_for(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    if what == "a pipe":
+        os.mkfifo(path)
+    elif what == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for command in (["config"], ["run", "x.anki2"]):
+        environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
+        done = program(*command, env=environment, timeout=PATIENCE)
+        assert done.returncode == 2
+        assert f"{path} cannot be read (no regular file); mend or delete it." in done.stderr
+
+
+def test_keys_may_be_exchanged(tmp_path: Path) -> None:
+    path = write(tmp_path, '[keys]\ncancel = "o"\norder = "c"\n')
+    assert load_config(path).keys == {"cancel": "o", "order": "c"}
+
+
+def test_every_action_is_in_the_table_of_screens() -> None:
+    """One that is not could be neither remapped nor found to be in conflict."""
+    found = [
+        value
+        for value in vars(actions).values()
+        if isinstance(value, tuple) and value and isinstance(value[0], actions.Action)
+    ]
+    assert set(found) == set(actions.SCREENS.values())
+    assert actions.conflict({}) == ""
+    by_id: dict[str, set[str]] = {}
+    for each in found:
+        for action in each:
+            by_id.setdefault(action.id, set()).add(action.key)
+    assert [name for name, keys in by_id.items() if len(keys) > 1] == []
+
+
+def test_settings_hold_for_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
+    write_collection(simulate_learner(5, 600), tmp_path / "collection.anki2")
+    run = ["run", str(tmp_path / "collection.anki2"), "--jobs", "0", "--json", "-"]
+    import json
+
+    write(tmp_path, 'rows = "anki"\nmodels = "90%"\nequivalence = 0.5\n')
+    assert main(run) == 0
+    settled = json.loads(capsys.readouterr().out)
+    assert [each["configuration"] for each in settled["results"]] == ["90%"]
+    assert settled["protocol"]["rows"] == "anki"
+    assert main([*run, "--models", "Memrise", "--rows", "benchmark"]) == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert [each["configuration"] for each in asked["results"]] == ["Memrise"]
+    assert asked["protocol"]["rows"] == "benchmark"
+    # The rows of a data set are chosen already: what is settled for collections says nothing.
+    write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
+    assert main(["run", str(tmp_path / "data"), "--user", "1", "--jobs", "0"]) == 0
+    write(tmp_path, "rows = 3")
+    done = subprocess.run(
+        [sys.executable, "-m", "srs_eval", *run], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"srs-eval: {tmp_path / 'config.toml'}: rows must be")
+
+
+async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
+    config = Config(
+        theme="nord", equivalence=0.5, reduced_motion=True, keys={"compare": "v", "table": "2"}
+    )
+    app = make_app(tmp_path, FILE, options=Options(config=config))
+    assert app.theme == "nord"
+    assert app.animation_level == "none"
+    async with app.run_test(size=(100, 50)) as pilot:
+        await to_results(pilot, app)
+        standings = {line.standing for line in app.evaluation.groups()[0].lines}
+        assert standings == {"best", "as good", None}
+        await until(pilot, lambda: "v Compare" in text_of(app))
+        await pilot.press("question_mark")
+        await until(pilot, on(app, "HelpScreen"))
+        assert re.search(r"\bv +Compare +Two models", text_of(app))
+        await pilot.press("escape", "v")
+        await until(pilot, on(app, "CompareScreen"))
+        await until(pilot, lambda: "Each is as good as the other" in text_of(app))
+        help_texts: list[Any] = [each.help for each in app.get_system_commands(app.screen)]
+        assert any(each.endswith("(2)") and "numbers behind" in each for each in help_texts)
+
+
+def test_a_theme_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="there is no theme 'nrd', only"):
+        make_app(tmp_path, options=Options(config=Config(theme="nrd")))
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
+    path = write(tmp_path, 'theme = "nrd"')
+    assert main(["config"]) == 2
+    told = capsys.readouterr()
+    assert f"{path}: there is no theme 'nrd', only" in told.err
+    assert told.out == ""
+
+
+async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:
+    engine = MadeUpEngine(hold_at=("DASH", 3))
+    app = make_app(tmp_path, FILE, evaluate=engine)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await to_receipt(pilot)
+        await pilot.press("enter")
+        await until(pilot, engine.holding.is_set)
+        commands = list(app.get_system_commands(app.screen))
+        here = [each.title for each in commands if each.help.startswith("Here: ")]
+        assert here[0] == "Cancel"
+        assert "Run again" not in here
+        assert [each.title for each in commands[: len(here)]] == here
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "Here: Stop the models" in text_of(app))
+        shown = text_of(app)
+        assert shown.index("Here: Stop the models") < shown.index("Here: Everything about")
+        engine.go.set()
