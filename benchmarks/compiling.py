@@ -161,7 +161,7 @@ def compile_all(names: str, golden: Path | None) -> None:
 
 
 def one_by_one(names: str, golden: Path | None) -> None:
-    from srs_eval.data.extras import missing
+    from srs_eval.data.errors import missing
     from srs_eval.engine.evaluate import Session, must_compile
     from srs_eval.models.configurations import resolve
 

@@ -1,27 +1,29 @@
 """srs-eval: how well do memory models predict your own forgetting?
 
-The public interface for notebooks is `load`, `evaluate` and `compare`; all are imported
-on first use, so that `import srs_eval` stays cheap.
+The public interface for notebooks is `load`, `evaluate`, `compare` and `workload`; all are
+imported on first use, so that `import srs_eval` stays cheap.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "compare", "evaluate", "load"]
+from srs_eval.data.paths import VERSION as __version__
+
+__all__ = ["__version__", "compare", "evaluate", "load", "workload"]
 
 if TYPE_CHECKING:
+    from srs_eval.advice.workload.estimate import workload
     from srs_eval.report.notebook import compare, evaluate, load
 
 
 def __getattr__(name: str) -> Any:
     if name in ("load", "evaluate", "compare"):
-        from srs_eval.report import notebook as api
+        from srs_eval.report import notebook
 
-        return getattr(api, name)
+        return getattr(notebook, name)
     if name == "workload":
-        from importlib import import_module
+        from srs_eval.advice.workload.estimate import workload
 
-        return import_module("srs_eval.advice.workload")
+        return workload
     raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")

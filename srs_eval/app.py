@@ -28,8 +28,7 @@ from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
 
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.printable import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.context import Context
@@ -81,8 +80,8 @@ _NEXT = (
     *(
         f"srs_eval.tui.screens.{each}"
         for each in (
-            *("evaluation", "evidence", "run", "details", "compare", "errors"),
-            *("costs", "receipt", "choose", "export", "families", "help"),
+            *("evaluation", "evidence", "ranking", "details", "compare", "model_errors"),
+            *("costs", "import_summary", "choose", "export", "families", "help"),
         )
     ),
 )
@@ -127,7 +126,7 @@ class SrsEvalApp(App[int]):
         *bindings(EVERYWHERE),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
-    CSS_PATH = "screens/app.tcss"
+    CSS_PATH = "tui/app.tcss"
     HORIZONTAL_BREAKPOINTS = TOO_NARROW
     VERTICAL_BREAKPOINTS = TOO_LOW
 

@@ -10,10 +10,7 @@ its own: one worker, so that the device's memory holds one learner, whatever the
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -25,14 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from srs_eval import __version__
 from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place, environment, open_place
 from srs_eval.benchmark.store import ResultStore, Status, Unit, folder_fingerprint, refuse_audits
-from srs_eval.data import extras
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import (
     Failed,
@@ -124,10 +120,10 @@ def run_batch(
     iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
     finished is kept and visible. `merge` names other batch folders with the same set-up,
     whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
-    (`srs_eval.benchmark.cluster`). `keep` makes files of units besides their figures, by kind
-    (`srs_eval.benchmark.store.KEPT`, `srs_eval.benchmark.prediction_files`), also of units that were done without. `names` is the
-    spelling that the files have (`configurations.spelled`). Raises InputError for an unusable
-    set-up or device.
+    (`benchmark.cluster`). `keep` makes files of units besides their figures, by kind
+    (`benchmark.store.KEPT`, `benchmark.prediction_files`), also of units that were done without.
+    `names` is the spelling that the files have (`configurations.spelled`). Raises InputError for
+    an unusable set-up or device.
     """
     context, makers = context or Context(), keep or {}
     refuse_audits(out)
@@ -258,7 +254,7 @@ def _on_device(configurations: Sequence[Configuration], context: Context) -> fro
     return frozenset(
         each.name
         for each in configurations
-        if each.model.uses_device and not extras.missing(each.model.needs)
+        if each.model.uses_device and not missing(each.model.needs)
     )
 
 
@@ -288,82 +284,6 @@ def _divided(tasks: Tasks, on_device: frozenset[str]) -> tuple[Tasks, Tasks]:
     return parts
 
 
-def select_users(
-    available: Sequence[int], ranges: str | None = None, max_user_id: int | None = None
-) -> list[int]:
-    """The users that `1-1000,1005` and an upper bound leave, ascending.
-
-    A range takes what there is in it; a single id that is not there raises InputError, and
-    so does a selection without anyone.
-    """
-    chosen = set(available)
-    if ranges is not None:
-        spans = _spans(ranges)
-        for first, last in spans:
-            if first == last and first not in chosen:
-                raise InputError(f"--users: there is no user {first} in this data set.")
-        ordered = sorted(available)
-        chosen = {user for span in spans for user in _within(ordered, *span)}
-    if max_user_id is not None:
-        chosen = {user for user in chosen if user <= max_user_id}
-    if not chosen:
-        raise InputError(
-            f"No user is selected: the data set has {len(available)}, "
-            f"ids {min(available)} to {max(available)}."
-        )
-    return sorted(chosen)
-
-
-def shard_of(users: Sequence[int], shard: str) -> list[int]:
-    """The users of part K of N, given as "K/N": every Nth from the Kth on, so that parts are alike.
-
-    None where there are fewer users than that. Raises InputError for what is no part.
-    """
-    match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError(f'--shard takes a part such as 3/16, from 1/16 to 16/16, not "{shard}".')
-    return list(users)[int(match[1]) - 1 :: int(match[2])]
-
-
-def absent_users(
-    available: Sequence[int], ranges: str, max_user_id: int | None = None
-) -> list[tuple[int, int]]:
-    """First and last id of each gap that the data set has in `1-1000,1005`, ascending."""
-    spans: list[tuple[int, int]] = []  # without overlaps
-    for first, last in sorted(_spans(ranges)):
-        if spans and first <= spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
-        else:
-            spans.append((first, last))
-    gaps = []
-    ordered = sorted(available)
-    for first, last in spans:
-        if max_user_id is not None:
-            last = min(last, max_user_id)
-        borders = [first - 1, *_within(ordered, first, last), last + 1]
-        gaps += [(a + 1, b - 1) for a, b in itertools.pairwise(borders) if b - a > 1]
-    return gaps
-
-
-def _within(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
-    return ordered[bisect.bisect_left(ordered, first) : bisect.bisect_right(ordered, last)]
-
-
-def _spans(ranges: str) -> list[tuple[int, int]]:
-    spans = []
-    for part in ranges.split(","):
-        match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)
-        if not match:
-            raise InputError(
-                f'--users takes ids and ranges such as 1-1000,1005; "{part.strip()}" is neither.'
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise InputError(f'--users: "{part.strip()}" ends before it begins.')
-        spans.append((first, last))
-    return spans
-
-
 def make_setup(
     dataset: Dataset,
     fingerprint: str,
@@ -374,7 +294,7 @@ def make_setup(
     options = context.settings()
     del options["user"]  # each unit has its own
     return {
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "data": {
             "folder": str(dataset.folder.absolute()),
             "users": len(dataset.users),

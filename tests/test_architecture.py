@@ -15,6 +15,11 @@ from srs_eval.engine.cache import VIEWS
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
+ORDER = (
+    *("data", "metrics", "stats", "anki_import", "training", "models", "engine", "advice"),
+    *("benchmark", "batch", "report", "tui", "app", "cli", "__main__", "__init__"),
+)
+"""The entries of the package, lowest first: each imports those before it only."""
 HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual", "matplotlib")
 
 
@@ -26,12 +31,15 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def imports(module: str, *, at_start: bool = False) -> set[str]:
-    """What a module imports, as full names; `at_start`: only what its own import runs."""
+def imports(module: str, *, at_start: bool = False, types: bool = True) -> set[str]:
+    """What a module imports, as full names; `at_start`: only what its own import runs.
+
+    Without `types`, what is for type checkers alone is left out.
+    """
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
-    for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), at_start):
+    for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), at_start, types):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -43,89 +51,75 @@ def imports(module: str, *, at_start: bool = False) -> set[str]:
     return found
 
 
-def _nodes(tree: ast.AST, at_start: bool) -> Iterator[ast.AST]:
+def _nodes(tree: ast.AST, at_start: bool, types: bool) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         if at_start and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        if at_start and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if isinstance(node, ast.If) and for_types and (at_start or not types):
             yield from (inner for other in node.orelse for inner in ast.walk(other))
             continue
         yield node
-        yield from _nodes(node, at_start)
+        yield from _nodes(node, at_start, types)
 
 
-def rooms(names: set[str]) -> set[str]:
-    """The rooms of srs_eval among imported names: `srs_eval.models.fsrs6` is in `models`."""
+def entries(names: set[str]) -> set[str]:
+    """The entries of srs_eval among imported names: `srs_eval.models.fsrs6` is in `models`."""
     return {
         name.split(".")[1] for name in names if name.startswith("srs_eval.") and name.count(".")
     }
 
 
-def in_room(*wanted: str) -> list[str]:
-    return [name for name in MODULES if (name + ".").split(".")[1] in wanted]
+def entry_of(module: str) -> str:
+    """The package's own module is above all others: nothing in it imports the whole."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def in_entry(*wanted: str) -> list[str]:
+    return [name for name in MODULES if entry_of(name) in wanted]
 
 
 def test_the_check_itself_sees_imports() -> None:
-    assert "reviews" in rooms(imports("srs_eval.data.trials"))
+    assert "data" in entries(imports("srs_eval.metrics"))
     assert "srs_eval.report.notebook.load" in imports("srs_eval")  # for type checkers only
     assert "srs_eval.report.notebook.load" not in imports("srs_eval", at_start=True)
-    assert in_room("models")
+    assert in_entry("models")
+
+
+def test_the_order_names_every_entry() -> None:
+    assert {entry_of(name) for name in MODULES} == set(ORDER)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_heavy_packages_wait(module: str) -> None:
     """Allowed: textual in the app; numba in kernels, which are imported late."""
     allowed = set()
-    if module in in_room("app", "screens", "widgets"):
+    if entry_of(module) in ("app", "tui"):
         allowed.add("textual")
-    if module in [*in_room("fitting"), "srs_eval.advice.workload.kernel"]:
+    if entry_of(module) == "training" or module == "srs_eval.advice.workload.kernel":
         allowed.add("numba")
     found = {name.split(".")[0] for name in imports(module, at_start=True)}
     assert not found & (set(HEAVY) - allowed)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name not in in_room(*VIEWS)])
-def test_only_views_import_views(module: str) -> None:
-    found = imports(module)
-    assert not rooms(found) & VIEWS
-    assert not {name for name in found if name.split(".")[0] == "textual"}
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_go_down(module: str) -> None:
+    """Also those inside functions; an import for type checkers alone is none."""
+    above = set(ORDER[ORDER.index(entry_of(module)) + 1 :])
+    found = {
+        name
+        for name in imports(module, types=False)
+        if entries({name}) & above or name == "srs_eval" or name.startswith("srs_eval.__")
+    }
+    assert not found
 
 
-def test_reviews_stand_alone() -> None:
-    assert rooms(imports("srs_eval.data.reviews")) <= {"errors"}
-    assert rooms(imports("srs_eval.data.errors")) == set()
-    ours = {name for name in imports("srs_eval.data.reviews") if name.startswith("srs_eval")}
-    others = {name.split(".")[0] for name in imports("srs_eval.data.reviews") - ours}
-    assert others - set(sys.stdlib_module_names) == {"numpy"}
-
-
-@pytest.mark.parametrize(
-    ("room", "never"),
-    [
-        ("protocol", {"models", "engine", "batch", "results", "metrics"}),
-        ("rows", {"protocol", "models", "engine"}),
-        ("importing", {"protocol", "models", "engine", "batch"}),
-        ("anki_import", {"protocol", "models", "engine", "batch"}),
-        ("dataset", {"protocol", "models", "engine", "batch"}),
-        ("metrics", {"protocol", "models", "engine", "batch", "importing"}),
-        ("workers", {"protocol", "models", "engine", "batch", "results", "importing", "dataset"}),
-        ("fitting", {"models", "engine", "batch", "results", "importing", "dataset"}),
-        ("models", {"engine", "batch", "results", "importing", "dataset"}),
-        ("engine", {"batch", "importing", "anki_import", "dataset", "comparison"}),
-        ("simulation", {"protocol", "models", "engine", "importing", "batch"}),
-    ],
-)
-def test_the_way_has_one_direction(room: str, never: set[str]) -> None:
-    for module in in_room(room):
-        assert not rooms(imports(module)) & never, module
-
-
-@pytest.mark.parametrize("module", [name for name in MODULES if name not in in_room(*VIEWS)])
-def test_only_views_print(module: str) -> None:
+@pytest.mark.parametrize("module", [name for name in MODULES if entry_of(name) not in VIEWS])
+def test_only_views_draw_and_print(module: str) -> None:
+    assert not {name for name in imports(module) if name.split(".")[0] == "textual"}
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     calls = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    writes = {"print", "sys.stdout.write", "sys.stderr.write"}
-    assert not writes & set(calls)
+    assert not {"print", "sys.stdout.write", "sys.stderr.write"} & set(calls)
 
 
 @pytest.mark.parametrize("command", [[], ["--version"], ["--help"]], ids=str)

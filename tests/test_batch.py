@@ -23,15 +23,7 @@ import pandas
 import pytest
 
 from srs_eval import batch, metrics
-from srs_eval.batch import (
-    Ended,
-    Planned,
-    absent_users,
-    evaluate_user,
-    run_batch,
-    select_users,
-    shard_of,
-)
+from srs_eval.batch import Ended, Planned, evaluate_user, run_batch
 from srs_eval.benchmark import cluster
 from srs_eval.benchmark.audit_fits import Try, fit_user
 from srs_eval.benchmark.check import check
@@ -39,7 +31,7 @@ from srs_eval.benchmark.cluster import Place, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_check import check as verify
-from srs_eval.data.datasets import open_dataset
+from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import evaluate as engine
@@ -752,7 +744,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
 
 def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it, a later batch knows when to try again (`ResultStore.statuses`)."""
-    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: module != "torch")
+    monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: module != "torch")
     networks, average = resolve("LSTM"), resolve("AVG")
     units = evaluate_user(dataset, 1, [*networks, *average], Context(), {})
     assert [(each.status, each.lacked) for each in units] == [("skipped", "torch"), ("done", "")]

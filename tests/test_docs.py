@@ -24,6 +24,7 @@ from srs_eval.training.context import Context
 from tests.cli.program import program
 from tests.conftest import REPOSITORY
 from tests.models import test_conformance as conformance
+from tests.test_architecture import ORDER
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
@@ -175,14 +176,11 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert not missing
 
 
-def test_architecture_names_every_room() -> None:
-    """The room table is complete and names nothing that is gone."""
+def test_architecture_names_every_package() -> None:
+    """The table of packages is complete, in the order that the imports have."""
     text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z_]+(?:\.py|/))`", text.split("## Rooms")[1]))
-    package = REPOSITORY / "srs_eval"
-    there = {path.name for path in package.glob("[a-z]*.py")}
-    there |= {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    assert named == there - {"places.py", "state.py"}
+    named = re.findall(r"^\| `([a-z_]+)(?:\.py|/)` \|", text.split("## Packages")[1], re.MULTILINE)
+    assert named == [name for name in ORDER if not name.startswith("__")]
 
 
 def test_every_option_of_batch_is_explained() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import (
     EQUIVALENT,
     FEWEST_DAYS,

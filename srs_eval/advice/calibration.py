@@ -10,7 +10,7 @@ import numpy as np
 
 from srs_eval.advice.answers import RECALL_NO_MATTER, Answer, Cell, Table
 from srs_eval.advice.candidates import NOW, Learner
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval, side
 

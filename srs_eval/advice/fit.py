@@ -9,7 +9,7 @@ import numpy as np
 from srs_eval.advice.answers import Answer, Cell, Table, so_far, what_is_missing
 from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.advice.predictors import brought_along
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, relative, verdict, verdicts
 
 WELL = 0.05  # so much below the average's log loss is called well

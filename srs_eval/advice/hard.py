@@ -23,7 +23,7 @@ from srs_eval.advice.answers import (
     what_is_missing,
 )
 from srs_eval.advice.candidates import Learner
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
 from srs_eval.data.trials import prepare_trials

@@ -15,8 +15,7 @@ import numpy as np
 from srs_eval.advice.answers import Answer, Cell, Table, better_by, sure, what_is_missing
 from srs_eval.advice.candidates import SM2, Learner
 from srs_eval.data.bins import rmse_bin_ids
-from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.metrics import log_losses, rmse_bins

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import __version__
 from srs_eval.advice.answers import Answer, Cell, Table, signed, told, why_open
 from srs_eval.advice.over_time import dates, month_of
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
@@ -49,7 +49,7 @@ class LearnerState:
         """As JSON has it (layout: docs/formats.md)."""
         return {
             "layout": LAYOUT,
-            "srs_eval": __version__,
+            "srs_eval": VERSION,
             "model": MODEL,
             "answers": [answer.document() for answer in self.answers],
             "days": self.days.records(),

@@ -10,7 +10,7 @@ import numpy as np
 from srs_eval.advice.answers import Answer, Cell, Table, told
 from srs_eval.advice.candidates import BY_PRESET, Learner
 from srs_eval.advice.over_time import dates, in_words, month_of
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.reviews import IntArray
 from srs_eval.stats.intervals import Interval, side
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import Learner
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import recency_weights
 from srs_eval.models import fsrs6

@@ -17,7 +17,7 @@ from srs_eval.advice.answers import (
     would_tell,
 )
 from srs_eval.advice.candidates import Learner
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, verdicts

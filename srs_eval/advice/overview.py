@@ -48,8 +48,7 @@ from srs_eval.advice.workload.glance import FIRST, at_a_glance
 from srs_eval.advice.workload.glance import NOW as AS_NOW
 from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.preview import what_buttons_show
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of

@@ -34,8 +34,7 @@ from srs_eval.advice.candidates import (
 from srs_eval.advice.often import cost_of_age
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.advice.stored import in_sample_losses
-from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
 from srs_eval.stats.intervals import Interval, Verdict, verdicts

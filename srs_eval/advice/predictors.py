@@ -14,8 +14,7 @@ import numpy as np
 from srs_eval.advice.answers import Answer, Cell, Table, best, better_by, sure, what_is_missing
 from srs_eval.advice.candidates import Learner
 from srs_eval.data.bins import rmse_bin_ids
-from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import auc, rmse_bins
 from srs_eval.stats.intervals import Interval, Verdict, verdicts

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval import __version__
 from srs_eval.advice.answers import Answer, Table
 from srs_eval.advice.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
 from srs_eval.advice.hard import am_i_misusing_hard
@@ -20,6 +19,7 @@ from srs_eval.advice.retention import do_i_remember_enough
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.steps import which_steps
 from srs_eval.data.errors import InputError
+from srs_eval.data.paths import VERSION
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
 
@@ -116,7 +116,7 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
     """Answers as JSON has them (layout: docs/formats.md)."""
     return {
         "layout": 1,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
         "answers": [answer.document() for answer in answers],
     }

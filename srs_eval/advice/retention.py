@@ -19,7 +19,7 @@ from srs_eval.advice.answers import (
     what_is_missing,
 )
 from srs_eval.advice.candidates import NOW, Learner
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import Interval, enough_to_tell, side

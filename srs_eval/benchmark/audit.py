@@ -25,15 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.batch import (
-    START_SECONDS,
-    Ended,
-    Planned,
-    UnitDone,
-    expectations,
-    make_setup,
-    survey,
-)
+from srs_eval.batch import START_SECONDS, Ended, Planned, UnitDone, expectations, make_setup, survey
 from srs_eval.benchmark.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.benchmark.leaderboard import Change, changes, compare
 from srs_eval.benchmark.ledger import LAYOUT, LEDGER

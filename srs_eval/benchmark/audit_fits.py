@@ -27,8 +27,7 @@ from srs_eval.benchmark.ledger import LEDGER
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, SETUP, TUNED, as_json, disagreement
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.extras import is_installed, require
+from srs_eval.data.errors import InputError, NotEnoughData, is_installed, require
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Fold, Trials

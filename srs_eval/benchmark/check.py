@@ -26,9 +26,8 @@ from srs_eval.benchmark.store import (
     result_text,
     with_setup_of,
 )
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.outputs import write_atomically
-from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
 from srs_eval.models.configurations import left_open

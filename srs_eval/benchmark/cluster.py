@@ -20,9 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from srs_eval import __version__
-from srs_eval.data.errors import InputError
-from srs_eval.data.extras import require
+from srs_eval.data.errors import InputError, require
+from srs_eval.data.paths import VERSION
 from srs_eval.engine.cache import code_digest
 from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
 
@@ -224,7 +223,7 @@ def _checked(
 def environment() -> Mapping[str, str]:
     """What figures may depend on besides the set-up: this program, Python, libraries."""
     found = {
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "code": code_digest()[:16],
         "python": platform.python_version(),
         "machine": platform.machine(),

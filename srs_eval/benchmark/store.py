@@ -21,8 +21,7 @@ from typing import Any, Literal
 
 from srs_eval.benchmark.journal import append_record, hold, open_journal, read_records
 from srs_eval.benchmark.result_lines import read_lines
-from srs_eval.data.errors import InputError
-from srs_eval.data.extras import is_installed
+from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.outputs import write_atomically
 from srs_eval.models.configurations import NAMES, Names, spelled
 from srs_eval.training.hyperparameters import setup_in_words

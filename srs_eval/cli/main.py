@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from srs_eval import __version__
 from srs_eval.cli.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
@@ -60,6 +59,7 @@ from srs_eval.cli.output import (
 )
 from srs_eval.cli.research import audit, batch, dataset, report, results, say_tuned_on
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.paths import VERSION
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -174,7 +174,7 @@ def _refuse(sentence: str) -> int:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        print(f"srs-eval {__version__}")
+        print(f"srs-eval {VERSION}")
         raise typer.Exit
 
 
@@ -680,7 +680,7 @@ def _evaluate(
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
     """
-    from srs_eval.data.plural import counted
+    from srs_eval.data.errors import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
     from srs_eval.models.configurations import untuned
@@ -762,7 +762,7 @@ def _retentions(text: str) -> tuple[float, ...]:
 
 def _expected_seconds(configurations: list[Configuration], entries: int) -> float:
     """Of one core, without compiling; nothing of what cannot run here."""
-    from srs_eval.data.extras import missing
+    from srs_eval.data.errors import missing
 
     return sum(
         each.expected_seconds(entries) for each in configurations if not missing(each.model.needs)

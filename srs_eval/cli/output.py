@@ -57,7 +57,7 @@ def write_document(
         if folder is not None:
             written += write_as(document, form, folder)
     if written:
-        from srs_eval.data.plural import counted
+        from srs_eval.data.errors import counted
 
         say(f"{counted(len(written), 'file')} written.")
     if html is md is csv is png is json is None:

@@ -139,17 +139,11 @@ def batch(
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import (
-        Ended,
-        Keeper,
-        Planned,
-        UnitDone,
-        run_batch,
-        shard_of,
-    )
+    from srs_eval.batch import Ended, Keeper, Planned, UnitDone, run_batch
     from srs_eval.benchmark.cluster import is_engine
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
     from srs_eval.benchmark.store import read_results
+    from srs_eval.data.datasets import shard_of
     from srs_eval.engine.ranking import mean_ranking
     from srs_eval.report.console import BatchProgress, console_for, say
     from srs_eval.report.pictures import calibration_png
@@ -410,7 +404,7 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
 
 def _chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
     """The users that options name; says who of them is not there. Raises InputError."""
-    from srs_eval.batch import absent_users, select_users
+    from srs_eval.data.datasets import absent_users, select_users
     from srs_eval.report.console import say_absent_users
 
     chosen = select_users(dataset.users, users, max_user_id)
@@ -452,7 +446,7 @@ def results(
 ) -> int:
     """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
     from srs_eval.benchmark import check as results_check
-    from srs_eval.data.plural import counted
+    from srs_eval.data.errors import counted
     from srs_eval.report.console import say, show
 
     if one_of("The action of results", action, ("check", "merge")) == "check":
@@ -508,7 +502,7 @@ def say_tuned_on(
 
     `data` is the fingerprint of the users' data set; `others` says how to take other users.
     """
-    from srs_eval.data.plural import counted
+    from srs_eval.data.errors import counted
     from srs_eval.report.console import say
 
     if ledger is None or not (seen := ledger.users.intersection(users)):
@@ -603,7 +597,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
         usual_repo,
     )
     from srs_eval.data.datasets import datasets_folder
-    from srs_eval.data.plural import counted
+    from srs_eval.data.errors import counted
     from srs_eval.report.console import console_for, say
 
     target = Path(folder).expanduser()
@@ -650,7 +644,7 @@ def _download(folder: str, repo: str | None, users: str | None) -> int:
 def _verify(folder: str, users: str | None) -> int:
     from srs_eval.data.dataset_check import check
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.data.plural import counted
+    from srs_eval.data.errors import counted
     from srs_eval.report.console import console_for, show
 
     opened = open_dataset(folder)

@@ -17,7 +17,6 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.printable import printable
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
-from srs_eval.engine.workers import cores
 
 HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
 _BLOCK = 1 << 20
@@ -79,7 +78,7 @@ class Checked:
 
 def check(dataset: Dataset, users: Sequence[int]) -> Generator[Checked, None, None]:
     """Read every file of some users: hashes where the hub's are known, columns, types, ranges."""
-    with ThreadPoolExecutor(cores()) as threads:
+    with ThreadPoolExecutor() as threads:
         try:
             yield from threads.map(lambda user: _check_user(dataset, user), users)
         finally:

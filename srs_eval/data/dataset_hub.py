@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.batch import select_users
 from srs_eval.data.dataset_check import digest, hub_digest
-from srs_eval.data.datasets import Dataset, Layout
-from srs_eval.data.errors import InputError
-from srs_eval.data.extras import require
+from srs_eval.data.datasets import Dataset, Layout, select_users
+from srs_eval.data.errors import InputError, require
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

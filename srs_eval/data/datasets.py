@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -303,3 +305,82 @@ def _span(users: list[int]) -> str:
     if len(users) <= 5:
         return "users " + ", ".join(map(str, users))
     return f"{len(users):,} users, {users[0]} to {users[-1]}"
+
+
+# Some of the users
+
+
+def select_users(
+    available: Sequence[int], ranges: str | None = None, max_user_id: int | None = None
+) -> list[int]:
+    """The users that `1-1000,1005` and an upper bound leave, ascending.
+
+    A range takes what there is in it; a single id that is not there raises InputError, and
+    so does a selection without anyone.
+    """
+    chosen = set(available)
+    if ranges is not None:
+        spans = _spans(ranges)
+        for first, last in spans:
+            if first == last and first not in chosen:
+                raise InputError(f"--users: there is no user {first} in this data set.")
+        ordered = sorted(available)
+        chosen = {user for span in spans for user in _within(ordered, *span)}
+    if max_user_id is not None:
+        chosen = {user for user in chosen if user <= max_user_id}
+    if not chosen:
+        raise InputError(
+            f"No user is selected: the data set has {len(available)}, "
+            f"ids {min(available)} to {max(available)}."
+        )
+    return sorted(chosen)
+
+
+def shard_of(users: Sequence[int], shard: str) -> list[int]:
+    """The users of part K of N, given as "K/N": every Nth from the Kth on, so that parts are alike.
+
+    None where there are fewer users than that. Raises InputError for what is no part.
+    """
+    match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f'--shard takes a part such as 3/16, from 1/16 to 16/16, not "{shard}".')
+    return list(users)[int(match[1]) - 1 :: int(match[2])]
+
+
+def absent_users(
+    available: Sequence[int], ranges: str, max_user_id: int | None = None
+) -> list[tuple[int, int]]:
+    """First and last id of each gap that the data set has in `1-1000,1005`, ascending."""
+    spans: list[tuple[int, int]] = []  # without overlaps
+    for first, last in sorted(_spans(ranges)):
+        if spans and first <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
+        else:
+            spans.append((first, last))
+    gaps = []
+    ordered = sorted(available)
+    for first, last in spans:
+        if max_user_id is not None:
+            last = min(last, max_user_id)
+        borders = [first - 1, *_within(ordered, first, last), last + 1]
+        gaps += [(a + 1, b - 1) for a, b in itertools.pairwise(borders) if b - a > 1]
+    return gaps
+
+
+def _within(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
+    return ordered[bisect.bisect_left(ordered, first) : bisect.bisect_right(ordered, last)]
+
+
+def _spans(ranges: str) -> list[tuple[int, int]]:
+    spans = []
+    for part in ranges.split(","):
+        match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)
+        if not match:
+            raise InputError(
+                f'--users takes ids and ranges such as 1-1000,1005; "{part.strip()}" is neither.'
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise InputError(f'--users: "{part.strip()}" ends before it begins.')
+        spans.append((first, last))
+    return spans

@@ -1,6 +1,8 @@
-"""The errors that a person can do something about."""
+"""The errors that a person can do something about, and what sentences about them are made of."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 MOST_CHARACTERS = 400
 """Of a reason, so that a line with it and the name of a configuration has at most 500."""
@@ -51,3 +53,37 @@ def cut(text: str) -> str:
     line = " ".join(text[: 10 * MOST_CHARACTERS].split())
     line = line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 user", "1,000 users"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+# What this program can do without: packages of the extras in pyproject.toml
+
+EXTRAS = {
+    "torch": ("PyTorch", "networks"),
+    "distributed": ("Dask", "cluster"),
+    "huggingface_hub": ("huggingface_hub", "download"),
+}
+"""Module -> (its name for people, the extra that brings it)."""
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; nothing is imported."""
+    return find_spec(module) is not None
+
+
+def missing(module: str) -> str:
+    """ "PyTorch: pip install 'srs-eval[networks]'"; "" where the module is there, or is ""."""
+    if not module or is_installed(module):
+        return ""
+    name, extra = EXTRAS[module]
+    return f"{name}: pip install 'srs-eval[{extra}]'"
+
+
+def require(module: str, wanted_by: str) -> None:
+    """Raises NotInstalled, with the command that adds it, where a module is not there."""
+    if wanted := missing(module):
+        raise NotInstalled(f"{wanted_by} needs {wanted}", module)

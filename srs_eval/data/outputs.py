@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 
-from srs_eval import __version__
 from srs_eval.data.errors import InputError
+from srs_eval.data.paths import VERSION
 
-MADE_BY = f"Made by srs-eval {__version__}."
+MADE_BY = f"Made by srs-eval {VERSION}."
 """The last line of Markdown."""
-GENERATOR = f'<meta name="generator" content="srs-eval {__version__}">'
+GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
 """The first line of the head of a page."""
 LIST = ".srs-eval-files"
 _BEGINS = re.compile(

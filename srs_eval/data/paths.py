@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NAME = "srs-eval"
+VERSION = "0.1.0"
 
 
 def cache_dir() -> Path:

@@ -19,31 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval import __version__
-from srs_eval.data.paths import cache_dir, content_digest
+from srs_eval.data.paths import VERSION, cache_dir, content_digest
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models.configurations import Configuration
 from srs_eval.training import installed
 from srs_eval.training.context import Context
 
 LIMIT_BYTES = 500_000_000
-VIEWS = frozenset(
-    {
-        *("app", "screens", "widgets", "state", "config"),
-        *(
-            "cli",
-            "cli_output",
-            "cli_research",
-            "options",
-            "console",
-            "report",
-            "tables",
-            "words",
-            "__main__",
-        ),
-    }
-)
-"""The rooms that show figures: those of other rooms do not depend on them."""
+VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
+"""The entries that show figures: those of other entries do not depend on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +42,7 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
     """Data, protocol, program and settings, as one hexadecimal digest."""
     model = configuration.model
     parts = {
-        "program": __version__,
+        "program": VERSION,
         "code": code_digest(),
         "data": log_fingerprint,
         "configuration": configuration.name,

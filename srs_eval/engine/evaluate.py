@@ -29,12 +29,12 @@ from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
     NotInstalled,
+    counted,
     cut,
     described,
     in_one_line,
+    require,
 )
-from srs_eval.data.extras import require
-from srs_eval.data.plural import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FloatArray,

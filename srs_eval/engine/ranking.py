@@ -18,8 +18,7 @@ from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
 
-from srs_eval.data.errors import InputError
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval, same_reviews

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from heapq import heapreplace
 
-from srs_eval.data.extras import missing
+from srs_eval.data.errors import missing
 from srs_eval.models.configurations import Configuration
 
 _EARLY = 1.0, 1.15, 1.3, 1.5, 2.0

@@ -19,8 +19,7 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from srs_eval.data.errors import InputError, cut, described
-from srs_eval.data.extras import EXTRAS
+from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.context import Cancelled, Context
@@ -88,7 +87,7 @@ class Model:
     compiles: Literal["always", "to train", "never"] = "always"
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
-    """A module of `srs_eval.data.extras.EXTRAS` that it cannot do without, "" for none."""
+    """A module of `srs_eval.data.errors.EXTRAS` that it cannot do without, "" for none."""
     uses_device: bool = False
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()

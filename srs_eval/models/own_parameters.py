@@ -12,8 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.models import fsrs6
 

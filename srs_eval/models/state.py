@@ -38,7 +38,7 @@ from srs_eval.training.compile import compiled
 from srs_eval.training.online_filter import SMALLEST, kalman_filter, mixture, running_offset
 from srs_eval.training.state_features import COUNT, FEATURES, NAMES, state_features, timeline
 
-PRIOR_FILE = Path(__file__).parents[1] / "data" / "state.json"
+PRIOR_FILE = Path(__file__).with_name("state.json")
 WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
 LARGEST_LOGIT = 6.0
 STATE_1_RATE = 0.5

@@ -17,7 +17,7 @@ from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_pr
 
 if TYPE_CHECKING:
     from srs_eval.advice.questions import Answer
-    from srs_eval.advice.workload import Workload
+    from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.report.export import Outcome
@@ -242,7 +242,7 @@ def export_learner(
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
     from srs_eval.advice.candidates import knows_presets
-    from srs_eval.advice.workload import workload
+    from srs_eval.advice.workload.estimate import workload
 
     if not knows_presets(log):
         return ""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.printable import harmless
 from srs_eval.report.formats import clock
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval import __version__
 from srs_eval.benchmark.leaderboard import (
     PERCENTILES,
     WEIGHTINGS,
@@ -17,7 +16,8 @@ from srs_eval.benchmark.leaderboard import (
     fitted_percentiles,
 )
 from srs_eval.benchmark.result_files import ResultFolder
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
+from srs_eval.data.paths import VERSION
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
 from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
@@ -583,7 +583,7 @@ def _card(
     from importlib.metadata import version
 
     lines = [
-        f"srs-eval {__version__}, numpy {version('numpy')}, scipy {version('scipy')}.",
+        f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}.",
         "A mean of a metric is over users, weighted by each user's judged reviews or all alike; "
         "nothing is pooled over users. Users without a figure are left out of it, weight "
         "included.",

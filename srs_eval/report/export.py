@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from srs_eval import __version__
 from srs_eval.data.dataset_check import Description
-from srs_eval.data.extras import missing
+from srs_eval.data.errors import missing
+from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, escaped
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -101,7 +101,7 @@ def run_document(
     prepared = outcome.prepared
     return {
         "layout": JSON_LAYOUT,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "source": {
             "path": log.receipt.path,
             "format": log.receipt.format,
@@ -200,7 +200,7 @@ def dataset_document(found: Description) -> dict[str, Any]:
     """What `srs-eval dataset info` found."""
     return {
         "layout": JSON_LAYOUT,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "folder": str(found.folder),
         "data_set": found.layout,
         "users": len(found.users),
@@ -226,7 +226,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
     ]
     return {
         "layout": JSON_LAYOUT,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "models": [
             {
                 "configuration": each.name,

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from srs_eval import __version__
 from srs_eval.data.outputs import write_file, write_folder
+from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, harmless
 from srs_eval.report.document import Cell, Document, Figure, Table
 
@@ -51,7 +51,7 @@ def as_json(document: Document) -> dict[str, Any]:
     """Title, lead and every table: a list of objects by column; no figure is null."""
     return {
         "layout": 1,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "title": document.title,
         "lead": list(document.lead),
         "tables": {

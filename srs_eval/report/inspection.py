@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srs_eval import __version__
+from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import escaped, printable
 from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
@@ -117,7 +117,7 @@ class Inspection:
 
     def to_json(self) -> str:
         """One JSON object, strict (no NaN), two spaces indented."""
-        document = {"layout": 1, "srs_eval": __version__, **self.to_dict()}
+        document = {"layout": 1, "srs_eval": VERSION, **self.to_dict()}
         return escaped(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval import __version__
 from srs_eval.advice.answers import SHARES, where_to_paste
 from srs_eval.advice.answers import Cell as AnswerCell
 from srs_eval.advice.answers import Table as AnswerTable
@@ -15,7 +14,8 @@ from srs_eval.advice.questions import MODELS, Answer
 from srs_eval.advice.stored import parameter_line
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import Group
 from srs_eval.report import formats as words
@@ -603,7 +603,7 @@ def _card(learner: Learner) -> Section:
     outcome = learner.outcome
     prepared = outcome.prepared
     facts = [
-        f"srs-eval {__version__}, numpy {version('numpy')}. Rows and flags of the ranking: "
+        f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
         f"{words.protocol(learner.protocol)}.",
         "Every figure of the ranking is over held-out reviews: five folds in order of time, each "
         "model fitted on what came before. Intervals are 95 %, over days; verdicts on one question "

@@ -139,7 +139,7 @@ def compare(
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
 ) -> list[Answer]:
-    """Answers to questions about presets, each with sentences and frames (srs_eval.advice.questions).
+    """Answers to questions about presets, each with sentences and frames (`advice.questions`).
 
     `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
     with others' predictions. Raises InputError and

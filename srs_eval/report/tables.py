@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from srs_eval.data.dataset_check import Description
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import Group, MeanGroup
 from srs_eval.report import formats as words
 from srs_eval.report.document import Document, Figure, Picture, Section, written

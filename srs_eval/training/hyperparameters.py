@@ -1,7 +1,7 @@
 """What the training of a model can be set to besides the protocol: learning rate, epochs, ...
 
 A model declares its hyperparameters (`Model.hyperparameters`) and reads their values of a run from
-the context, the default where the run says nothing. `srs_eval.benchmark.audit` looks for better ones.
+the context, the default where the run says nothing. `benchmark.audit` looks for better ones.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from srs_eval.training.compile import kernel_folder
 from srs_eval.training.installed import PACKAGE
 from srs_eval.training.local_imports import own_files
 
-_WITH_KERNELS = ("fitting", "models", "workload")
+_WITH_KERNELS = ("training", "models", "advice/workload")
 _IMPORT = re.compile(r"^\s*from (srs_eval[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -79,7 +79,7 @@ def _content(path: Path) -> tuple[bytes, list[Path]]:
 @cache
 def _modules() -> dict[str, Path]:
     return {
-        f"srs_eval.{folder}.{path.stem}".removesuffix(".__init__"): path
+        f"srs_eval.{folder.replace('/', '.')}.{path.stem}".removesuffix(".__init__"): path
         for folder in _WITH_KERNELS
         for path in (PACKAGE / folder).glob("*.py")
     }

@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.data.extras import require
+from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, read_only
 from srs_eval.data.trials import Trials

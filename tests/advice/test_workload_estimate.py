@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import srs_eval
-import srs_eval.data.extras
+import srs_eval.data.errors
 from srs_eval.advice.answers import signed
-from srs_eval.advice.workload import Question, Workload, workload
 from srs_eval.advice.workload.answers import answers, document
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -25,6 +24,9 @@ from srs_eval.advice.workload.estimate import (
     RECALLED,
     RETENTIONS,
     REVIEWS,
+    Question,
+    Workload,
+    workload,
 )
 from srs_eval.advice.workload.glance import in_short
 from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory
@@ -79,9 +81,8 @@ def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Work
     assert document(again) == document(stages[-1])
 
 
-def test_the_package_itself_can_be_asked(log: ReviewLog, stages: list[Workload]) -> None:
-    ask = srs_eval.advice.workload  # a module that can be called
-    first = next(ask(log, question=QUICK))  # type: ignore[operator]
+def test_a_notebook_can_ask(log: ReviewLog, stages: list[Workload]) -> None:
+    first = next(srs_eval.workload(log, question=QUICK))
     assert np.array_equal(first.in_force, stages[0].in_force)
 
 
@@ -310,7 +311,7 @@ def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
 def test_a_slow_model_is_asked_by_name(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     assert candidates(5000) == MODELS
     assert {*MODELS} - {*candidates(10_000)} == {"LSTM"}
-    monkeypatch.setattr(srs_eval.data.extras, "is_installed", lambda module: False)
+    monkeypatch.setattr(srs_eval.data.errors, "is_installed", lambda module: False)
     assert "LSTM" not in candidates(5000)
     with pytest.raises(InputError, match="--memory LSTM needs PyTorch: pip install"):
         workload(log, question=replace(QUICK, memory="lstm"))

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import __version__
 from srs_eval.cli.main import _expected_seconds, main
 from srs_eval.cli.options import normalised
+from srs_eval.data.paths import VERSION
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.models.configurations import GROUPS, resolve
@@ -59,7 +59,7 @@ def test_answers_at_once(option: str) -> None:
         assert done.stderr == ""
     assert min(seconds) < 1.7 * min(least)
     if option == "--version":
-        assert done.stdout == f"srs-eval {__version__}\n"
+        assert done.stdout == f"srs-eval {VERSION}\n"
     else:
         assert "Usage: srs-eval" in done.stdout
 
@@ -350,7 +350,7 @@ def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_what_networks_need_is_expected_where_they_can_run(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: installed)
+    monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: installed)
     chosen = resolve("LSTM,LSTM-fixed")
     besides = sum(each.model.seconds_besides for each in chosen)
     assert besides > 1
@@ -358,7 +358,7 @@ def test_what_networks_need_is_expected_where_they_can_run(
 
 
 def test_a_failing_model_leaves_the_rest(collection: Path, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("batch_with_test_models.py")
+    script = Path(__file__).parents[1] / "batch_with_test_models.py"
     write_dataset({3: simulate_learner(1, 800)}, tmp_path / "data")
     done = subprocess.run(
         [
@@ -393,7 +393,7 @@ def test_a_closed_pipe_is_no_error(collection: Path) -> None:
 def test_interrupting_a_run(tmp_path: Path) -> None:
     import signal
 
-    script = Path(__file__).with_name("batch_with_test_models.py")
+    script = Path(__file__).parents[1] / "batch_with_test_models.py"
     write_dataset({1: simulate_learner(1, 800)}, tmp_path / "data")
     target = tmp_path / "out.json"
     process = subprocess.Popen(
@@ -501,7 +501,7 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["FSRS-6-dry-run"]["trained"] is False
     assert all(each["source"] and each["seconds_per_10k"] >= 0 for each in listed.values())
     assert listed["FSRS-6-dry-run"]["title"] == "FSRS-6 defaults (FSRS-6-dry-run)"
-    repository = Path(__file__).resolve().parents[1]
+    repository = Path(__file__).resolve().parents[2]
     assert all((repository / each["file"]).is_file() for each in listed.values())
     assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
     assert main(["models"]) == 0
@@ -538,7 +538,7 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
 def test_layouts_are_documented(
     collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = Path(__file__).resolve().parents[1].joinpath("docs", "formats.md").read_text()
+    text = Path(__file__).resolve().parents[2].joinpath("docs", "formats.md").read_text()
     documented = set(re.findall(r"`([^`\n]+)`", text))
     columns = re.search(
         r"for each configuration: `(.*?)`, the nine metrics \(`(.*?)`\)", text, re.S

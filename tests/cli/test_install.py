@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import __version__
+from srs_eval.data.paths import VERSION
 from srs_eval.data.simulated import simulate_learner, write_collection
 from tests.conftest import PATIENCE
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
 
 
 def test_without_pytorch_all_but_what_needs_it_works(python: Path, tmp_path: Path) -> None:
-    assert srs_eval(python, "--version").stdout.strip() == f"srs-eval {__version__}"
+    assert srs_eval(python, "--version").stdout.strip() == f"srs-eval {VERSION}"
     collection = tmp_path / "collection.anki2"
     write_collection(simulate_learner(seed=3, reviews=1500), collection)
     run = srs_eval(python, "run", str(collection), "--models", "LSTM,Transformer,AVG,SM2")

@@ -22,8 +22,7 @@ from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
 from srs_eval.data.dataset_check import check, describe, digest, hub_digest, impossible
 from srs_eval.data.datasets import open_dataset
-from srs_eval.data.errors import InputError
-from srs_eval.data.extras import is_installed
+from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from tests.cli.program import program
 from tests.conftest import PATIENCE, shared_or_skip
@@ -312,7 +311,7 @@ def test_too_little_space_is_told_before(tmp_path: Path) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr("srs_eval.data.extras.is_installed", lambda module: False)
+    monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: False)
     assert main(["dataset", "download", "nowhere"]) == 2
     assert "pip install 'srs-eval[download]'" in capsys.readouterr().err
 

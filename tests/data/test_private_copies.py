@@ -234,7 +234,8 @@ def test_too_large_for_memory_is_read_from_disk(
 def test_too_little_memory(large: Path, tmp_path: Path) -> None:
     pytest.importorskip("resource")
     code = (
-        "import resource, sys; from srs_eval.cli.main import main; import srs_eval.report.inspection, numpy; "
+        "import resource, sys; from srs_eval.cli.main import main; "
+        "import srs_eval.report.inspection, numpy; "
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
         "resource.setrlimit(resource.RLIMIT_AS, (used + (45 << 20),) * 2); "
         "sys.exit(main(['inspect', sys.argv[1]]))"

@@ -124,8 +124,8 @@ def test_an_update_compiles_what_it_changed_and_nothing_else(tmp_path: Path) -> 
     package = second / "srs_eval"
     for path in package.rglob("*.py"):
         os.utime(path, (1e9, 1e9))
-    edit(package / "__init__.py", '__version__ = "', '__version__ = "9.')
-    model, template = package / "models/hlr.py", package / "fitting/history_sweep.py"
+    edit(package / "data/paths.py", 'VERSION = "', 'VERSION = "9.')
+    model, template = package / "models/hlr.py", package / "training/history_sweep.py"
     edit(model, "Value = Any", "\n\nUNUSED = 1.0  # moves what follows\nValue = Any")
     assert run(second) == (False, figures)
 

@@ -324,7 +324,7 @@ async def to_receipt(pilot: Any) -> None:
 class WatchedApp(SrsEvalApp):
     """The app as a test can follow it, however fast or slow the machine is."""
 
-    CSS_PATH = Path(inspect.getfile(SrsEvalApp)).parent / "screens" / "app.tcss"
+    CSS_PATH = Path(inspect.getfile(SrsEvalApp)).parent / "tui" / "app.tcss"
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

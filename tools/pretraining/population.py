@@ -37,7 +37,7 @@ from srs_eval.data.simulated.learner import (
 from srs_eval.data.simulated.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
 from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
 
-FILE = Path(__file__).parents[1] / "data" / "population.json"
+FILE = Path(__file__).with_name("population.json")
 SOURCE = (
     "open-spaced-repetition/srs-benchmark, published results (folder result/), snapshot of "
     "18 January 2025, commit 399354168d2924898b49babdc6104a33948c76b0 of 1DWalker/srs-benchmark"

@@ -23,8 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from srs_eval.anki_import import load_log
-from srs_eval.batch import select_users
-from srs_eval.data.datasets import open_dataset
+from srs_eval.data.datasets import open_dataset, select_users
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows

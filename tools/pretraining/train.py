@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import __version__
 from srs_eval.data.errors import InputError
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
@@ -893,7 +893,7 @@ def _made(
         command += f" --rounds {rounds}"
     made = {
         "model": name,
-        "made_by": f"srs-eval {__version__}",
+        "made_by": f"srs-eval {VERSION}",
         "command": command,
         "seed": str(settings.seed),
         "users": str(settings.learners),

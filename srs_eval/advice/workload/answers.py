@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval import __version__
 from srs_eval.advice.answers import Answer, Cell, Table, better_by, listed, signed, sure
 from srs_eval.advice.workload.estimate import (
     ENDS,
@@ -24,7 +23,8 @@ from srs_eval.advice.workload.estimate import (
     Workload,
 )
 from srs_eval.advice.workload.rivals import REFERENCE
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
+from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
@@ -468,7 +468,7 @@ def document(found: Workload) -> dict[str, Any]:
     parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
     return {
         "layout": 1,
-        "srs_eval": __version__,
+        "srs_eval": VERSION,
         "preset": found.preset,
         "question": asdict(found.question),
         "desired_retention": found.desired,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.workload.answers import HELD, of_few_reviews, within
 from srs_eval.advice.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.training.context import Context

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.workload.memories import MODELS, Memory
-from srs_eval.data.errors import InputError
-from srs_eval.data.extras import missing, require
+from srs_eval.data.errors import InputError, missing, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.evaluate import Session, fit_and_predict

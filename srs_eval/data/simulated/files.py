@@ -258,8 +258,8 @@ def write_dataset(learners: Mapping[int, Learner], folder: Path) -> None:
     """Write learners, by user id, in the layout of anki-revlogs-10k.
 
     `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Entries become rows by the
-    data-set builder's rule (`srs_eval.data.rows`); as there, ids are replaced by 0, 1, 2 ... in order
-    of appearance, filtered decks are left out and a deck without a parent has parent -1.
+    data-set builder's rule (`data.rows`); as there, ids are replaced by 0, 1, 2 ... in order of
+    appearance, filtered decks are left out and a deck without a parent has parent -1.
     """
     for user, learner in learners.items():
         _write_user(user, learner, folder)

@@ -15,7 +15,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval.advice.overview import OF_PRESETS, Line, Overview
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import ANSWERS, bindings
 from srs_eval.tui.screens.base import TOO_NARROW, AppScreen

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from srs_eval.data.extras import missing
+from srs_eval.data.errors import missing
 from srs_eval.data.printable import printable
 from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.engine.ranking import Group, Ranked, ranking

@@ -18,7 +18,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.printable import harmless, printable
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import OPEN, bindings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.data.plural import counted
+from srs_eval.data.errors import counted
 from srs_eval.data.printable import printable
 from srs_eval.tui.screens.background import Background
 
