@@ -40,7 +40,7 @@ from pathlib import Path
 import make_dataset
 import numpy as np
 
-from srs_eval.batch import make_setup, survey
+from srs_eval.benchmark.plan import make_setup, survey
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics

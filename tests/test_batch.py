@@ -23,11 +23,12 @@ import pandas
 import pytest
 
 from srs_eval import batch, metrics
-from srs_eval.batch import Ended, Planned, evaluate_user, run_batch
+from srs_eval.batch import evaluate_user, run_batch
 from srs_eval.benchmark import cluster
 from srs_eval.benchmark.audit_fits import Try, fit_user
 from srs_eval.benchmark.check import check
 from srs_eval.benchmark.cluster import Place, is_engine
+from srs_eval.benchmark.plan import Ended, Planned
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_check import check as verify

@@ -25,10 +25,18 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.batch import START_SECONDS, Ended, Planned, UnitDone, expectations, make_setup, survey
 from srs_eval.benchmark.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.benchmark.leaderboard import Change, changes, compare
 from srs_eval.benchmark.ledger import LAYOUT, LEDGER
+from srs_eval.benchmark.plan import (
+    START_SECONDS,
+    Ended,
+    Planned,
+    UnitDone,
+    expectations,
+    make_setup,
+    survey,
+)
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.benchmark.store import PUBLISHED, TUNED, ResultStore, Unit, as_json
 from srs_eval.benchmark.tuning import Search, Setup

@@ -139,8 +139,9 @@ def batch(
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import Ended, Keeper, Planned, UnitDone, run_batch
+    from srs_eval.batch import Keeper, run_batch
     from srs_eval.benchmark.cluster import is_engine
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
     from srs_eval.benchmark.store import read_results
     from srs_eval.data.datasets import shard_of
@@ -343,8 +344,8 @@ def audit(
     fresh: FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
-    from srs_eval.batch import Ended, Planned, UnitDone
     from srs_eval.benchmark.audit import Audit, run_audit
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.audit import audit_document
     from srs_eval.report.console import BatchProgress, say
 

@@ -57,7 +57,7 @@ def _may_hold_arrays(kind: type) -> bool:
 
 def read_only(value: T) -> T:
     """The value, whose arrays nobody can write to any more: everybody reads the same ones."""
-    for array in arrays_in(value):
+    for array in (value,) if isinstance(value, np.ndarray) else arrays_in(value):
         array.setflags(write=False)
     return value
 

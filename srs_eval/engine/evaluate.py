@@ -6,6 +6,7 @@ Views (app, command line, batch) iterate over `evaluate` and show what comes.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -410,7 +411,7 @@ def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int,
         for partition, parameters in fitted.items()
         if isinstance(parameters, (list, tuple, np.ndarray))
     }
-    if not np.isfinite([w for parameters in shown.values() for w in parameters]).all():
+    if not all(math.isfinite(w) for parameters in shown.values() for w in parameters):
         raise ArithmeticError(
             f"{configuration.name} was fitted to parameters that are no finite numbers"
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from srs_eval.advice.answers import Answer, Cell
     from srs_eval.advice.answers import Table as AnswerTable
-    from srs_eval.batch import BatchEvent, Planned
+    from srs_eval.benchmark.plan import BatchEvent, Planned
     from srs_eval.engine.evaluate import Event
     from srs_eval.report.export import Outcome
 
@@ -254,7 +254,7 @@ class BatchProgress:
             self._progress.stop()
 
     def show(self, event: BatchEvent) -> None:
-        from srs_eval.batch import Ended, Planned, UnitDone
+        from srs_eval.benchmark.plan import Ended, Planned, UnitDone
 
         match event:
             case Planned():
