@@ -209,6 +209,7 @@ _AT_ONCE = 32  # fitted points, so that what is worked on stays in the cache
 _ONE_POINT = 1 + 1e-9  # a point has weight 1; no more means that it is alone
 _LEAST_VARIANCE = 1e-12
 _LEAST_RADIUS = 1e-150  # below it quotients could overflow
+_LEAST_SPREAD = 1e-6  # of the points of a window; below it the difference of its sums is inexact
 _DEGREE = 9
 _TRICUBE = {0: 1.0, 3: -3.0, 6: 3.0, 9: -1.0}  # (1 - v^3)^3, factors by power
 _TAYLOR = np.zeros((_DEGREE + 1, _DEGREE + 1))
@@ -305,9 +306,11 @@ class _Blocks:
 
         total, u1, u2, y0, y1 = sums
         mean = u1 / total
-        variance = np.maximum((u2 / total - mean * mean) * radius**2, _LEAST_VARIANCE)
+        spread = u2 / total - mean * mean
+        variance = np.maximum(spread * radius**2, _LEAST_VARIANCE)
         slope = (y1 - mean * y0) / total * radius**2 / variance
-        return np.where(wide & (total >= _ONE_POINT), y0 / total - mean * slope, np.nan)
+        known = wide & (total >= _ONE_POINT) & (spread > _LEAST_SPREAD)
+        return np.where(known, y0 / total - mean * slope, np.nan)
 
 
 def _tricube_around(v: FloatArray, step: FloatArray) -> FloatArray:

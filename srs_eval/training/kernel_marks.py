@@ -48,7 +48,7 @@ def _sources_hash(file: Path) -> str:
 
     A file's change counts for all that use the file; of those of one's own, what lies beside.
     """
-    found, open_ = set[Path](), [file, PACKAGE / "fitting" / "compile.py"]
+    found, open_ = set[Path](), [file, PACKAGE / "training" / "compile.py"]
     if PACKAGE not in file.parents:
         open_ += own_files(file)
     while open_:

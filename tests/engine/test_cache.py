@@ -53,7 +53,8 @@ WHILE_IT_RUNS = """
 import sys
 from pathlib import Path
 import numpy as np
-from srs_eval import cache, installed
+from srs_eval.engine import cache
+from srs_eval.training import installed
 from srs_eval.training.compile import compiled
 from srs_eval.training.initial_stability import __file__ as rule
 
@@ -124,9 +125,9 @@ def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
 
     assert not cached()
     assert cached()
-    edit(package / "console.py")
+    edit(package / "report" / "console.py")
     assert cached()
-    edit(package / "engine.py")
+    edit(package / "engine" / "evaluate.py")
     assert not cached()
     assert cached()
 

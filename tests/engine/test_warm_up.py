@@ -32,8 +32,8 @@ def test_every_configuration_runs_on_the_made_up_log() -> None:
 SCRIPT = f"""{COMPILED}
 import sys
 from pathlib import Path
-from srs_eval import engine
 from srs_eval.data.datasets import open_dataset
+from srs_eval.engine import evaluate as engine
 
 def main():
     names = "HLR,SM2-trainable"

@@ -322,7 +322,7 @@ def spied(make):
     return wrapper
 
 compile.compiled, compile.specialised = spied(compile.compiled), spied(compile.specialised)
-from tests import test_conformance as here
+from tests.models import test_conformance as here
 
 def forget():
     for name, module in list(sys.modules.items()):

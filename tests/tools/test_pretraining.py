@@ -330,7 +330,7 @@ def test_every_network_is_shipped_and_they_are_small() -> None:
 def test_shipped_weights_say_how_they_were_made(path: Path) -> None:
     about = metadata(path)
     assert about["model"] == path.stem
-    assert about["command"].startswith("python -m tools.pretraining --models ")
+    assert ".pretraining --models " in about["command"]
     assert int(about["users"]) >= 100
     assert int(about["reviews"]) > 100_000
     assert 0.28 < float(about["validation_log_loss"]) < 0.5
