@@ -217,30 +217,77 @@ async def test_sizes_of_before_do_not_go_round_between_screens() -> None:
         assert below.size == above.size == (70, LINES)
 
 
-def test_what_was_needed_once_is_freed_when_the_person_is_away() -> None:
-    class Circle:
-        def __init__(self) -> None:
-            self.itself = self
+class Circle:
+    """What Python frees only when it looks for garbage."""
 
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def needed(garbage: Garbage, objects: int) -> list[list[int]]:
+    """So many new ones, looked at again and again while they are needed."""
+    kept: list[list[int]] = []
+    for _ in range(objects // 4_000):
+        kept += ([] for _ in range(4_000))
+        garbage.touched()
+        garbage.collect()
+    return kept
+
+
+def test_what_a_screen_needed_is_freed_though_keys_are_pressed_without_a_pause() -> None:
+    garbage = Garbage(lambda: 0.0)
+    garbage.begin()
+    try:
+        circle = Circle()
+        freed = weakref.ref(circle)
+        more = needed(garbage, 60_000)
+        assert freed() is not None
+        del circle, more
+        needed(garbage, 40_000)
+        assert freed() is None
+    finally:
+        garbage.end()
+
+
+def test_what_was_needed_long_is_freed_when_the_person_is_away() -> None:
     now = 0.0
     garbage = Garbage(lambda: now)
     garbage.begin()
     try:
         circle = Circle()
         freed = weakref.ref(circle)
-        more: list[list[int]] = []
-        for _ in range(10):
-            more += ([] for _ in range(4_000))
-            garbage.collect()
+        more = needed(garbage, 200_000)
         del circle, more
-        garbage.touched()
-        garbage.collect()
+        needed(garbage, 40_000)
         assert freed() is not None, "everything is looked through while keys are pressed"
         now = AWAY_S + 1
         garbage.collect()
         assert freed() is None
     finally:
         garbage.end()
+
+
+async def test_lines_are_freed_with_the_screen_that_they_are_of() -> None:
+    """Neither kept by colours, which Textual remembers for each widget, nor until Python looks."""
+    app = Pieces()
+
+    async def left() -> weakref.ref[Any]:
+        widget = Lines()
+        screen = OfWidget(widget)
+        await app.push_screen(screen)
+        await until(lambda: screen.shown and not screen._turns)
+        lines = widget._styles_cache._cache
+        assert len(lines) == LINES
+        await app.pop_screen()
+        assert not lines
+        return weakref.ref(widget._styles_cache)
+
+    async with app.run_test(size=(60, LINES)) as pilot:
+        kept = await left()
+        await left()  # Textual holds the last one
+        await pilot.pause()
+        gc.collect()
+        assert kept() is None
 
 
 def test_a_line_shown_whole_is_freed_at_once() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rich.console import Console
 from rich.style import Style
 from textual import events
 from textual._compositor import CompositorUpdate, LayoutUpdate
+from textual._styles_cache import StylesCache
+from textual.await_remove import AwaitRemove
+from textual.color import Color
 from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
@@ -62,6 +66,12 @@ class Piecewise(Screen[Any]):
         if event.size != self.app.size:
             event.stop()
             event.prevent_default()
+
+    def remove(self) -> AwaitRemove:
+        """As Textual does it; what was drawn is freed now, not when Python looks for garbage."""
+        for widget in self.walk_children(Widget, with_self=True):
+            widget._styles_cache.clear()
+        return super().remove()
 
     def _compositor_refresh(self) -> None:
         self._dirty_widgets.clear()  # the compositor knows of them
@@ -156,14 +166,16 @@ def _within(part: Region, regions: set[Region]) -> set[Region]:
     return {inside for region in regions if (inside := region.intersection(part))}
 
 
-def _uncut_strips_are_freed_at_once() -> None:
-    """Let no line keep itself.
+def _lines_are_freed_with_their_widgets() -> None:
+    """Let no line keep itself, and none be kept by a widget that is gone.
 
     A line that is shown whole is the only piece that it is cut into, and Textual has it remember
     its pieces. Every line drawn, with its seven caches, would then wait until Python looks for
-    garbage in circles, tens of thousands of objects after some keys.
+    garbage in circles, tens of thousands of objects after some keys. And what Textual remembers
+    of colours, it remembers for each widget: the last 1,024 of them, with all their lines.
     """
     textuals_divide, textuals_crop_extend = Strip.divide, Strip.crop_extend
+    textuals_colours = StylesCache.get_inner_outer.__wrapped__
 
     def divide(self: Strip, cuts: Iterable[int]) -> Sequence[Strip]:
         within = [cut for cut in cuts if cut <= self.cell_length]
@@ -174,8 +186,16 @@ def _uncut_strips_are_freed_at_once() -> None:
             return self
         return textuals_crop_extend(self, start, end, style)
 
-    setattr(Strip, "divide", divide)  # noqa: B010 - a method of a class that is not ours
-    setattr(Strip, "crop_extend", crop_extend)  # noqa: B010
+    @lru_cache(1024)
+    def colours(base_background: Color, background: Color) -> Any:
+        return textuals_colours(StylesCache, base_background, background)
+
+    for of, name, method in (
+        (Strip, "divide", divide),
+        (Strip, "crop_extend", crop_extend),
+        (StylesCache, "get_inner_outer", staticmethod(colours)),
+    ):
+        setattr(of, name, method)
 
 
-_uncut_strips_are_freed_at_once()
+_lines_are_freed_with_their_widgets()

@@ -9,6 +9,7 @@ EVERY_S = 0.1  # a look whether there is enough
 AWAY_S = 10.0  # without a key, until everything is looked through
 _YOUNG = 3_000  # new objects: some milliseconds
 _SOME = 4  # times _YOUNG
+_MANY = 80_000  # that were needed at each look so far: 30 milliseconds
 _USUAL = gc.get_threshold()
 _SELDOM = 50_000, 1_000_000, 1_000_000  # new objects, until Python does it by itself
 
@@ -18,8 +19,9 @@ class Garbage:
 
     Textual keeps some 100,000 small objects for what it has drawn. Looking through them again
     and again for what nobody needs stops the app for up to a quarter of a second each time;
-    what is new since the last time, for a tenth of that, and what has just been made, for less.
-    What was needed then is looked at again when the person is away.
+    what is new since the person was away, for a tenth of that, and what has just been made, for
+    less. What a screen is made of is needed until it is left, which is soon: left out are only
+    `_MANY` objects that have all been needed so far. They are looked at when the person is away.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -43,16 +45,17 @@ class Garbage:
         if not self._all_seen and self._monotonic() - self._touched > AWAY_S:
             self._all_seen = True
             gc.unfreeze()
-            self._new()
+            gc.collect()
+            gc.freeze()
         elif times >= _SOME:
             self._new()
         elif new > _YOUNG:
             gc.collect(0)
 
     def _new(self) -> None:
-        """What survives is left out of the next time."""
         gc.collect()
-        gc.freeze()
+        if len(gc.get_objects(generation=2)) > _MANY:
+            gc.freeze()
 
     def end(self) -> None:
         """As Python does it by itself."""
