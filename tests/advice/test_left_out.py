@@ -16,18 +16,22 @@ from srs_eval.advice.overview import OF_PRESETS, UNANSWERED, Overview, overview
 from srs_eval.advice.questions import QUESTIONS, compare
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
+from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.evaluate import Session, evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
+from srs_eval.report.build import learner_report
+from srs_eval.report.export import Outcome
 from srs_eval.report.inspection import inspect_log
+from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
-from tests.cli.program import program
 
 NAN = math.nan
 OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)
@@ -245,31 +249,34 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_command_and_the_report_say_it_in_one_sentence(file: Path, tmp_path: Path) -> None:
+def test_the_command_and_the_report_say_it_in_one_sentence(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = srs_eval.load(file)
     (name,) = (each.name for each in log.presets.values() if fault_of(each.parameters_in_force))
     says = f"{name} is left out: Anki does not run its more than 1,000 FSRS parameters"
-    done = program("compare", file)
-    assert done.returncode == 0, done.stderr
-    assert " ".join(done.stdout.split()).count(says) == 1
-    assert "How often" in done.stdout
-    page = tmp_path / "report.md"
-    done = program("export", file, "--models", "AVG,FSRS-6-own", "--md", page)
-    assert done.returncode == 0, done.stderr
-    assert says in page.read_text()
-    assert "Too little data" not in page.read_text()
+    assert main(["compare", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert " ".join(shown.split()).count(says) == 1
+    assert "How often" in shown
+    outcome = Outcome(resolve("AVG"))
+    for event in evaluate(log, outcome.configurations, use_cache=False, jobs=0):
+        outcome.add(event)
+    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    report = markdown(learner_report(log, outcome, Protocol()))
+    assert says in report
+    assert "Too little data" not in report
 
 
-def test_inspect_tells_it(file: Path, log: ReviewLog) -> None:
-    done = program("inspect", file, "--json", "-")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_inspect_tells_it(file: Path, log: ReviewLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
     (preset,) = (each for each in found["presets"] if each["unusable"])
     assert preset["unusable"] == "more than 1,000 FSRS parameters (17, 19 or 21 are needed)"
     assert preset["parameters_version"] is None
     assert any(f"{preset['name']} is left out" in note for note in found["notes"])
-    shown = program("inspect", file).stdout
-    assert "unusable" in shown
+    assert main(["inspect", str(file)]) == 0
+    assert "unusable" in capsys.readouterr().out
     for values in UNUSABLE.values():
         inspected = inspect_log(with_list(log, values, 101))
         assert json.loads(inspected.to_json())["presets"]

@@ -380,7 +380,10 @@ def test_only_what_a_model_is_made_from_makes_its_marks_stale(tmp_path: Path) ->
 
     state, hlr = made_from("state.py"), made_from("hlr.py")
     assert {"models/fsrs6.py", "models/fsrs7.py", "training/recurrent_kernel.py"} <= state
-    assert {"training/online_filter.py", "training/simd.py"} <= state  # imported within functions too
+    assert {
+        "training/online_filter.py",
+        "training/simd.py",
+    } <= state  # imported within functions too
     assert {"training/history_sweep.py", "models/__init__.py"} <= hlr
     assert not {"training/online_filter.py", "models/fsrs7.py"} & hlr
     mine, helper = tmp_path / "mine.py", package / "training" / "linear.py"
