@@ -71,10 +71,10 @@ if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
 
 Rows = Literal["benchmark", "anki"]
-LoadFunction = Callable[..., "ReviewLog"]
+_LoadFunction = Callable[..., "ReviewLog"]
 """Like `anki_import.load_log`: (path, *, timezone, rollover, user); user only if asked for."""
 
-BIN_CHOICES = (10, 20, 40)
+_BIN_CHOICES = (10, 20, 40)
 _NEXT = (
     "scipy.special",  # intervals
     *(
@@ -137,7 +137,7 @@ class SrsEvalApp(App[int]):
         *,
         evaluate: EvaluateFunction | None = None,
         answer: AnswerFunction | None = None,
-        load: LoadFunction | None = None,
+        load: _LoadFunction | None = None,
         profiles: Callable[[], Sequence[Any]] | None = None,
         write_report: Callable[..., Sequence[Path]] | None = None,
         state_folder: Path | None = None,
@@ -370,8 +370,8 @@ class SrsEvalApp(App[int]):
 
     def next_bins(self) -> None:
         """Switch calibration graphs to the next number of bins."""
-        larger = [bins for bins in BIN_CHOICES if bins > self.state.bins]
-        self.remember(replace(self.state, bins=larger[0] if larger else BIN_CHOICES[0]))
+        larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
+        self.remember(replace(self.state, bins=larger[0] if larger else _BIN_CHOICES[0]))
 
     def switch_log_bins(self) -> None:
         """Switch calibration graphs between bins of equal width and logarithmic ones."""

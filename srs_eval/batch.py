@@ -62,8 +62,8 @@ from srs_eval.models.configurations import Configuration, Names
 from srs_eval.training.context import Context
 from srs_eval.training.networks import check_device, release_device
 
-PUBLISH_SECONDS = 30.0
-LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
+_PUBLISH_SECONDS = 30.0
+_LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 
 Keeper = Callable[[Session, Configuration, int, Result], bytes]
@@ -83,7 +83,7 @@ def run_batch(
     merge: Sequence[Path] = (),
     context: Context | None = None,
     names: Names = "2025",
-    publish_seconds: float = PUBLISH_SECONDS,
+    publish_seconds: float = _PUBLISH_SECONDS,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -132,7 +132,7 @@ def run_batch(
                     if status in (None, "failed"):
                         missing[user].append(configuration.name)
             expected = expectations(dataset, sizes, configurations)
-            tasks: Tasks = [(user, tuple(names)) for user, names in missing.items() if names]
+            tasks: _Tasks = [(user, tuple(names)) for user, names in missing.items() if names]
             # The longest first, so that no worker is left with one at the end.
             tasks.sort(key=lambda task: (-expected(*task), task[0]))
             units = sum(len(names) for _, names in tasks)
@@ -216,7 +216,7 @@ def run_batch(
             store.publish(everything=True)
 
 
-Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
+_Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -246,9 +246,9 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
         pool.terminate_workers()
 
 
-def _divided(tasks: Tasks, on_device: frozenset[str]) -> tuple[Tasks, Tasks]:
+def _divided(tasks: _Tasks, on_device: frozenset[str]) -> tuple[_Tasks, _Tasks]:
     """What runs on the device, and the rest."""
-    parts: tuple[Tasks, Tasks] = [], []
+    parts: tuple[_Tasks, _Tasks] = [], []
     for user, names in tasks:
         for part, there in zip(parts, (True, False), strict=True):
             if some := tuple(name for name in names if (name in on_device) == there):
@@ -441,7 +441,7 @@ def evaluate_user(
                 units.append(_evaluate_unit(session, configuration, user, own, keep))
                 send(units[-1])
                 if configuration.name in on_device and not release_device(context):
-                    os._exit(LOST_DEVICE)  # another process takes this one's place
+                    os._exit(_LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
 

@@ -444,7 +444,7 @@ class Metrics:
         return {key: None if x is None else round(x, 6) for key, x in figures.items()}
 
 
-Direction = Literal["lower", "higher", "nearer 0"]
+_Direction = Literal["lower", "higher", "nearer 0"]
 
 
 @dataclass(frozen=True)
@@ -455,7 +455,7 @@ class Fact:
     key: str  # in result files; "" where these do not have it
     name: str
     style: Literal["3", "%", "+%"]  # decimals, per cent, per cent with a sign
-    better: Direction
+    better: _Direction
     meaning: str
 
 
@@ -489,7 +489,7 @@ KEYS = {fact.key: fact for fact in FACTS.values() if fact.key}
 """The facts by key of result files."""
 
 
-def better(key: str) -> Direction:
+def better(key: str) -> _Direction:
     """Which way a column of result files is better; those that are no metric are times."""
     return KEYS[key].better if key in KEYS else "lower"
 

@@ -14,10 +14,10 @@ from srs_eval.data.errors import counted
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval, side
 
-ASKED = 0.9  # the retention that Anki asks for, unless told otherwise
-EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
-FEWEST_OF_A_BIN = 100
-FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
+_ASKED = 0.9  # the retention that Anki asks for, unless told otherwise
+_EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
+_FEWEST_OF_A_BIN = 100
+_FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
 
 
 def does_it_mean_it(learner: Learner) -> Answer:
@@ -29,26 +29,26 @@ def does_it_mean_it(learner: Learner) -> Answer:
     p = learner.predict(NOW, [Fold(everything[:0], everything)])
     rows: list[tuple[Cell, ...]] = []
     said: dict[float, tuple[float, Interval]] = {}
-    for low, high in pairwise(EDGES):
+    for low, high in pairwise(_EDGES):
         index = np.flatnonzero((p >= low) & ((p < high) | (high == 1.0)))
         if not len(index):
             continue
         recalled = learner.interval(learner.trials.y[index], index)
-        if recalled.days < FEWEST_DAYS_SHOWN:
+        if recalled.days < _FEWEST_DAYS_SHOWN:
             recalled = replace(recalled, half_width=math.nan)
         mean = float(p[index].mean())
         rows.append((f"{100 * low:.0f}–{100 * high:.0f} %", len(index), mean, recalled))
-        if len(index) >= FEWEST_OF_A_BIN and recalled.days >= FEWEST_DAYS:
+        if len(index) >= _FEWEST_OF_A_BIN and recalled.days >= FEWEST_DAYS:
             said[low] = mean, recalled
     columns = ("when it says", "reviews", "expected", "recalled")
     table = Table("What Anki's FSRS says and what you recall", columns, tuple(rows))
     if not said:
         sentence = (
-            f"Can't tell yet: {FEWEST_OF_A_BIN} reviews on {FEWEST_DAYS} days with about the same "
+            f"Can't tell yet: {_FEWEST_OF_A_BIN} reviews on {FEWEST_DAYS} days with about the same "
             "prediction are needed."
         )
         return Answer("says", "all presets", "can't tell", (sentence,), (table,))
-    nearest = min(said, key=lambda low: (abs(said[low][0] - ASKED), low))
+    nearest = min(said, key=lambda low: (abs(said[low][0] - _ASKED), low))
     mean, recalled = said[nearest]
     off = replace(recalled, estimate=recalled.estimate - mean)
     conclusion, words = {

@@ -50,13 +50,13 @@ WITHOUT_PRESETS: Mapping[str, str] = {  # by the names that the ranking gives th
 TOGETHER, ALONE = "one for all, as pooled", "alone"  # as POOLED, but sharing all or nothing
 NOW, POOLED, SM2 = "now", "pooled", "SM-2 as scheduled"
 ACROSS_PRESETS = ("one for all presets", POOLED, TOGETHER)  # only where there are several
-SOURCES = "give a collection, a package or a research export"
+_SOURCES = "give a collection, a package or a research export"
 BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
-FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
-BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
+_FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
+_BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
 T = TypeVar("T")
-BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
+_BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
 def knows_presets(log: ReviewLog) -> bool:
@@ -66,7 +66,7 @@ def knows_presets(log: ReviewLog) -> bool:
 
 def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Why there are too few reviews to ask of presets; it may be that cards are suspended."""
-    suspended = mostly_suspended(log)
+    suspended = _mostly_suspended(log)
     if not suspended:
         return str(reason)
     assert log.entries is not None
@@ -78,7 +78,7 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     )
 
 
-def mostly_suspended(log: ReviewLog) -> int:
+def _mostly_suspended(log: ReviewLog) -> int:
     """Entries that Anki's optimizer leaves out as suspended; 0 unless more than half."""
     if not knows_presets(log):
         return 0
@@ -94,7 +94,7 @@ def judged_by_preset(log: ReviewLog) -> bool:
     """Whether Anki's rows are there to judge presets on: not where nearly all is suspended."""
     if not knows_presets(log):
         return False
-    return not mostly_suspended(log) or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
+    return not _mostly_suspended(log) or len(select_rows(log, "anki").rows) >= FEWEST_REVIEWS
 
 
 def refuse_without_presets(log: ReviewLog) -> None:
@@ -105,7 +105,7 @@ def refuse_without_presets(log: ReviewLog) -> None:
     elif not log.knows_decks:
         lacking = "says nothing of decks and presets"
     if lacking:
-        raise InputError(f"{log.receipt.path} {lacking}: {SOURCES}.")
+        raise InputError(f"{log.receipt.path} {lacking}: {_SOURCES}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, BY_DECK)
+                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
             except NotEnoughData:
                 return None
 
@@ -205,7 +205,7 @@ class Learner:
         """The positions `index` in five blocks, each after training on all reviews before it."""
         return tuple(
             Fold(train=np.arange(block[0]), test=block)
-            for block in np.array_split(index, BLOCKS)
+            for block in np.array_split(index, _BLOCKS)
             if len(block)
         )
 
@@ -261,7 +261,7 @@ class Learner:
             assert predict is not None
             found[f"{NOW}, run as {name}"] = predict(trials, stored, index, self.context)
         if preset.fork_parameters:
-            trials = self.session.trials(FRACTIONAL)
+            trials = self.session.trials(_FRACTIONAL)
             place = np.searchsorted(trials.review_th, self.trials.review_th[index])
             p = fsrs7.predict(trials, list(preset.fork_parameters), place, self.context)
             found["FSRS-7 of a fork"] = p

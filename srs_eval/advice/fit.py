@@ -12,9 +12,9 @@ from srs_eval.advice.predictors import brought_along
 from srs_eval.data.errors import counted
 from srs_eval.stats.intervals import Interval, relative, verdict, verdicts
 
-WELL = 0.05  # so much below the average's log loss is called well
-STORED = "with your parameters"
-OLDER_IN_WORDS = "the older scheduler (SM-2)"
+_WELL = 0.05  # so much below the average's log loss is called well
+_STORED = "with your parameters"
+_OLDER_IN_WORDS = "the older scheduler (SM-2)"
 
 
 FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
@@ -72,13 +72,13 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
             no_better = "worse than" if says["average"] == "worse" else "no better than"
             told += f" Expect little of it: it predicts you {no_better} guessing your average does."
         sentences.insert(0, told)
-    if own == STORED:
+    if own == _STORED:
         sentences.append("Your parameters may have been fitted to these reviews, which flatters.")
     if found == "can't tell yet":
         open_ = floor if own is None else minus(NOW, "average")
         sentences.append(what_is_missing(open_, len(says)))
     if now is None:
-        sentences.append(f"Optimized, it is {_percent(saves(fsrs, older), OLDER_IN_WORDS)}.")
+        sentences.append(f"Optimized, it is {_percent(saves(fsrs, older), _OLDER_IN_WORDS)}.")
     sentences.append(
         f"Better means: less log loss on {counted(len(index), 'review')} of "
         f"{counted(len(np.unique(learner.trials.day[index])), 'day')}; optimized means: fitted to "
@@ -98,7 +98,7 @@ def _own(learner: Learner) -> str | None:
     if not any(preset is not None and preset.is_told for preset in presets):
         return None
     stored = any(preset is not None and preset.parameters_in_force for preset in presets)
-    return STORED if stored else "with its defaults"
+    return _STORED if stored else "with its defaults"
 
 
 def _change(says: str, saved: Interval, too_few: str, now: str, alone: str) -> str:
@@ -143,7 +143,7 @@ def _headline(
     name, verb = ("FSRS is off; it", "would predict") if off else ("FSRS", "predicts")
     figures = f"{basis}{_percent(saved, 'guessing your average')}{then}"
     match says:
-        case "better" if saved.estimate >= WELL:
+        case "better" if saved.estimate >= _WELL:
             return f"{name} {verb} you well: {figures}."
         case "better":
             return f"{name} {verb} you a little better than your average does: {figures}."

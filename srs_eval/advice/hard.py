@@ -31,7 +31,7 @@ from srs_eval.engine.evaluate import fit_and_predict
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
-BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
+_BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 AGAIN, HARD = 1, 2
 STATES = {
     "first answer": (0,),
@@ -40,7 +40,7 @@ STATES = {
     "relearning": (RELEARNING + 1,),
 }
 AS_AGAIN, TWO_BUTTONS = "Hard counts as Again", "two buttons"
-SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
+_SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
 def am_i_misusing_hard(
@@ -55,13 +55,13 @@ def am_i_misusing_hard(
         ratings = rows.rating[np.isin(rows.state, numbers)]
         if not len(ratings):
             continue
-        part = [float((ratings == button).mean()) for button in BUTTONS]
+        part = [float((ratings == button).mean()) for button in _BUTTONS]
         shares.append((state, len(ratings), *(f"{each:.1%}".replace("%", " %") for each in part)))
         if state == "review":
             in_reviews = part[HARD - 1]
     pressed = f"{in_reviews:.1%} of your answers to reviews".replace("%", " %")
-    buttons = Table("Buttons by state", ("state", "answers", *BUTTONS.values()), tuple(shares))
-    if in_reviews < SELDOM:
+    buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
+    if in_reviews < _SELDOM:
         sentence = f"Hard is {pressed}: too few to matter."
         yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
         return
@@ -82,7 +82,7 @@ def am_i_misusing_hard(
             + "."
         )
     answered = tuple(
-        (BUTTONS[button], each.reviews, recalled, each)
+        (_BUTTONS[button], each.reviews, recalled, each)
         for button, (recalled, each) in after.items()
     )
     conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
@@ -146,7 +146,7 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
     last = trials.history_rating[trials.history_end[index] - 1]
     on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
     found = {}
-    for button in BUTTONS:
+    for button in _BUTTONS:
         mine = (last == button) & on_later_day
         if mine.any():
             bias: FloatArray = p[mine] - trials.y[index[mine]]

@@ -23,10 +23,10 @@ from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.stats.intervals import Verdict, verdicts
 
-VERSION = "26.08"
+_VERSION = "26.08"
 LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
-FEWEST_ITEMS = 300
-FOLDS = 5
+_FEWEST_ITEMS = 300
+_FOLDS = 5
 SAID: Mapping[Verdict, tuple[str, str]] = {
     "better": ("yes", "FSRS predicts better than the older scheduler"),
     "worse": ("no", "FSRS predicts worse than the older scheduler"),
@@ -56,14 +56,14 @@ class HealthCheck:
 
 def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
-    if items <= FEWEST_ITEMS or not 0 < recall < 1:
+    if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
     usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
     usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     return HealthCheck(log_loss, rmse, log_loss / usual_loss, rmse / usual_rmse, items)
 
 
-def time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
+def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
     """Log loss and RMSE(bins) over five folds of the positions, fitted as Anki fits.
 
     What is left when they are cut into six is judged in the last fold (fsrs-rs: src/inference.rs).
@@ -71,7 +71,7 @@ def time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[floa
     """
     parts: list[FloatArray] = []
     tested: list[IntArray] = []
-    begins = [len(index) // (FOLDS + 1) * fold for fold in range(1, FOLDS + 1)]
+    begins = [len(index) // (_FOLDS + 1) * fold for fold in range(1, _FOLDS + 1)]
     for begin, end in zip(begins, [*begins[1:], len(index)], strict=True):
         fitted = anki_fit(trials, index[:begin], learner.context)
         parts.append(fsrs6.predict(trials, fitted, index[begin:end], learner.context))
@@ -88,7 +88,7 @@ def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
     if judge_health(1.0, 1.0, recall, len(index)) is None:
         return None
     try:
-        return judge_health(*time_series(learner.trials, index, learner), recall, len(index))
+        return judge_health(*_time_series(learner.trials, index, learner), recall, len(index))
     except NotEnoughData:  # rare first intervals may be all that a fold has
         return None
 
@@ -136,12 +136,12 @@ def is_fsrs_right_for_me(
 def _health_sentence(found: HealthCheck | None) -> str:
     if found is None:
         return (
-            f"Anki makes no health check ({VERSION}) here: it needs more than {FEWEST_ITEMS} "
+            f"Anki makes no health check ({_VERSION}) here: it needs more than {_FEWEST_ITEMS} "
             "reviews, both outcomes, and first intervals that are not all rare."
         )
     result = "passes" if found.passed else "fails"
     return (
-        f"Anki's health check ({VERSION}) {result}: log loss is {found.log_loss_ratio:.2f} times "
+        f"Anki's health check ({_VERSION}) {result}: log loss is {found.log_loss_ratio:.2f} times "
         f"what is usual (limit {LOG_LOSS_LIMIT}), RMSE(bins) {found.rmse_ratio:.2f} times "
         f"(limit {RMSE_LIMIT}); one of both has to hold."
     )
@@ -149,7 +149,7 @@ def _health_sentence(found: HealthCheck | None) -> str:
 
 def _health_table(name: str, found: HealthCheck) -> Table:
     return Table(
-        f"{name}: Anki's health check ({VERSION}), {found.items:,} reviews",
+        f"{name}: Anki's health check ({_VERSION}), {found.items:,} reviews",
         ("figure", "value", "ratio", "limit", "margin"),
         (
             (

@@ -31,11 +31,11 @@ from srs_eval.stats.intervals import Interval, Verdict, mean_interval, relative,
 from srs_eval.training.context import Context
 
 MODEL = "STATE-FSRS-6"
-TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}
-LAYOUT = 1
-DAYS_SHOWN = 14
-NORMAL_95 = 1.959964
-USUAL_RECALL = 0.9  # the card by which a state is put into words
+_TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}
+_LAYOUT = 1
+_DAYS_SHOWN = 14
+_NORMAL_95 = 1.959964
+_USUAL_RECALL = 0.9  # the card by which a state is put into words
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class LearnerState:
     def document(self) -> dict[str, Any]:
         """As JSON has it (layout: docs/formats.md)."""
         return {
-            "layout": LAYOUT,
+            "layout": _LAYOUT,
             "srs_eval": VERSION,
             "model": MODEL,
             "answers": [answer.document() for answer in self.answers],
@@ -149,7 +149,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
         }[found],
         f"FSRS-6, fitted to all together with newer reviews weighing more, predicts your "
         f"{len(judged.y):,} judged reviews "
-        f"({TAKEN_BY[judged.trials.protocol.rows]}) with a log loss of {base:.4f}, a "
+        f"({_TAKEN_BY[judged.trials.protocol.rows]}) with a log loss of {base:.4f}, a "
         f"model that also knows how you have been doing with {base - gained.estimate:.4f}: "
         f"{told(replace(gained, estimate=-gained.estimate))}.",
     ]
@@ -200,7 +200,7 @@ def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for day in np.unique(judged.day).tolist():
         here = judged.day == day
-        band = NORMAL_95 * math.sqrt(max(float(judged.offset_variance[here].mean()), 0.0))
+        band = _NORMAL_95 * math.sqrt(max(float(judged.offset_variance[here].mean()), 0.0))
         rows.append(
             (
                 name_of(day),
@@ -222,7 +222,7 @@ def _today(judged: _Judged, days: Table) -> Answer:
     since = len(states) - 1
     while since > 0 and _sign_of(states[since - 1]) == _sign_of(last):
         since -= 1
-    recall = 1 / (1 + math.exp(-math.log(USUAL_RECALL / (1 - USUAL_RECALL)) - last.estimate))
+    recall = 1 / (1 + math.exp(-math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) - last.estimate))
     shown = (
         f"state {signed(last.estimate, 2)} ({signed(last.low, 2)} … {signed(last.high, 2)}) in "
         f"logits: of what is usually recalled at 90 %, about {100 * recall:.0f} %"
@@ -238,7 +238,7 @@ def _today(judged: _Judged, days: Table) -> Answer:
             f"You forget {word} than usual since {days.rows[since][0]}; on {when}, your last day: "
             f"{shown}."
         ]
-    table = replace(days, title="Your last days", rows=days.rows[-DAYS_SHOWN:])
+    table = replace(days, title="Your last days", rows=days.rows[-_DAYS_SHOWN:])
     return Answer("today", "your last day", conclusion, tuple(sentences), (table,))
 
 

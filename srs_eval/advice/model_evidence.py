@@ -24,7 +24,7 @@ from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.context import Context
 
 COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
-RATINGS = ("Again", "Hard", "Good", "Easy")
+_RATINGS = ("Again", "Hard", "Good", "Easy")
 _DAYS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
 _REVIEWS = (1, 2, 3, 5, 8, 12, 20)
 _LAPSES = (0, 1, 2, 3, 5, 8)
@@ -37,7 +37,7 @@ _HOUR_S = 3_600
 
 # FSRS's parameters in words (open-spaced-repetition/fsrs4anki wiki: The Algorithm).
 _FSRS_6 = (
-    *(f"first stability after {rating}, days" for rating in RATINGS),
+    *(f"first stability after {rating}, days" for rating in _RATINGS),
     *("first difficulty", "first difficulty, by rating"),
     *("difficulty, change by rating", "difficulty, pull to the mean"),
     *("recalled: growth", "recalled: less growth with stability", "recalled: more growth if due"),
@@ -175,7 +175,7 @@ def _by_first_rating(trials: Trials, index: IntArray, result: Result) -> Curves:
     second = trials.i[index] == 2
     rating = np.where(second, trials.first_rating[index], MISSING)
     title = "Forgetting curves: the first review on a later day, by first rating"
-    names = {number: RATINGS[number - 1] for number in range(1, 5)}
+    names = {number: _RATINGS[number - 1] for number in range(1, 5)}
     return _curves(title, "first rating", names, rating, trials.elapsed_days[index], result)
 
 

@@ -14,12 +14,12 @@ from srs_eval.data.errors import counted
 from srs_eval.data.reviews import IntArray
 from srs_eval.stats.intervals import Interval, side
 
-FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
-FEWEST = 100  # reviews of a month that can be held against the others
-NO_MATTER = 0.02
+_FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
+_FEWEST = 100  # reviews of a month that can be held against the others
+_NO_MATTER = 0.02
 """Log loss: so much goes with one percentage point of recall at 90 % (its slope is ln 9)."""
 
-CONCLUSIONS = {
+_CONCLUSIONS = {
     "below": "more predictable than before",
     "above": "less predictable than before",
     "no matter": "about as predictable as before",
@@ -47,7 +47,7 @@ def was_i_predictable(learner: Learner) -> Answer:
         interval = [
             learner.interval(values[here], index[here]) for values in (y, losses, losses - average)
         ]
-        if interval[0].days < FEWEST_DAYS_SHOWN:
+        if interval[0].days < _FEWEST_DAYS_SHOWN:
             interval = [replace(each, half_width=math.nan) for each in interval]
         recalled, loss, gained = interval
         rows.append((name, int(here.sum()), recalled, float(p[here].mean()), loss, gained))
@@ -61,7 +61,7 @@ def was_i_predictable(learner: Learner) -> Answer:
     if not (enough and _is_enough(learner, index[earlier])):
         sentences.append(
             f"Can't tell yet: {in_words(latest)} has {_size(learner, index[last])}, the months "
-            f"before it have {_size(learner, index[earlier])}; {FEWEST} on {FEWEST_DAYS_SHOWN} "
+            f"before it have {_size(learner, index[earlier])}; {_FEWEST} on {_FEWEST_DAYS_SHOWN} "
             "days are needed of each."
         )
     else:
@@ -70,8 +70,8 @@ def was_i_predictable(learner: Learner) -> Answer:
         half = math.hypot(now.half_width, before.half_width)
         change = Interval(now.estimate - before.estimate, half, now.reviews, now.days)
         figures = f"log loss {now.estimate:.3f}, {told(change, 3)}"
-        where = side(change, NO_MATTER)
-        conclusion = CONCLUSIONS[where]
+        where = side(change, _NO_MATTER)
+        conclusion = _CONCLUSIONS[where]
         if where == "open":
             sentences.append(
                 f"Whether you were more predictable in {in_words(latest)} than before can't be "
@@ -92,7 +92,7 @@ def was_i_predictable(learner: Learner) -> Answer:
 
 def _is_enough(learner: Learner, index: IntArray) -> bool:
     days = len(np.unique(learner.trials.day[index]))
-    return len(index) >= FEWEST and days >= FEWEST_DAYS_SHOWN
+    return len(index) >= _FEWEST and days >= _FEWEST_DAYS_SHOWN
 
 
 def _size(learner: Learner, index: IntArray) -> str:

@@ -15,7 +15,7 @@ from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS
 
 DRAWS = 20
-NOISE = 0.5
+_NOISE = 0.5
 """A parameter is noise where it moves by more than this share of what learners differ by."""
 
 
@@ -45,7 +45,7 @@ def which_numbers_are_noise(
             of_folds.std(axis=0, ddof=1).tolist() if len(of_folds) > 1 else [None] * len(fitted)
         )
         usual = np.array(fsrs6.DEVIATION)
-        noisy = over_days > NOISE * usual
+        noisy = over_days > _NOISE * usual
         rows: list[tuple[Cell, ...]] = [
             (
                 f"w{k}",

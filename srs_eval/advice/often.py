@@ -26,7 +26,7 @@ GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
 NEVER, DEFAULTS = "once, then never", "never (defaults)"
 START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
-CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
+_CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
 
 
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
@@ -67,11 +67,11 @@ def staleness(learner: Learner, group: int) -> dict[str, Interval]:
 def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
     index = np.flatnonzero(learner.trials.partition == group)
     judged = _judged(learner, group)
-    always = learner.losses(learner.predict(CANDIDATE, refits(index, GROWTHS[0])), judged)
+    always = learner.losses(learner.predict(_CANDIDATE, refits(index, GROWTHS[0])), judged)
     found = {}
     for growth in (*GROWTHS[1:], None):
         name = NEVER if growth is None else _label(growth)
-        p = learner.predict(CANDIDATE, refits(index, growth))
+        p = learner.predict(_CANDIDATE, refits(index, growth))
         found[name] = learner.interval(learner.losses(p, judged) - always, judged)
     p = learner.predict("defaults", refits(index, None))
     found[DEFAULTS] = learner.interval(learner.losses(p, judged) - always, judged)

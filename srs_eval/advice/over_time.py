@@ -15,7 +15,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.engine.results import Result, losses
 from srs_eval.stats.intervals import Interval, mean_interval
 
-DAYS_OF_A_MONTH = 30  # where the source has no dates
+_DAYS_OF_A_MONTH = 30  # where the source has no dates
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,5 @@ def month_of(name: str, day: int) -> str:
     """The month of a day, given its name by `dates` and its number."""
     if not name.startswith("day "):
         return name[:7]
-    first = int(day) // DAYS_OF_A_MONTH * DAYS_OF_A_MONTH
-    return f"days {first + 1}-{first + DAYS_OF_A_MONTH}"
+    first = int(day) // _DAYS_OF_A_MONTH * _DAYS_OF_A_MONTH
+    return f"days {first + 1}-{first + _DAYS_OF_A_MONTH}"

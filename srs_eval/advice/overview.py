@@ -77,9 +77,9 @@ BESIDE = {"buttons": "What the buttons would show", "noise": "Which numbers are 
 """Questions without a line of their own: they are evidence of a preset's line."""
 NOT_WAITED_FOR = {*BESIDE, COSTS}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
-MOST_BESIDE = 6  # presets, those with the most reviews
+_MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-WHETHER_FSRS = ("health", MODELS)
+_WHETHER_FSRS = ("health", MODELS)
 """Questions whose lines rest on "fit", too: that is all that the headline says."""
 UNANSWERED = "no answer"  # the conclusion where a question could not be answered
 OF_PRESETS = "parameters"  # the question with a line for each preset
@@ -96,15 +96,15 @@ TITLES = {
     "day": "Your day",
     "hard": "Hard",
 }
-ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
-OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
-SHARED = "paste one line for all"  # the conclusion
-MOST_NAMED = 3  # presets that do not get the one line yet
-WAYS = {
+_ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
+_OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
+_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
+_SHARED = "paste one line for all"  # the conclusion
+_MOST_NAMED = 3  # presets that do not get the one line yet
+_WAYS = {
     "optimize": "OPTIMIZE",
     "paste parameters": "PASTE THESE",
-    SHARED: "PASTE ONE LINE",
+    _SHARED: "PASTE ONE LINE",
     "use the defaults": "USE DEFAULTS",
     "use one preset": "SHARE A PRESET",
     "can't tell": "can't tell yet",
@@ -203,9 +203,9 @@ class Overview:
         for question, title in TITLES.items():
             answers = self.of(question)
             if any(each.conclusion == "one preset" for each in answers):
-                found.append(Line(question, title, ONE_PRESET, answers))
+                found.append(Line(question, title, _ONE_PRESET, answers))
                 continue
-            if answers and question in WHETHER_FSRS:
+            if answers and question in _WHETHER_FSRS:
                 fit = self.of("fit")
                 told = fit if question == MODELS and fit else answers
                 found.append(Line(question, title, in_one_line(told), (*fit, *answers)))
@@ -229,11 +229,11 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or any(each.conclusion not in OPEN for each in line.answers[:1]):
+    if not line.answers or any(each.conclusion not in _OPEN for each in line.answers[:1]):
         return line
     if line.question == OF_PRESETS:
         return replace(line, text="")  # its way says it
-    return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
+    return replace(line, text=_MEANWHILE if line.question == "split" else _OPEN[1])
 
 
 def _month(answer: Answer) -> str:
@@ -245,16 +245,16 @@ def _month(answer: Answer) -> str:
 
 def _with_where_to_paste(lines: list[Line]) -> list[Line]:
     """Those told to paste the one line say into which other presets it goes, and which wait."""
-    into = [line.title for line in lines if line.way == WAYS[SHARED] or _is_as_good(line)]
-    open_ = [line.title for line in lines if line.way == WAYS["can't tell"]]
+    into = [line.title for line in lines if line.way == _WAYS[_SHARED] or _is_as_good(line)]
+    open_ = [line.title for line in lines if line.way == _WAYS["can't tell"]]
     waiting = [name for name in open_ if name not in into]
     leave = ""
     if waiting:
-        names = listed(waiting) if len(waiting) <= MOST_NAMED else "the others"
+        names = listed(waiting) if len(waiting) <= _MOST_NAMED else "the others"
         leave = f"; not yet into {names}: can't tell there"
     made = []
     for line in lines:
-        if line.way == WAYS[SHARED]:
+        if line.way == _WAYS[_SHARED]:
             others = [name for name in into if name != line.title]
             same = "all others" if 1 < len(others) == len(lines) - 1 else listed(others)
             line = replace(line, text=line.text + f"; the same into {same}" * bool(same) + leave)
@@ -267,7 +267,7 @@ def _is_as_good(line: Line) -> bool:
 
     Of presets that can't be told anything else: others have advice of their own.
     """
-    tables = line.answers[0].tables if line.way == WAYS["can't tell"] else ()
+    tables = line.answers[0].tables if line.way == _WAYS["can't tell"] else ()
     for table in tables[:1]:
         for name, _, difference, _ in table.rows:
             if name == TOGETHER and table.columns[2] == f"minus {NOW}":
@@ -295,7 +295,7 @@ def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bo
             text = f"once FSRS is on: {gain} than not optimized ({bounds}"
     else:
         text = answer.why if difference is None else would_tell(difference)
-    way = WAYS.get(answer.conclusion, answer.conclusion)
+    way = _WAYS.get(answer.conclusion, answer.conclusion)
     return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
 
 
@@ -353,7 +353,7 @@ def _split(answer: Answer) -> str:
         case "split":
             return f"keep them apart, each with its own parameters: better{figures[0]}"
     why = _open_bounds(intervals[0]) if intervals else ""
-    return f"{MEANWHILE} {why}".rstrip()
+    return f"{_MEANWHILE} {why}".rstrip()
 
 
 def _costs(answer: Answer) -> str:
@@ -406,7 +406,7 @@ def _remembered(answers: Sequence[Answer]) -> str:
     return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
 
-THAN = {
+_THAN = {
     "better": "better than",
     "worse": "worse than",
     "as good": "as good as",
@@ -429,7 +429,7 @@ def _against_older(answers: Sequence[Answer]) -> str:
             bounds = _open_bounds(difference) if is_open else _bounds(difference)
             if is_open and len(answers) > 1 and not enough_to_tell(difference):
                 bounds = f"({too_few_in_short(why_open(difference))})"
-            says = says if is_open else f"{THAN[str(found)]} SM-2 once optimized"
+            says = says if is_open else f"{_THAN[str(found)]} SM-2 once optimized"
         if len(answers) == 1:
             return f"{says} {bounds}".rstrip()
         shown.setdefault(says, []).append((answer.subject, bounds))
@@ -449,7 +449,7 @@ def _against_what_there_was(fit: Answer) -> str:
         assert isinstance(difference, Interval)
         bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
         shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
-        said.append(f"{THAN[str(says)]} {shown} {bounds}".rstrip())
+        said.append(f"{_THAN[str(says)]} {shown} {bounds}".rstrip())
         once = once if says == "can't tell yet" else ", once optimized"
     return "; ".join(said) + once
 
@@ -624,7 +624,7 @@ def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> It
                 yield OVER_ALL[question](Learner.over_all(log, context))
         if BESIDE.keys() & set(questions):
             learner = Learner.of(log, context)
-            groups = list(learner.groups)[:MOST_BESIDE]
+            groups = list(learner.groups)[:_MOST_BESIDE]
             yield from what_buttons_show(learner, groups)
             yield from which_numbers_are_noise(learner, groups, EQUIVALENT)
             return

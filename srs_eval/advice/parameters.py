@@ -39,13 +39,13 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
-THE_SAME = "the same"  # what two candidates are that predict the same of every review
+_THE_SAME = "the same"  # what two candidates are that predict the same of every review
 FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
-HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
-UNSEEN = "that no fit had seen"
-IN_WORDS = {
+_HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
+_UNSEEN = "that no fit had seen"
+_IN_WORDS = {
     "optimized": "optimized parameters",
     "optimized, recency": "optimized parameters, newer reviews weighing more,",
     "defaults": "FSRS's defaults",
@@ -78,7 +78,7 @@ class Compared:
     def _says(self, name: str) -> str:
         difference = self.difference.get(name)
         if difference is not None and difference.estimate == difference.half_width == 0:
-            return THE_SAME  # one deck in the preset, say: no wider basis would tell them apart
+            return _THE_SAME  # one deck in the preset, say: no wider basis would tell them apart
         return self.says.get(name, "")
 
     def table(self, title: str) -> Table:
@@ -129,7 +129,7 @@ def held_out(
     """
     index = learner.trials.test_index
     losses = {
-        **{name: learner.held_out_losses(name) for name in _possible(HELD_OUT, learner)},
+        **{name: learner.held_out_losses(name) for name in _possible(_HELD_OUT, learner)},
         **given,
     }
     found: dict[int | None, Compared] = {}
@@ -233,7 +233,7 @@ def _answer(
     if since is not None:
         which = "since they were last changed" if stored else "that no fit had seen"
         conclusion, chosen, sentences = _judged_since(since, now, which, can_share)
-        which = "since the last change" if stored else UNSEEN
+        which = "since the last change" if stored else _UNSEEN
         tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
         positions = np.flatnonzero(learner.trials.partition == group)
@@ -255,7 +255,7 @@ def _answer(
             sentences += cost_of_age(learner, group)
     if elsewhere is not None:
         tables.append(
-            elsewhere.table(f"{name}: {counted(len(elsewhere.index), 'review')} {UNSEEN}")
+            elsewhere.table(f"{name}: {counted(len(elsewhere.index), 'review')} {_UNSEEN}")
         )
     if preset is not None and preset.search:
         sentences.append(
@@ -318,7 +318,7 @@ def _judged_since(
             chosen,
             [
                 f"{_imperative(chosen)}: {now} lose "
-                f"{-gain.estimate:.4f} log loss to {IN_WORDS[chosen]} {basis} "
+                f"{-gain.estimate:.4f} log loss to {_IN_WORDS[chosen]} {basis} "
                 f"{sure(gain)}."
             ],
         )
@@ -329,7 +329,7 @@ def _judged_since(
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet whether {IN_WORDS[nearest]} would predict better than {now}: so far "
+        f"Can't tell yet whether {_IN_WORDS[nearest]} would predict better than {now}: so far "
         f"log loss {better_by(difference.estimate)} {basis} {sure(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
@@ -385,7 +385,7 @@ def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compar
         f"{len(everything.index):,} held-out reviews, {everything.log_loss[ahead].estimate:.4f}."
     )
     conclusion = next(iter(by_conclusion)) if len(by_conclusion) == 1 else "see each preset"
-    title = f"All presets: {len(everything.index):,} reviews {UNSEEN}"
+    title = f"All presets: {len(everything.index):,} reviews {_UNSEEN}"
     return Answer(
         "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
     )

@@ -23,7 +23,7 @@ from srs_eval.models import fsrs6
 from srs_eval.training.lbfgs import minimise
 from srs_eval.training.recurrent import SummedLoss
 
-TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)
+_TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _S0 = slice(0, 4)
 _DEVIATION = np.array((1.0, 1.0, 1.0, 1.0, *fsrs6.DEVIATION[4:]))
 _LOWER, _UPPER = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER, np.float64)
@@ -75,17 +75,17 @@ def pooled_fits(
         evidence: dict[int, FloatArray] = {}  # of each of TAUS
         for group, index in by_group.items():
             penalised = _Penalised(trials, index)
-            fits[group] = [penalised.fit(shared, each) for each in TAUS]
+            fits[group] = [penalised.fit(shared, each) for each in _TAUS]
             evidence[group] = np.array(
                 [
                     penalised.log_evidence(shared, each, x)
-                    for each, x in zip(TAUS, fits[group], strict=True)
+                    for each, x in zip(_TAUS, fits[group], strict=True)
                 ]
             )
         common = _chosen(np.sum(list(evidence.values()), axis=0))
         chosen = {group: max(common, _chosen(each)) for group, each in evidence.items()}
         found = {group: fits[group][place] for group, place in chosen.items()}
-        tau, taus = TAUS[common], {group: TAUS[place] for group, place in chosen.items()}
+        tau, taus = _TAUS[common], {group: _TAUS[place] for group, place in chosen.items()}
     return Pooled(
         shared=_to_w(shared).tolist(),
         by_group={group: _to_w(x).tolist() for group, x in found.items()},

@@ -13,11 +13,11 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 
-REVIEW_ID = ("review_id", "id")
-REVIEW_TH = ("review_th",)
-TIME = ("time_ms", "review_time", "time")
-CARD = ("card_id", "cid", "card")
-PROBABILITY = ("p", "probability")
+_REVIEW_ID = ("review_id", "id")
+_REVIEW_TH = ("review_th",)
+_TIME = ("time_ms", "review_time", "time")
+_CARD = ("card_id", "cid", "card")
+_PROBABILITY = ("p", "probability")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +38,12 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     InputError for what is not there, unreadable, or no probability.
     """
     columns = _columns(path)
-    numbered = REVIEW_TH[0] in columns
-    named = numbered or any(name in columns for name in REVIEW_ID)
-    key = _whole(path, columns, REVIEW_TH if numbered else (*REVIEW_ID, *TIME))
-    card_id = None if named else _whole(path, columns, CARD)
+    numbered = _REVIEW_TH[0] in columns
+    named = numbered or any(name in columns for name in _REVIEW_ID)
+    key = _whole(path, columns, _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME))
+    card_id = None if named else _whole(path, columns, _CARD)
     try:
-        p = np.array(_column(path, columns, PROBABILITY), np.float64)
+        p = np.array(_column(path, columns, _PROBABILITY), np.float64)
     except (TypeError, ValueError):
         raise InputError(
             f'"{path.name}": the column p holds something that is no number.'

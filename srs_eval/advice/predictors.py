@@ -19,7 +19,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import auc, rmse_bins
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 
-REFERENCE = "FSRS-6"
+_REFERENCE = "FSRS-6"
 
 
 def which_predicts_best(
@@ -49,9 +49,9 @@ def which_predicts_best(
     losses = {name: learner.losses(each[judged], index) for name, each in p.items()}
     log_loss = {name: learner.interval(each, index) for name, each in losses.items()}
     difference = {
-        name: learner.interval(each - losses[REFERENCE], index)
+        name: learner.interval(each - losses[_REFERENCE], index)
         for name, each in losses.items()
-        if name != REFERENCE
+        if name != _REFERENCE
     }
     says = verdicts(difference, equivalence=equivalence)
     trials = learner.trials
@@ -79,7 +79,7 @@ def which_predicts_best(
         missing = len(everything) - len(index)
         left_out = counted(missing, "held-out review")
         sentences.append(f"Left out: {left_out} without a prediction by every model.")
-    columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {REFERENCE}", "verdict")
+    columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {_REFERENCE}", "verdict")
     title = f"{counted(len(index), 'review')} that no fit had seen"
     table = Table(title, columns, tuple(rows))
     return Answer("models", "all reviews", ahead, tuple(sentences), (table,))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
     from srs_eval.training.context import Context
 
-OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
+_OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
     "split": split_or_merge,
     "often": how_often,
     "health": is_fsrs_right_for_me,
@@ -36,7 +36,7 @@ OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]
     "noise": which_numbers_are_noise,
     "retention": do_i_remember_enough,
 }
-QUESTIONS = ("parameters", *OTHERS)
+QUESTIONS = ("parameters", *_OTHERS)
 MODELS = "models"  # the question that can be asked where presets are not known
 
 
@@ -95,7 +95,7 @@ def answering(
         groups = list(learner.groups)
         if "parameters" in wanted:
             yield from are_my_parameters_good(learner, groups, lines, given, equivalence)
-        for question, answered in OTHERS.items():
+        for question, answered in _OTHERS.items():
             if question in wanted:
                 yield from answered(learner, groups, equivalence)
 

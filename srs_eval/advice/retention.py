@@ -24,11 +24,11 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import Interval, enough_to_tell, side
 
-MATURE_DAYS = 21  # Anki's border between young and mature cards
-MONTHS = 12  # shown, the latest
+_MATURE_DAYS = 21  # Anki's border between young and mature cards
+_MONTHS = 12  # shown, the latest
 FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
-NOT_ASKED_FOR = "recalled"  # the conclusion where no retention is desired, or nobody knows which
-CONCLUSIONS = {
+_NOT_ASKED_FOR = "recalled"  # the conclusion where no retention is desired, or nobody knows which
+_CONCLUSIONS = {
     "below": "less than desired",
     "above": "more than desired",
     "no matter": "as desired",
@@ -71,7 +71,7 @@ def do_i_remember_enough(
         basis, why = f"{expected[0].upper()}{expected[1:]}.", ""
         conclusion = "can't tell"
         if desired is None:
-            conclusion = NOT_ASKED_FOR
+            conclusion = _NOT_ASKED_FOR
             nobody = "FSRS is off, so none was asked for" if is_off else "the file does not say"
             sentences = [f"{figures}; desired: {nobody}."]
             would = "FSRS would have" if is_off else "FSRS"
@@ -79,12 +79,12 @@ def do_i_remember_enough(
         else:
             off = replace(recalled, estimate=recalled.estimate - desired)
             if enough_to_tell(recalled):
-                conclusion = CONCLUSIONS[side(off, RECALL_NO_MATTER)]
+                conclusion = _CONCLUSIONS[side(off, RECALL_NO_MATTER)]
             lead = f"{conclusion[0].upper()}{conclusion[1:]}"
             sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
             if conclusion == "can't tell":
                 sentences.append(what_is_missing(off, 1, RECALL_NO_MATTER))
-            elif conclusion != CONCLUSIONS["no matter"]:
+            elif conclusion != _CONCLUSIONS["no matter"]:
                 timing = learner.interval(p[index] - desired, index)
                 expecting = learner.interval(trials.y[index] - p[index], index)
                 basis = _two_parts(off, timing, expecting, expected, _percent(desired))
@@ -159,11 +159,11 @@ def _bounds(difference: Interval) -> str:
 
 def _parts(learner: Learner, mine: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
     """All reviews of a preset, young and mature ones, and those of each of the last months."""
-    mature = learner.trials.elapsed_days >= MATURE_DAYS
+    mature = learner.trials.elapsed_days >= _MATURE_DAYS
     parts = {"all": mine, "young cards": mine & ~mature, "mature cards": mine & mature}
     months = months_of(learner.time_s)
     return parts | {
-        month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-MONTHS:]
+        month: mine & (months == month) for month in np.unique(months[mine]).tolist()[-_MONTHS:]
     }
 
 

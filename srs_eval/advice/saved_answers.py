@@ -24,7 +24,7 @@ from srs_eval.engine.cache import code_digest
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Context
 
-LAYOUT = 3
+_LAYOUT = 3
 MOST = 20  # files whose answers are kept
 _MOST_BYTES = 64 << 20
 
@@ -56,7 +56,7 @@ def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
     """Write atomically; where that is not possible nothing is kept."""
     place = _place(path, folder)
     content = {
-        "layout": LAYOUT,
+        "layout": _LAYOUT,
         "basis": kept.basis,
         "entries": kept.entries,
         "at": kept.at,
@@ -98,7 +98,7 @@ def last(path: str, folder: Path | None = None) -> Kept | None:
     try:
         digest, _, text = content_of(_place(path, folder), _MOST_BYTES).partition(b"\n")
         content = json.loads(text)
-        if digest != _digest(text) or content["layout"] != LAYOUT:
+        if digest != _digest(text) or content["layout"] != _LAYOUT:
             return None
         return Kept(
             tuple(_answer(each) for each in content["answers"]),

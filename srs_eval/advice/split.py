@@ -22,14 +22,14 @@ from srs_eval.data.errors import counted
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 
-CANDIDATES = {"split": ALONE, "pooled": POOLED}
-MOST_IN_MATRIX = 6  # presets, those with the most reviews
-POPULATION = (
+_CANDIDATES = {"split": ALONE, "pooled": POOLED}
+_MOST_IN_MATRIX = 6  # presets, those with the most reviews
+_POPULATION = (
     "Over 9,999 users, presets of their own gained people nothing on average, and decks of "
     "their own lost 0.006 log loss."
 )
 
-FITTED_ALIKE = (
+_FITTED_ALIKE = (
     "All of these are fitted in the same way, so that only sharing makes a difference; “one for "
     "all presets” among the parameters is FSRS-6's own training, and pooled ones may differ from "
     "it for that reason alone."
@@ -56,7 +56,7 @@ def over_all_presets(
     index = learner.trials.test_index
     overall = {
         words: learner.interval(learner.held_out_losses(candidate) - shared, index)
-        for words, candidate in CANDIDATES.items()
+        for words, candidate in _CANDIDATES.items()
     }
     says = verdicts(overall, equivalence=equivalence)
     return overall, {
@@ -64,7 +64,7 @@ def over_all_presets(
     }
 
 
-def of_each_preset(
+def _of_each_preset(
     learner: Learner, groups: Sequence[int], equivalence: float
 ) -> dict[int, tuple[Interval, Decision]]:
     """Of those with held-out reviews: log loss of separate minus shared parameters, decided."""
@@ -91,7 +91,7 @@ def one_is_enough_for(
     """
     if len(groups) < 2 or concluded(over_all_presets(learner, equivalence)[1]) != "keep shared":
         return frozenset()
-    by_preset = of_each_preset(learner, groups, equivalence)
+    by_preset = _of_each_preset(learner, groups, equivalence)
     return frozenset(group for group, (_, decision) in by_preset.items() if decision != "split")
 
 
@@ -142,16 +142,16 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
     for words, difference in overall.items():
         shown = words if decisions[words] == "split" else decisions[words]
         rows.append(("all presets", words, difference.reviews, difference, shown))
-    by_preset = of_each_preset(learner, groups, equivalence)
+    by_preset = _of_each_preset(learner, groups, equivalence)
     for group, (difference, decision) in by_preset.items():
         rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
     apart = [learner.name_of(group) for group, (_, each) in by_preset.items() if each == "split"]
-    differences = parameters_on_reviews(learner, list(by_preset)[:MOST_IN_MATRIX])
-    groups_found = proposed_groups(list(by_preset)[:MOST_IN_MATRIX], differences, equivalence)
+    differences = parameters_on_reviews(learner, list(by_preset)[:_MOST_IN_MATRIX])
+    groups_found = proposed_groups(list(by_preset)[:_MOST_IN_MATRIX], differences, equivalence)
     sentences = [_sentence(decisions, overall["split"], "preset")]
     if apart:
         sentences.append(f"Alone, {listed(apart)} gain from parameters of their own.")
-    sentences += [_pooled_sentence(decisions["pooled"], overall["pooled"], "preset"), FITTED_ALIKE]
+    sentences += [_pooled_sentence(decisions["pooled"], overall["pooled"], "preset"), _FITTED_ALIKE]
     conclusion = concluded(decisions)
     parameters = learner.fitted(TOGETHER, groups[0]) if conclusion == "keep shared" else None
     if parameters is not None:
@@ -161,7 +161,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
             "every preset that is told to paste one."
         )
     sentences.append(who_could_share(learner, groups_found, differences, equivalence))
-    sentences.append(POPULATION)
+    sentences.append(_POPULATION)
     return Answer(
         "split",
         "all presets",
@@ -282,7 +282,7 @@ def _sentence(decisions: Mapping[str, Decision], difference: Interval, part: str
             return f"Parameters for each {part} predict better: {figures}."
     return (
         f"Let all {part}s share parameters until splitting proves better, which can't be told "
-        f"yet: {figures}. " + what_is_missing(difference, len(CANDIDATES))
+        f"yet: {figures}. " + what_is_missing(difference, len(_CANDIDATES))
     )
 
 
@@ -295,7 +295,7 @@ def _pooled_sentence(decision: Decision, difference: Interval, part: str) -> str
     }[decision]
     sentence = f"Parameters of each {part} drawn towards all {part}s' (pooled) {words}: {figures}."
     if decision == "can't tell":
-        return f"{sentence} {what_is_missing(difference, len(CANDIDATES))}"
+        return f"{sentence} {what_is_missing(difference, len(_CANDIDATES))}"
     return sentence
 
 

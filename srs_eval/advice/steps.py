@@ -28,13 +28,13 @@ from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
 
 AGAIN, HARD, GOOD = 1, 2, 3
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
-BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
-FEWEST_ANSWERS = 100
-LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
+_BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
+_FEWEST_ANSWERS = 100
+_LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
 TOO_FEW, HARDLY_VARY = "too few answers", "the delays hardly vary"
-NO_CURVE = "recall does not fall as on the curve"
-TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
-LONGEST_MIN = 100 * 1440.0
+_NO_CURVE = "recall does not fall as on the curve"
+_TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
+_LONGEST_MIN = 100 * 1440.0
 _EPSILON = 1e-9
 
 
@@ -120,7 +120,7 @@ def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
         r = np.clip(_recall(answers.minutes, math.exp(log_s), decay), _EPSILON, 1 - _EPSILON)
         return -float(np.log(np.where(answers.recalled == 1, r, 1 - r)).sum())
 
-    low, high = math.log(1 / 60), math.log(LONGEST_MIN)
+    low, high = math.log(1 / 60), math.log(_LONGEST_MIN)
     while high - low > 1e-9:
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, right) if loss(left) < loss(right) else (left, high)
@@ -148,7 +148,7 @@ def follows(curve: Forgetting, answers: NextAnswers) -> bool:
             found = mean_interval(bias[half], answers.day[half])
             # Where nearly all are recalled, days say too little of how far chance goes.
             variance = float((expected[half] * (1 - expected[half])).mean())
-            chance = TWO_HALVES * math.sqrt(variance / found.reviews)
+            chance = _TWO_HALVES * math.sqrt(variance / found.reviews)
             if abs(found.estimate) > max(found.half_width, chance):
                 return False
     return True
@@ -193,10 +193,10 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         mine = answers[answers.situation == place]
         if not len(mine):
             continue
-        unknown = why_not(mine)
+        unknown = _why_not(mine)
         curve = fitted_forgetting(mine, decay) if unknown is None else None
         if curve is not None and not follows(curve, mine):
-            unknown, curve = NO_CURVE, None
+            unknown, curve = _NO_CURVE, None
         delays += _by_delay(situation, mine, curve)
         median = float(np.median(mine.minutes))
         recalled = _share(float(mine.recalled.mean()))
@@ -219,7 +219,7 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         curves.append((situation, len(mine), _duration(median), recalled, shown, verdict))
     if few:
         sentences.append(
-            f"Can't tell after {listed(few)}: {FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
+            f"Can't tell after {listed(few)}: {_FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
             "needed."
         )
     if not len(answers):
@@ -242,12 +242,12 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
     return Answer("steps", name, conclusion, tuple(sentences), tables if curves else ())
 
 
-def why_not(answers: NextAnswers) -> str | None:
+def _why_not(answers: NextAnswers) -> str | None:
     """Why no curve can be fitted, in words."""
-    if len(answers) < FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
+    if len(answers) < _FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
         return TOO_FEW
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
-    return HARDLY_VARY if long < LEAST_SPREAD * short else None
+    return HARDLY_VARY if long < _LEAST_SPREAD * short else None
 
 
 def _judged(
@@ -286,11 +286,11 @@ def _judged(
 def _by_delay(
     situation: str, answers: NextAnswers, curve: Forgetting | None
 ) -> Iterator[tuple[Cell, ...]]:
-    place = np.searchsorted(BORDERS_MIN, answers.minutes, side="right")
+    place = np.searchsorted(_BORDERS_MIN, answers.minutes, side="right")
     for bin_ in np.unique(place).tolist():
         mine = answers[place == bin_]
-        begin = "0" if not bin_ else _duration(BORDERS_MIN[bin_ - 1])
-        end = "" if bin_ == len(BORDERS_MIN) else _duration(BORDERS_MIN[bin_])
+        begin = "0" if not bin_ else _duration(_BORDERS_MIN[bin_ - 1])
+        end = "" if bin_ == len(_BORDERS_MIN) else _duration(_BORDERS_MIN[bin_])
         words = f"up to {end}" if not bin_ else f"{begin} to {end}" if end else f"over {begin}"
         expected = None if curve is None else float(curve.recall(mine.minutes).mean())
         recalled = mean_interval(mine.recalled, mine.day)

@@ -44,7 +44,7 @@ class AnkiFigures:
     reviews: int
 
 
-def anki_figures(trials: Trials, p: FloatArray, index: IntArray) -> AnkiFigures:
+def _anki_figures(trials: Trials, p: FloatArray, index: IntArray) -> AnkiFigures:
     """Both figures of predictions p (k,) for the trials `index` (k,), in review order.
 
     The weights count in the bins too (fsrs-rs: src/dataset.rs, src/inference.rs).
@@ -65,7 +65,7 @@ def in_sample(trials: Trials, parameters: Sequence[float]) -> AnkiFigures:
     """
     everything = np.arange(len(trials))
     p = fsrs6.predict(trials, list(parameters), everything, Context())
-    return anki_figures(trials, p, everything)
+    return _anki_figures(trials, p, everything)
 
 
 def in_sample_losses(trials: Trials, parameters: Sequence[float], index: IntArray) -> FloatArray:

@@ -52,7 +52,7 @@ from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import SEED
 
-HALVES = 2
+_HALVES = 2
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Audit:
     failed: Mapping[str, int]  # reasons, and of how many fits
 
 
-AuditEvent = Planned | UnitDone | Ended | Audit
+_AuditEvent = Planned | UnitDone | Ended | Audit
 
 
 def run_audit(
@@ -145,7 +145,7 @@ def run_audit(
     jobs: int | None = None,
     fresh: bool = False,
     context: Context | None = None,
-) -> Generator[AuditEvent, None, None]:
+) -> Generator[_AuditEvent, None, None]:
     """Tune every configuration with the same budget and compare them again.
 
     `trials` set-ups are tried for each half of the users besides the published one; trainings
@@ -157,7 +157,7 @@ def run_audit(
     """
     refuse_nested(out, dataset.folder)
     wanted = list(dataset.users if users is None else users)
-    if len(wanted) < HALVES:
+    if len(wanted) < _HALVES:
         raise InputError("An audit needs two users at least: the ones choose for the others.")
     for each in configurations:
         if each.protocol.train_equals_test:
@@ -165,7 +165,7 @@ def run_audit(
     context = context or Context()
     fingerprint, sizes = survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
-    halves = [wanted[half::HALVES] for half in range(HALVES)]
+    halves = [wanted[half::_HALVES] for half in range(_HALVES)]
     by_name = {each.name: each for each in configurations}
     searches = {
         (each.name, half): Search(
@@ -176,13 +176,13 @@ def run_audit(
         )
         for each in configurations
         if any(knob.searched for knob in each.tunable)
-        for half in range(HALVES)
+        for half in range(_HALVES)
     }
     seconds = expectations(dataset, sizes, configurations)
     # The winners of each half are tried on the other one, too.
     fits = {
-        each.name: (trials + HALVES if (each.name, 0) in searches else 0)
-        + (HALVES if (each.name, 0) in searches else 1) * _seeds(each, repeats)
+        each.name: (trials + _HALVES if (each.name, 0) in searches else 0)
+        + (_HALVES if (each.name, 0) in searches else 1) * _seeds(each, repeats)
         for each in configurations
     }
     total = len(wanted) * sum(fits.values())
@@ -376,13 +376,13 @@ def _write_results(
         chosen = {
             (name, half): _chosen_for(searches, name, half) if folder == TUNED else {}
             for name in configurations
-            for half in range(HALVES)
+            for half in range(_HALVES)
         }
         described = {name: dict(each) for name, each in setup["configurations"].items()}
         for name, each in described.items():
-            if any(chosen[name, half] for half in range(HALVES)):
+            if any(chosen[name, half] for half in range(_HALVES)):
                 each["hyperparameters"] = {
-                    f"half {half + 1}": chosen[name, half] for half in range(HALVES)
+                    f"half {half + 1}": chosen[name, half] for half in range(_HALVES)
                 }
         with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
             for name, half in chosen:

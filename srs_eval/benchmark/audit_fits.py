@@ -45,9 +45,9 @@ from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.context import Context
 
-HELD_OUT = 5  # a training part's last fifth judges the set-ups
+_HELD_OUT = 5  # a training part's last fifth judges the set-ups
 
-Part = Literal["past", "judged"]
+_Part = Literal["past", "judged"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Try:
     """A configuration with one set-up of its training, on the split training parts or as judged."""
 
     configuration: str
-    part: Part
+    part: _Part
     setup: tuple[tuple[str, float | str], ...]  # what is not as published, by name
 
 
@@ -88,14 +88,14 @@ def split_past(trials: Trials) -> tuple[Fold, ...]:
 
     folds = []
     for fold in trials.folds:
-        first = len(fold.train) - len(fold.train) // HELD_OUT
+        first = len(fold.train) - len(fold.train) // _HELD_OUT
         test = judged(fold.train[first:])
         if len(test):
             folds.append(Fold(train=fold.train[:first], test=test))
     return tuple(folds)
 
 
-def past_log_loss(session: Session, configuration: Configuration, context: Context) -> float:
+def _past_log_loss(session: Session, configuration: Configuration, context: Context) -> float:
     """Mean log loss of the held-out rows of all training parts, in nats.
 
     No review is used that the user is judged on after the last training part. Raises
@@ -160,7 +160,7 @@ def _unfinished(outcome: Skipped | Failed) -> Record:
 def _past(session: Session, configuration: Configuration, context: Context) -> Record:
     start = time.perf_counter()
     try:
-        loss = past_log_loss(session, configuration, context)
+        loss = _past_log_loss(session, configuration, context)
     except BaseException as error:
         return _unfinished(outcome_of(configuration, error))
     return Record("done", loss, seconds=time.perf_counter() - start)

@@ -32,7 +32,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
 from srs_eval.models.configurations import left_open
 
-Result = Mapping[str, Any]  # a line of a result file
+_Result = Mapping[str, Any]  # a line of a result file
 SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
@@ -59,7 +59,7 @@ def check(folder: Path) -> list[Finding]:
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')
     found = [] if setup is None else _stale(folder, setup) + _journals(folder)
-    results: dict[Path, dict[int, Result]] = {}
+    results: dict[Path, dict[int, _Result]] = {}
     for path in paths:
         ours = _ours(folder, setup, path)
         journal = result_text(folder, ours) if ours else None
@@ -150,21 +150,21 @@ def damaged_parts(parts: Sequence[Path]) -> str:
     return "; ".join(told)
 
 
-LEFT_OUT = "left out"
-ANEW = "written anew from the journal"
-AGAIN = "counted as failed, so that the same batch command evaluates them again"
+_LEFT_OUT = "left out"
+_ANEW = "written anew from the journal"
+_AGAIN = "counted as failed, so that the same batch command evaluates them again"
 
 
 def _check_file(
     path: Path, journal: str | None, configuration: str
-) -> tuple[list[Finding], dict[int, Result]]:
+) -> tuple[list[Finding], dict[int, _Result]]:
     """What is wrong with a file, and its results by user: by its journal where it has one."""
     try:
         lines = read_lines(path)
     except InputError as error:
         told = str(error).removeprefix(f'"{path}" ').removesuffix(".")
         found = [Finding(path, f"it {told}", "")]
-        results: dict[int, Result] = {}
+        results: dict[int, _Result] = {}
     else:
         found, results = _check_lines(path, lines)
     if path.suffix == ".gz":
@@ -174,21 +174,21 @@ def _check_file(
     if path.read_bytes() == journal.encode():
         found = []  # what is wrong is the journal's, too
     elif not found:
-        found = [Finding(path, "it is not what its journal says", ANEW)]
-    found = [replace(each, remedy=ANEW) for each in found]
+        found = [Finding(path, "it is not what its journal says", _ANEW)]
+    found = [replace(each, remedy=_ANEW) for each in found]
     results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
-    return found + _check_truth(path, results, AGAIN, configuration), results
+    return found + _check_truth(path, results, _AGAIN, configuration), results
 
 
 def _check_lines(
-    path: Path, lines: Sequence[Result | None]
-) -> tuple[list[Finding], dict[int, Result]]:
+    path: Path, lines: Sequence[_Result | None]
+) -> tuple[list[Finding], dict[int, _Result]]:
     """What is wrong with the order of lines and their form, and the one that counts of each user.
 
     That is the last one that can be true, or the last where none can.
     """
     found: list[Finding] = []
-    results: dict[int, Result] = {}
+    results: dict[int, _Result] = {}
     for line in lines:
         if line is not None:
             before = results.get(line["user"])
@@ -198,10 +198,10 @@ def _check_lines(
         found.append(Finding(path, "it is empty", ""))
     *earlier, last = lines or [{}]
     if last is None:
-        found.append(Finding(path, "its last line is cut off or no result", LEFT_OUT))
+        found.append(Finding(path, "its last line is cut off or no result", _LEFT_OUT))
     if broken := earlier.count(None):
         found.append(
-            Finding(path, f"{counted(broken, 'line')} cannot be read as results", LEFT_OUT)
+            Finding(path, f"{counted(broken, 'line')} cannot be read as results", _LEFT_OUT)
         )
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
@@ -219,7 +219,7 @@ def _check_lines(
 
 
 def _check_truth(
-    path: Path, results: Mapping[int, Result], remedy: str = "", configuration: str = ""
+    path: Path, results: Mapping[int, _Result], remedy: str = "", configuration: str = ""
 ) -> list[Finding]:
     wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
     if not wrong:
@@ -246,7 +246,7 @@ def _impossible(line: Mapping[str, Any]) -> str:
 
 
 def _sizes(
-    folder: Path, results: Mapping[Path, Mapping[int, Result]], setup: Mapping[str, Any] | None
+    folder: Path, results: Mapping[Path, Mapping[int, _Result]], setup: Mapping[str, Any] | None
 ) -> list[Finding]:
     """Users of whom configurations on the same reviews have judged different numbers."""
     judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
@@ -269,7 +269,7 @@ def _sizes(
             path,
             f"{counted(len(users), 'user')} with another number of reviews than other "
             f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
-            AGAIN if _ours(folder, setup, path) else "",
+            _AGAIN if _ours(folder, setup, path) else "",
             tuple((_ours(folder, setup, path) or spelled(path), user) for user, _ in users),
         )
         for path, users in sorted(different.items())

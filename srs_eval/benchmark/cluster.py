@@ -32,10 +32,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its compiled kernels
-LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
-AHEAD = 1_000
+_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
+_AHEAD = 1_000
 """Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
-SECONDS_TO_CONNECT = 20
+_SECONDS_TO_CONNECT = 20
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def open_place(
         yield Place(
             executor,
             jobs=threads,
-            ahead=max(2 * threads, AHEAD if engine != "dask-local" else 0),
+            ahead=max(2 * threads, _AHEAD if engine != "dask-local" else 0),
             blames_bystanders=True,
             for_device=for_device,
         )
@@ -142,7 +142,7 @@ def _client(engine: str, jobs: int) -> Iterator[Client]:
         return
     address = _address(engine)
     try:
-        client = Client(address, timeout=SECONDS_TO_CONNECT)
+        client = Client(address, timeout=_SECONDS_TO_CONNECT)
     except OSError:
         raise InputError(
             f"No Dask scheduler answers at {address}: start one (dask scheduler) or correct "
@@ -228,7 +228,7 @@ def environment() -> Mapping[str, str]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
-    for library in LIBRARIES:
+    for library in _LIBRARIES:
         try:
             found[library] = metadata.version(library)
         except metadata.PackageNotFoundError:

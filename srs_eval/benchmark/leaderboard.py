@@ -31,13 +31,13 @@ from srs_eval.stats.users import (
     wilcoxon_effects,
 )
 
-Weighting = Literal["reviews", "users"]
-WEIGHTINGS: tuple[Weighting, ...] = ("reviews", "users")
-SIZE_GROUPS = 10
+_Weighting = Literal["reviews", "users"]
+WEIGHTINGS: tuple[_Weighting, ...] = ("reviews", "users")
+_SIZE_GROUPS = 10
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
-def as_losses(metric: str, values: FloatArray) -> FloatArray:
+def _as_losses(metric: str, values: FloatArray) -> FloatArray:
     """A metric turned so that lower is better; a bias counts by its distance from 0."""
     match better(metric):
         case "higher":
@@ -68,14 +68,14 @@ class Standing:
 class Standings:
     """Means under one weighting, best first."""
 
-    weighting: Weighting
+    weighting: _Weighting
     lines: tuple[Standing, ...]
 
     def best(self, metric: str) -> frozenset[str]:
         """Labels of those with the best mean, to the six decimals of result files."""
         means = {line.file.label: line.means[metric].estimate for line in self.lines}
         losses = {
-            label: round(float(as_losses(metric, np.array(mean))), 6)
+            label: round(float(_as_losses(metric, np.array(mean))), 6)
             for label, mean in means.items()
             if not np.isnan(mean)
         }
@@ -132,7 +132,7 @@ class Comparison:
 
     @cached_property
     def _losses(self) -> FloatArray:
-        return as_losses(self.metric, self.values)
+        return _as_losses(self.metric, self.values)
 
     @cached_property
     def superiority(self) -> FloatArray:
@@ -153,7 +153,7 @@ class Comparison:
     def by_size(self) -> SizeGroups:
         """Users in ten groups of equal number, from the smallest collections to the largest."""
         order = np.argsort(self.sizes, kind="stable")
-        parts = np.array_split(order, min(SIZE_GROUPS, len(order)))
+        parts = np.array_split(order, min(_SIZE_GROUPS, len(order)))
         means = [_nanmean(self.values[part]) for part in parts]
         return SizeGroups(
             users=tuple(len(part) for part in parts),
@@ -272,7 +272,7 @@ def _paired_to_best(
     values: FloatArray, weightings: FloatArray, metric: str
 ) -> list[tuple[list[MeanInterval | None], FloatArray]]:
     """Differences to the best mean and p-values of the model confidence set, by weighting."""
-    losses = as_losses(metric, values)
+    losses = _as_losses(metric, values)
     complete = np.isfinite(losses).all(axis=1)
     users, models = losses[complete].shape
     if not users:
@@ -338,12 +338,12 @@ class Change:
     other_reviews: int  # users judged on another number of reviews
     differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, of WEIGHTINGS
     losses: tuple[MeanInterval, ...]
-    """Of WEIGHTINGS: differences of the metric of choice, as `as_losses` turns it."""
+    """Of WEIGHTINGS: differences of the metric of choice, as `_as_losses` turns it."""
     judged: int  # users who have the metric of choice in both
     better: int  # users, by the metric of choice
     worse: int
 
-    def verdict(self, weighting: Weighting) -> str:
+    def verdict(self, weighting: _Weighting) -> str:
         """ "better", "worse", "unchanged" (nobody's figure moved) or "can't tell".
 
         Of the metric of choice; of a bias it is its size that counts.
@@ -391,7 +391,7 @@ def changes(
         values = np.column_stack(
             [now.get(name, nothing) - then.get(name, nothing) for name in shown]
         )
-        moved = as_losses(metric, now.get(metric, nothing)) - as_losses(
+        moved = _as_losses(metric, now.get(metric, nothing)) - _as_losses(
             metric, then.get(metric, nothing)
         )
         by_weighting = mean_intervals(

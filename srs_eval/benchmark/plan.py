@@ -15,7 +15,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.context import Context
 
-UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
+_UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 
 START_SECONDS = 1.5  # of a worker
 
@@ -127,6 +127,6 @@ def expectations(
 
     def expected(user: int, names: Sequence[str]) -> float:
         reviews = sizes.get(user, 0) * rows_per_byte
-        return sum(UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
+        return sum(_UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
 
     return expected

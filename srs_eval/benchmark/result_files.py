@@ -38,7 +38,7 @@ from srs_eval.models.configurations import (
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
 
-OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
+_OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""
 
 
@@ -193,7 +193,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     elif meant_by(file_name):
         name = f"{file_name} of {year}"  # something else than what has the name here
     else:
-        name = OTHER_NAMES.get(file_name, file_name)
+        name = _OTHER_NAMES.get(file_name, file_name)
     known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
     return ResultFile(
         name=name,

@@ -27,8 +27,8 @@ from srs_eval.models.configurations import NAMES, Names, spelled
 from srs_eval.training.hyperparameters import setup_in_words
 
 Status = Literal["done", "failed", "skipped"]
-FOLDERS = ("result", "timing", "failed", "skipped")
-KEPT = {
+_FOLDERS = ("result", "timing", "failed", "skipped")
+_KEPT = {
     "raw": "raw/{configuration}/user_id={user}.parquet",
     "file": "evaluation/{configuration}/{user}.tsv",
     "plot": "evaluation/{configuration}/calibration-retention-{user}.png",
@@ -178,7 +178,7 @@ class ResultStore:
 
     def keeps(self, kind: str, configuration: str, user: int) -> bool:
         """Whether a file of KEPT is there of a unit."""
-        return kept_file(self.folder, kind, configuration, user).is_file()
+        return _kept_file(self.folder, kind, configuration, user).is_file()
 
     def take_over(self, other: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
@@ -200,8 +200,8 @@ class ResultStore:
             for user in sorted(records):
                 more = [
                     kind
-                    for kind in KEPT
-                    if kept_file(other, kind, configuration, user).is_file()
+                    for kind in _KEPT
+                    if _kept_file(other, kind, configuration, user).is_file()
                     and not self.keeps(kind, configuration, user)
                 ]
                 before, theirs = mine.get(user), records[user]
@@ -211,7 +211,7 @@ class ResultStore:
                     or (before["status"] == theirs["status"] == "done" and more)
                 ):
                     kept = {
-                        kind: kept_file(other, kind, configuration, user).read_bytes()
+                        kind: _kept_file(other, kind, configuration, user).read_bytes()
                         for kind in more
                     }
                     self._add(configuration, theirs, kept)
@@ -243,7 +243,7 @@ class ResultStore:
             handle = self._journal_of(configuration)  # first, for by it all files here are known
             for kind, content in kept.items():
                 write_atomically(
-                    kept_file(self.folder, kind, configuration, record["user"]), content
+                    _kept_file(self.folder, kind, configuration, record["user"]), content
                 )
             append_record(handle, record)
             self._dirty.add(configuration)
@@ -295,7 +295,7 @@ class ResultStore:
         for configuration in {*setup["configurations"], *journals}:
             name = spelled(configuration, self.names)
             if not any(name == spelled(each, names) for each in journals for names in spellings):
-                others += [self.folder / folder / f"{name}.jsonl" for folder in FOLDERS]
+                others += [self.folder / folder / f"{name}.jsonl" for folder in _FOLDERS]
             if configuration not in journals:
                 others += self._kept_of(configuration)
         for path in others:
@@ -312,7 +312,7 @@ class ResultStore:
 
     def _kept_of(self, configuration: str) -> list[Path]:
         name = glob.escape(configuration)
-        patterns = (each.format(configuration=name, user="*") for each in KEPT.values())
+        patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
         return [path for pattern in patterns for path in self.folder.glob(pattern)]
 
     def _clear(self) -> None:
@@ -326,7 +326,7 @@ class ResultStore:
 
     def _unlink(self, configuration: str, names: Names) -> None:
         """Delete the readable files of a configuration that have its name of a year."""
-        for folder in FOLDERS:
+        for folder in _FOLDERS:
             path = self.folder / folder / f"{spelled(configuration, names)}.jsonl"
             path.unlink(missing_ok=True)
 
@@ -426,9 +426,9 @@ def _journal(folder: Path, configuration: str) -> Path:
     return folder / JOURNAL / f"{configuration}.jsonl"
 
 
-def kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
+def _kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
     """Where a file of KEPT lies."""
-    return folder / KEPT[kind].format(configuration=configuration, user=user)
+    return folder / _KEPT[kind].format(configuration=configuration, user=user)
 
 
 def _files(records: Mapping[int, Mapping[str, Any]], names: Names) -> dict[str, list[str]]:
@@ -437,7 +437,7 @@ def _files(records: Mapping[int, Mapping[str, Any]], names: Names) -> dict[str, 
     Results under names of 2026 tell the time, as srs-benchmark's do since then: readers know
     by it which year's names a file has (`result_files.year_of`).
     """
-    files: dict[str, list[str]] = {folder: [] for folder in FOLDERS}
+    files: dict[str, list[str]] = {folder: [] for folder in _FOLDERS}
     for user in sorted(records):
         record = records[user]
         if record["status"] == "done":

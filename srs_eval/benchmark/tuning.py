@@ -23,9 +23,9 @@ from srs_eval.training.hyperparameters import Hyperparameter, Value
 Setup = dict[str, Value]
 """Hyperparameters that are not as published, by name."""
 
-ROUND = 6  # set-ups that are tried at a time
-NEAR = 0.15  # of the width between two limits: so near, a limit moves
-FURTHER = 0.5  # by so much of the width that it had at first
+_ROUND = 6  # set-ups that are tried at a time
+_NEAR = 0.15  # of the width between two limits: so near, a limit moves
+_FURTHER = 0.5  # by so much of the width that it had at first
 STEP, SHRINKS = (
     0.25,
     0.75,
@@ -116,8 +116,8 @@ class Search:
             limits = self._limits[each.name]
             limits.old_low, limits.old_high = limits.low, limits.high
             place = math.log(self._number(each, best))
-            near = NEAR * (limits.high - limits.low)
-            further = FURTHER * limits.width
+            near = _NEAR * (limits.high - limits.low)
+            further = _FURTHER * limits.width
             if place > limits.high - near and limits.high < math.log(each.most):
                 limits.high = min(limits.high + further, math.log(each.most))
                 self.extended.setdefault(each.name, []).append("higher")
@@ -128,7 +128,7 @@ class Search:
         self._settled = 0 if moved else self._settled + 1
 
     def _proposed(self) -> list[Setup]:
-        count = min(ROUND, self._left)
+        count = min(_ROUND, self._left)
         best, _ = self.best
         spread = self._spread(count)
         proposed: list[Setup] = []

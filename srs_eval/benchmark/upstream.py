@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from srs_eval.data.errors import InputError
 from srs_eval.models.configurations import NAMES, Configuration, Names, spelled
 
-COMMITS: dict[str, Names] = {
+_COMMITS: dict[str, Names] = {
     "399354168d2924898b49babdc6104a33948c76b0": "2025",
     "bd9110f791e5b37282c55a9aa8db35f68f0c4aa2": "2026",
 }
@@ -125,9 +125,11 @@ def year_of_commit(text: str) -> Names:
     for year in NAMES:
         if text == year:
             return year
-    found = {year for commit, year in COMMITS.items() if len(text) >= 6 and commit.startswith(text)}
+    found = {
+        year for commit, year in _COMMITS.items() if len(text) >= 6 and commit.startswith(text)
+    }
     if len(found) != 1:
-        known = ", ".join([*NAMES, *(commit[:7] for commit in COMMITS)])
+        known = ", ".join([*NAMES, *(commit[:7] for commit in _COMMITS)])
         raise InputError(
             f'--like-upstream: the rules of "{text}" were not read; those of {known} were.'
         )

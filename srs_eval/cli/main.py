@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from srs_eval.report.export import Outcome
     from srs_eval.training.context import Context
 
-WORTH_TELLING_SECONDS = 5.0
-QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
+_WORTH_TELLING_SECONDS = 5.0
+_QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
 app = typer.Typer(
     name="srs-eval",
@@ -195,7 +195,7 @@ def _about(
 
 @app.command(hidden=True, name="open")
 @takes(source=source_options, flags=protocol_options, context=context_options)
-def open_command(
+def _open_command(
     source: Source,
     flags: Flags,
     context: Context,
@@ -710,7 +710,7 @@ def _evaluate(
     if jobs is None:
         jobs = _sensible_jobs(evaluated, log.receipt.entries_read)
     seconds = _expected_seconds(evaluated, log.receipt.entries_read) / max(1, jobs)
-    if seconds >= WORTH_TELLING_SECONDS:
+    if seconds >= _WORTH_TELLING_SECONDS:
         say(f"Expected to take about {clock(seconds)} if nothing of it is in the cache.")
     interrupted: BaseException | None = None
     try:
@@ -774,7 +774,7 @@ def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
     from srs_eval.engine.workers import cores
 
     seconds = _expected_seconds(configurations, entries)
-    quick = seconds < QUICK_SECONDS and not any(map(must_compile, configurations))
+    quick = seconds < _QUICK_SECONDS and not any(map(must_compile, configurations))
     return 0 if quick else cores()
 
 

@@ -31,8 +31,8 @@ RUN_PANEL = "How it runs"
 OUTPUT_PANEL = "Output"
 
 # Spellings that are accepted besides the declared ones; dashes may stand for underscores.
-DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
-ALIASES = {
+_DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
+_ALIASES = {
     "--binary": "--two_buttons",
     "--dry": "--default",
     "--dry_run": "--default",
@@ -105,7 +105,7 @@ class Flags:
         words = [word.strip() for word in names.split(",")]
         for word in words:
             if (base := untuned(word)) != word:
-                refuse_untuned(
+                _refuse_untuned(
                     self.ledger, resolve(base, self.protocol, self.fit), f"{base} is not"
                 )
         return self.ledger.tuned(resolve(map(untuned, words), self.protocol, self.fit))
@@ -129,11 +129,11 @@ class Flags:
         from srs_eval.benchmark.ledger import read_ledger
 
         made = replace(self, ledger=(found := read_ledger(ledger)))
-        refuse_untuned(found, made.resolve(models))
+        _refuse_untuned(found, made.resolve(models))
         return made
 
 
-def refuse_untuned(
+def _refuse_untuned(
     ledger: Ledger,
     configurations: Sequence[Configuration],
     said: str = "No model of --models is",
@@ -287,7 +287,7 @@ def context_options(
         raise InputError(f'--weights: there is no folder "{weights}".')
     load_model_files(model_file)
     kind, colon, number = device.lower().partition(":")
-    one_of("--device", kind, DEVICES)
+    one_of("--device", kind, _DEVICES)
     if colon and not number.isdecimal():
         raise InputError(f'--device takes a number after the colon, as in cuda:1, not "{device}".')
     return Context(sm2_target=sm2_target, weights=weights, device=device.lower())
@@ -510,7 +510,7 @@ def normalised(arguments: Sequence[str], known: Sequence[str]) -> list[str]:
             made.append(argument)
             continue
         name, equals, value = argument.partition("=")
-        name = ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
+        name = _ALIASES.get(f"--{name[2:].replace('-', '_')}", name)
         name = declared.get(f"--{name[2:].replace('_', '-')}", name)
         made.append(name + equals + value)
         bare = not equals and (not rest or rest[0].startswith("--"))

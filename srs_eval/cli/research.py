@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from srs_eval.training.context import Context
 
 
-UsersOption = Annotated[
+_UsersOption = Annotated[
     str | None,
     typer.Option(
         help="Ids and ranges, all if left out.",
@@ -50,11 +50,11 @@ UsersOption = Annotated[
         rich_help_panel=ROWS_PANEL,
     ),
 ]
-MaxUserOption = Annotated[
+_MaxUserOption = Annotated[
     int | None,
     typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
 ]
-FreshOption = Annotated[
+_FreshOption = Annotated[
     bool,
     typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
 ]
@@ -72,8 +72,8 @@ def batch(
             show_default=False,
         ),
     ] = None,
-    users: UsersOption = None,
-    max_user_id: MaxUserOption = None,
+    users: _UsersOption = None,
+    max_user_id: _MaxUserOption = None,
     models: ModelsOption = "all",
     setup: SetupOption = None,
     out: Annotated[
@@ -119,7 +119,7 @@ def batch(
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False,
-    fresh: FreshOption = False,
+    fresh: _FreshOption = False,
     merge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -331,8 +331,8 @@ def audit(
         ),
     ] = 3,
     seed: Annotated[int, typer.Option(help="Of the search.", min=0, rich_help_panel=RUN_PANEL)] = 0,
-    users: UsersOption = None,
-    max_user_id: MaxUserOption = None,
+    users: _UsersOption = None,
+    max_user_id: _MaxUserOption = None,
     out: Annotated[
         Path, typer.Option(help="Folder of what is found.", rich_help_panel=OUTPUT_PANEL)
     ] = Path("audit"),
@@ -341,7 +341,7 @@ def audit(
     csv: CsvFolderOption = None,
     json: JsonOption = None,
     jobs: JobsOption = None,
-    fresh: FreshOption = False,
+    fresh: _FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.benchmark.audit import Audit, run_audit

@@ -18,7 +18,7 @@ from srs_eval.data.printable import printable
 from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
-HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
+_HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
 _BLOCK = 1 << 20
 
 
@@ -129,7 +129,7 @@ def impossible(rows: Rows) -> list[str]:
         return ["it holds no reviews"]
     ranges = (
         ("rating", rows.rating, 0, 4),  # 0 is no answer: the protocol leaves such rows out
-        ("state", rows.state, 0, HIGHEST_STATE),
+        ("state", rows.state, 0, _HIGHEST_STATE),
         ("day_offset", rows.day_offset, 0, None),
         ("duration", rows.duration_ms, 0, None),
         ("elapsed_days", rows.elapsed_days, -1, None),

@@ -24,10 +24,10 @@ from srs_eval.data.errors import InputError, require
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-OWNER = "open-spaced-repetition"
-KNOWN_AS: dict[Layout, str] = {"parquet": "anki-revlogs-10k", "csv": "FSRS-Anki-20k"}
-KNOWN = tuple(KNOWN_AS.values())
-AT_A_TIME = 8
+_OWNER = "open-spaced-repetition"
+_KNOWN_AS: dict[Layout, str] = {"parquet": "anki-revlogs-10k", "csv": "FSRS-Anki-20k"}
+KNOWN = tuple(_KNOWN_AS.values())
+_AT_A_TIME = 8
 _OF_A_USER = re.compile(
     r"(?:revlogs|cards|decks)/user_id=(0|[1-9]\d{0,14})/[^/]+\.parquet"
     r"|dataset/\d+/(0|[1-9]\d{0,14})\.csv"
@@ -71,7 +71,7 @@ def usual_repo(folder: Path) -> str:
     """The data set that a folder is of by its name, else by the layout of what lies there."""
     there = Dataset(folder)
     layout = there.layout if there.users else "parquet"
-    return f"{OWNER}/{folder.name if folder.name in KNOWN else KNOWN_AS[layout]}"
+    return f"{_OWNER}/{folder.name if folder.name in KNOWN else _KNOWN_AS[layout]}"
 
 
 def refuse_misnamed(repo: str) -> None:
@@ -110,7 +110,7 @@ def download(
     yield Listed(repo, revision, chosen, len(wanted), sum(each.size for each in wanted))
     _check_space(folder, wanted)
     files = size = 0
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
         try:
             futures = {
                 threads.submit(_fetch, api, repo, revision, folder, each): each for each in wanted
@@ -147,8 +147,8 @@ def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[HubFile]) -> 
     coming: Layout = "csv" if any(file.path.endswith(".csv") for file in wanted) else "parquet"
     if there.users and there.layout != coming:
         raise InputError(
-            f'"{folder}" holds a data set laid out as {KNOWN_AS[there.layout]}, and {repo} is laid '
-            f"out as {KNOWN_AS[coming]}: name another folder."
+            f'"{folder}" holds a data set laid out as {_KNOWN_AS[there.layout]}, and {repo} is '
+            f"laid out as {_KNOWN_AS[coming]}: name another folder."
         )
 
 

@@ -20,7 +20,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import DayGrid
 
 DAY_S = 86_400
-DEFAULT_ROLLOVER = 4
+_DEFAULT_ROLLOVER = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def day_grid(
     elif clock.rollover is not None:
         hour, hour_words = clock.rollover, "from the collection"
     else:
-        hour, hour_words = DEFAULT_ROLLOVER, "Anki's default"
+        hour, hour_words = _DEFAULT_ROLLOVER, "Anki's default"
     words = f"rollover {hour}:00 ({hour_words}), {_utc(offset_s)} ({offset_words})"
     next_day_at_s = _next_on_grid(newest_ms, hour * 3600 - offset_s)
     return DayGrid(next_day_at_s, words, _days_since_creation(next_day_at_s, offset_s, clock))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-MOST_CHARACTERS = 400
+_MOST_CHARACTERS = 400
 """Of a reason, so that a line with it and the name of a configuration has at most 500."""
 
 
@@ -50,8 +50,8 @@ def described(error: BaseException) -> str:
 
 def cut(text: str) -> str:
     """The beginning of a text in one line, without control characters."""
-    line = " ".join(text[: 10 * MOST_CHARACTERS].split())
-    line = line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
+    line = " ".join(text[: 10 * _MOST_CHARACTERS].split())
+    line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 

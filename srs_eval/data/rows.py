@@ -29,14 +29,14 @@ from srs_eval.data.reviews import (
 
 RowKind = Literal["benchmark", "anki"]
 
-NO_ANSWER = "not an answer (manual, reset or rescheduled)"
-PREVIEW = "filtered deck without rescheduling"
-BAD_RATING = "rating out of range"
-NO_START = "card without a learning start"
-BEFORE_START = "before the card's last learning start"
-AFTER_RESET = "card reset and not learned again"
-IGNORED_DATE = "card learned before the preset's ignore-before date"
-DELETED = "deleted card"
+_NO_ANSWER = "not an answer (manual, reset or rescheduled)"
+_PREVIEW = "filtered deck without rescheduling"
+_BAD_RATING = "rating out of range"
+_NO_START = "card without a learning start"
+_BEFORE_START = "before the card's last learning start"
+_AFTER_RESET = "card reset and not learned again"
+_IGNORED_DATE = "card learned before the preset's ignore-before date"
+_DELETED = "deleted card"
 SUSPENDED = "suspended card"
 
 _DAY_MS = 86_400_000
@@ -97,13 +97,13 @@ def select_rows(
     reasons = _Reasons(len(order))
     known, suspended = _card_state(log, by_card.card_id)
     if not with_deleted:
-        reasons.drop(DELETED, ~known)
+        reasons.drop(_DELETED, ~known)
     if not with_suspended:
         reasons.drop(SUSPENDED, suspended)
     start_of = (_builder_starts if as_builder else _anki_starts)(by_card, reasons)
     if with_date:
         begins = np.where(start_of >= 0, by_card.time_ms[np.maximum(start_of, 0)], 0)
-        reasons.drop(IGNORED_DATE, begins < _ignore_before_ms(log, by_card.card_id))
+        reasons.drop(_IGNORED_DATE, begins < _ignore_before_ms(log, by_card.card_id))
 
     kept = np.flatnonzero(reasons.code == 0)
     rows = _rows(by_card, kept, log.day_grid.next_day_at_s, as_builder)
@@ -134,9 +134,9 @@ class _Reasons:
 
 
 def _drop_non_reviews(entries: Entries, reasons: _Reasons) -> None:
-    reasons.drop(NO_ANSWER, entries.rating == 0)
-    reasons.drop(PREVIEW, (entries.kind == FILTERED) & (entries.factor == 0))
-    reasons.drop(BAD_RATING, (entries.rating < 1) | (entries.rating > 4))
+    reasons.drop(_NO_ANSWER, entries.rating == 0)
+    reasons.drop(_PREVIEW, (entries.kind == FILTERED) & (entries.factor == 0))
+    reasons.drop(_BAD_RATING, (entries.rating < 1) | (entries.rating > 4))
 
 
 def _builder_starts(entries: Entries, reasons: _Reasons) -> IntArray:
@@ -151,8 +151,8 @@ def _builder_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     starts = learning.copy()
     starts[1:] &= ~learning[:-1] | _changes(entries.card_id[kept])[1:]
     start_of = _last_of_card(entries.card_id, kept[starts])
-    reasons.drop(NO_START, start_of < 0)
-    reasons.drop(BEFORE_START, np.arange(len(start_of)) < start_of)
+    reasons.drop(_NO_START, start_of < 0)
+    reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
     return start_of
 
 
@@ -176,9 +176,9 @@ def _anki_starts(entries: Entries, reasons: _Reasons) -> IntArray:
     reset = (entries.kind == MANUAL) & (entries.factor == 0)
     last_reset = _last_of_card(entries.card_id, np.flatnonzero(reset))
     _drop_non_reviews(entries, reasons)
-    reasons.drop(AFTER_RESET, (last_reset > last_learning) & (last_reset >= 0))
-    reasons.drop(NO_START, start_of < 0)
-    reasons.drop(BEFORE_START, np.arange(len(start_of)) < start_of)
+    reasons.drop(_AFTER_RESET, (last_reset > last_learning) & (last_reset >= 0))
+    reasons.drop(_NO_START, start_of < 0)
+    reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
     return start_of
 
 

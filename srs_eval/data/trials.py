@@ -27,7 +27,7 @@ from srs_eval.data.reviews import (
     read_only,
 )
 
-SECONDS_PER_DAY = 86_400
+_SECONDS_PER_DAY = 86_400
 MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
 
@@ -330,7 +330,7 @@ def _assemble(
             else "no usable reviews"
         )
     if protocol.secs:
-        history_delta_t = np.maximum(columns.elapsed_seconds, 0) / SECONDS_PER_DAY
+        history_delta_t = np.maximum(columns.elapsed_seconds, 0) / _SECONDS_PER_DAY
         # Upstream's bins count every Again there, the first and same-day ones too, and go by
         # whole days, with a bin of its own for the same day.
         counted = np.ones(len(judged), np.bool_)

@@ -25,7 +25,7 @@ from srs_eval.models.configurations import Configuration
 from srs_eval.training import installed
 from srs_eval.training.context import Context
 
-LIMIT_BYTES = 500_000_000
+_LIMIT_BYTES = 500_000_000
 VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
 """The entries that show figures: those of other entries do not depend on them."""
 
@@ -135,7 +135,7 @@ def save(key: str, stored: Stored) -> None:
         return
 
 
-def prune(limit_bytes: int = LIMIT_BYTES) -> None:
+def prune(limit_bytes: int = _LIMIT_BYTES) -> None:
     """Delete the results unused for longest while they take more than the limit."""
     try:
         files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]

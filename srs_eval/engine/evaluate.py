@@ -116,12 +116,12 @@ class Skipped:
     lacked: str = ""  # the module that was not installed
 
 
-Outcome = Finished | Failed | Skipped
-Event = Prepared | Started | Progress | Outcome
-Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
-Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
+_Outcome = Finished | Failed | Skipped
+Event = Prepared | Started | Progress | _Outcome
+_Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
+_Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
 
-MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
+_MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
 
 
 def _no_report(fraction: float, fold: int, folds: int) -> None:
@@ -172,7 +172,7 @@ class Session:
         self,
         configuration: Configuration,
         context: Context | None = None,
-        report: Report = _no_report,
+        report: _Report = _no_report,
         *,
         use_cache: bool = False,
     ) -> Result:
@@ -205,8 +205,8 @@ class Session:
         configuration: Configuration,
         trials: Trials,
         context: Context,
-        report: Report = _no_report,
-    ) -> Predicted:
+        report: _Report = _no_report,
+    ) -> _Predicted:
         """The function of this name, on trials of this session or with other folds.
 
         Raises ValueError where a model of one's own has written to what is read-only, for neither
@@ -229,7 +229,7 @@ class Session:
         trials._derived.update(watched)
         return found
 
-    def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
+    def _run_own(self, configuration: Configuration, context: Context, report: _Report) -> Result:
         """Judge the parameters of the learner's presets on all held-out reviews."""
         from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
 
@@ -324,8 +324,8 @@ def fit_and_predict(
     configuration: Configuration,
     trials: Trials,
     context: Context,
-    report: Report = _no_report,
-) -> Predicted:
+    report: _Report = _no_report,
+) -> _Predicted:
     """Predictions in the order of `trials.test_index`, last fold's parameters, notes.
 
     For other folds than the protocol's: those of `replace(trials, folds=...)`.
@@ -419,7 +419,7 @@ def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int,
 
 
 def _reporting(
-    context: Context, report: Report, start: float, width: float, fold: int, folds: int
+    context: Context, report: _Report, start: float, width: float, fold: int, folds: int
 ) -> Context:
     """The context with a tick that also reports, as the part `width` from `start` on."""
 
@@ -533,10 +533,10 @@ def attempt(
     session: Session,
     configuration: Configuration,
     context: Context,
-    report: Report = _no_report,
+    report: _Report = _no_report,
     *,
     use_cache: bool = False,
-) -> Outcome:
+) -> _Outcome:
     """What comes of one configuration, whatever its code raises.
 
     Raises Cancelled and KeyboardInterrupt only.
@@ -587,8 +587,8 @@ def _traceback(error: BaseException) -> str:
         lines = "".join(traceback.format_exception(error))
     except Exception:  # what an exception consists of can be anything
         return ""
-    if len(lines) > 2 * MOST_OF_TRACEBACK:
-        lines = f"{lines[:MOST_OF_TRACEBACK]}\n...\n{lines[-MOST_OF_TRACEBACK:]}"
+    if len(lines) > 2 * _MOST_OF_TRACEBACK:
+        lines = f"{lines[:_MOST_OF_TRACEBACK]}\n...\n{lines[-_MOST_OF_TRACEBACK:]}"
     return lines.encode("utf-8", "replace").decode()
 
 
@@ -698,7 +698,7 @@ def _in_workers(
     jobs: int,
 ) -> Iterator[Event]:
     waiting = deque(configurations)
-    working: dict[Future[Outcome], Started] = {}
+    working: dict[Future[_Outcome], Started] = {}
     happenings = TaskEvents()
     pool = WorkerPool(
         jobs,
@@ -742,7 +742,7 @@ def _in_workers(
         pool.terminate_workers()
 
 
-def _outcome(configuration: Configuration, future: Future[Outcome]) -> Outcome:
+def _outcome(configuration: Configuration, future: Future[_Outcome]) -> _Outcome:
     try:
         return future.result()
     except WorkersCannotStart:
@@ -768,7 +768,7 @@ def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
     _shared = _Shared(Session(log), context, use_cache)
 
 
-def _evaluate_shared(configuration: Configuration) -> Outcome:
+def _evaluate_shared(configuration: Configuration) -> _Outcome:
     assert _shared is not None
     reported = (0.0, -1)  # time and fold of the last report
 

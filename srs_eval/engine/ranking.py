@@ -35,17 +35,17 @@ from srs_eval.stats.intervals import (
 
 T = TypeVar("T")
 REFERENCE = "FSRS-6"
-Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
+_Standing = Literal["best", "as good", "can't tell yet", "worse", "below the floor"]
 
 
-TIES: Mapping[str, tuple[Standing, ...]] = {
+TIES: Mapping[str, tuple[_Standing, ...]] = {
     "as good as the best": ("best", "as good"),
     "can't tell yet": ("can't tell yet",),
     "worse": ("worse",),
     "worse than the average": ("below the floor",),
 }
 """Verdicts against the best, as headings."""
-NEAREST = "nearest to the average"  # heads the best alone where none is better than that
+_NEAREST = "nearest to the average"  # heads the best alone where none is better than that
 
 
 class Competitor(Interface):
@@ -70,7 +70,7 @@ class Ranked:
     result: Result
     place: int | None  # from 1; None for the floor and for what is flattered
     log_loss: Interval
-    standing: Standing | None
+    standing: _Standing | None
     """The verdict against the best; "below the floor" if it is worse than the average.
     None where there is no place."""
     to_best: Interval | None  # None for the best
@@ -164,7 +164,7 @@ class Group:
             words, place = lower[-1] if lower else (first, 0)
             found.setdefault(words, []).insert(place, without)
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
-        best = NEAREST if self._none_is_better else "best"
+        best = _NEAREST if self._none_is_better else "best"
         return tuple(
             Tie(best if alone and "best" in words else words, tuple(lines))
             for words, lines in found.items()
@@ -380,7 +380,7 @@ def _group(
     lines = []
     for configuration, place in in_order:
         name, result = configuration.name, results[configuration.name]
-        standing: Standing | None = None
+        standing: _Standing | None = None
         if place is not None and beside_floor.get(name) == "worse":
             standing = "below the floor"
         elif place is not None:

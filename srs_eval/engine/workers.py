@@ -33,7 +33,7 @@ from srs_eval.data.errors import InputError, described
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREAD_VARIABLES = (
+_THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -41,7 +41,7 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 STARTS = 3  # so many workers may be killed one after the other before one is ready
-NO_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
+_NO_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
 
 
 class WorkersCannotStart(InputError):
@@ -296,7 +296,7 @@ class WorkerPool(Executor):
         if worker.ready:
             return
         self._killed_starts += 1
-        if code == NO_GUARD:
+        if code == _NO_GUARD:
             raise WorkersCannotStart(
                 "Worker processes cannot start, for each imports your script and would start it "
                 'again: put what it does under `if __name__ == "__main__":`.'
@@ -379,7 +379,7 @@ def _refuse_while_imported() -> None:
     worker, so that a person sees a traceback, and not from where it came.)
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(NO_GUARD)
+        os._exit(_NO_GUARD)
 
 
 def _start_process(connection: Connection, tied: bool) -> BaseProcess:
@@ -409,8 +409,8 @@ def _stop(workers: Iterable[_Worker], patience: float) -> None:
 
 @contextlib.contextmanager
 def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
     try:
         yield
     finally:

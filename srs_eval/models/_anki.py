@@ -30,7 +30,7 @@ from srs_eval.training.recurrent import RecurrentModel, fit_recurrent
 from srs_eval.training.shuffle import shuffles
 
 EPOCHS = 8
-LONGEST = 255  # reviews before the one that is judged
+_LONGEST = 255  # reviews before the one that is judged
 FEWEST, FEWEST_TO_TRAIN = 8, 64  # below, the defaults; below, only initial stabilities are fitted
 _LEAST_W19 = 0.01
 
@@ -47,7 +47,7 @@ def fit(trials: Trials, train: IntArray, context: Context) -> list[float]:
     start = fsrs6.fit_s0(trials, train, np.ones(len(train)), context)
     if len(train) < FEWEST_TO_TRAIN or (trials.i[train] == 2).all():
         return start
-    longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=LONGEST))
+    longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_LONGEST))
     weights = recency_weights(len(train))
     try:
         fitted = fit_recurrent(_model(), longer, train, weights, start, context)

@@ -35,28 +35,28 @@ START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.70420567942
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
 MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 SECONDS = 86_400.0
-TINY = 1e-300  # a sum of powers or a time below this counts as this
+_TINY = 1e-300  # a sum of powers or a time below this counts as this
 
-Value = Any  # float, array or vector
+_Value = Any  # float, array or vector
 
 
 # The steps work on e^m and ln(t_n - t_k); `left` is one term of the sum.
 
 
-def left(before: Value, ln_age: Value, w: Value) -> Value:
+def left(before: _Value, ln_age: _Value, w: _Value) -> _Value:
     """What is left of a practice that found the activation ln `before`."""
     ln = log(SECONDS * w[4]) + ln_age
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def odds(activation: Value, w: Value) -> Value:
+def _odds(activation: _Value, w: _Value) -> _Value:
     """(tau - m) / s, from e^m."""
-    return (w[3] - log(where(activation < TINY, TINY, activation))) / w[2]
+    return (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
 
 
-def recall(activation: Value, w: Value) -> Value:
+def recall(activation: _Value, w: _Value) -> _Value:
     """p, from e^m."""
-    return 1.0 / (1.0 + exp(minimum(odds(activation, w), 700.0)))
+    return 1.0 / (1.0 + exp(minimum(_odds(activation, w), 700.0)))
 
 
 # The tree
@@ -107,7 +107,7 @@ def make_paths(trials: Trials) -> Paths:
     whole = not np.any(delta_t % 1)
     longest = int(time.max()) if whole else 0
     if whole and longest < 10**6:
-        ln_days = np.log(np.maximum(np.arange(longest + 1.0), TINY))
+        ln_days = np.log(np.maximum(np.arange(longest + 1.0), _TINY))
     else:
         ln_days = np.empty(0)
     return Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
@@ -130,7 +130,7 @@ class Part(NamedTuple):
     w_bar: FloatArray  # (5, LANES) result, gradient in w
 
 
-def closure(
+def _closure(
     node: IntArray, start: IntArray, own: IntArray, needed: NDArray[np.bool_], found: IntArray
 ) -> int:
     """Writes the nodes of the rows start ... own of each trial to `found`; how many.
@@ -150,7 +150,7 @@ def closure(
     return count
 
 
-def lay_out(
+def _lay_out(
     nodes: IntArray,
     place: IntArray,
     first: IntArray,
@@ -173,7 +173,7 @@ def lay_out(
         for row in range(first_row[v], now):
             earlier[to] = place_of[node[row]]
             age = time[now] - time[row]
-            ages[to] = ln_days[int(age)] if len(ln_days) else np.log(max(age, TINY))
+            ages[to] = ln_days[int(age)] if len(ln_days) else np.log(max(age, _TINY))
             to += LANES
 
 
@@ -186,7 +186,7 @@ def _part(
     count = len(paths.depth)
     found = np.empty(min(int((own - start + 1).sum()), count), np.int64)
     needed = np.zeros(count, np.bool_)
-    found = found[: compiled(closure)(paths.node, start, own, needed, found)]
+    found = found[: compiled(_closure)(paths.node, start, own, needed, found)]
     depth = paths.depth[found]
     nodes = found[np.argsort(depth.astype(np.int32), kind="stable")]
     of_depth = np.bincount(depth)
@@ -198,7 +198,7 @@ def _part(
     width = LANES * int(groups.sum())
     place_of = np.empty(count, np.int32)
     earlier, ln_age = np.zeros(first[-1], np.int32), np.zeros(first[-1])
-    compiled(lay_out)(
+    compiled(_lay_out)(
         *(nodes, place, first, paths.depth, paths.first_row),
         *(paths.node, paths.time, paths.ln_days, place_of, earlier, ln_age),
     )

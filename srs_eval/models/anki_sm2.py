@@ -32,36 +32,36 @@ from srs_eval.training.card_steps import before, card_steps
 from srs_eval.training.elementwise import clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value]  # interval, ease
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value]  # interval, ease
 
 # Anki's default deck options.
 DEFAULTS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)
 
 
-def recall(t: Value, state: State, w: Any) -> Value:
+def recall(t: _Value, state: State, w: Any) -> _Value:
     return exp(w[7] * t / state[0])
 
 
-def softened(interval: Value) -> Value:
+def _softened(interval: _Value) -> _Value:
     """Intervals below a day shrink to a hundredth of their way below; none is too long."""
     return clamp(maximum(1.0 + 0.01 * (interval - 1.0), interval), -math.inf, MAXIMUM_INTERVAL)
 
 
-def ease_change(rating: Value) -> Value:
+def _ease_change(rating: _Value) -> _Value:
     return where(rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0)))
 
 
-def next_ease(ease: Value, rating: Value) -> Value:
-    return clamp(ease + ease_change(rating), 1.3, 5.5)
+def _next_ease(ease: _Value, rating: _Value) -> _Value:
+    return clamp(ease + _ease_change(rating), 1.3, 5.5)
 
 
-def first(rating: Value, w: Any) -> State:
+def first(rating: _Value, w: Any) -> State:
     interval = where(rating < 4.0, w[0], w[1])
-    return softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
+    return _softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
 
 
-def early(state: State, t: Value, rating: Value, w: Any) -> Value:
+def _early(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     """Reviewed before the interval is over, the multiplier left out:
 
     Hard    max(t * w4, interval * w4 / 2)
@@ -75,7 +75,7 @@ def early(state: State, t: Value, rating: Value, w: Any) -> Value:
     return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
-def on_time(state: State, t: Value, rating: Value, w: Any) -> Value:
+def _on_time(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     """Reviewed when the interval is over or later, the multiplier left out:
 
     Hard    interval * w4
@@ -87,15 +87,15 @@ def on_time(state: State, t: Value, rating: Value, w: Any) -> Value:
     return where(rating == 2.0, interval * w[4], where(rating == 4.0, easy, t * ease * w[3]))
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
     interval, ease = state
-    grown = where(t < interval, early(state, t, rating, w), on_time(state, t, rating, w))
-    return softened(grown * w[6]), next_ease(ease, rating)
+    grown = where(t < interval, _early(state, t, rating, w), _on_time(state, t, rating, w))
+    return _softened(grown * w[6]), _next_ease(ease, rating)
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
     interval, ease = state
-    return softened(interval * w[5]), next_ease(ease, rating)
+    return _softened(interval * w[5]), _next_ease(ease, rating)
 
 
 RECURRENT = RecurrentModel(
@@ -132,7 +132,7 @@ def anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
     return after
 
 
-def default_intervals(trials: Trials) -> FloatArray:
+def _default_intervals(trials: Trials) -> FloatArray:
     """Those of Anki's default deck options (m,)."""
     return anki_intervals(trials, DEFAULTS)
 
@@ -144,7 +144,7 @@ def predict(
     if tuple(parameters) != DEFAULTS:
         return TRAINABLE.predict(trials, parameters, index, context)
     # The untrained model shows its figures before anything is compiled.
-    after = trials.derived(default_intervals)
+    after = trials.derived(_default_intervals)
     interval = before(trials, after, index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 

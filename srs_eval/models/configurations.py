@@ -46,11 +46,11 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "known_decks": ("known_decks_only", True),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
-SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
-FALLBACK_DEFAULT = "fallback_default"
-DURATION = "duration"  # of LSTM in names of 2026: it knows answer times
-TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
-MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
+_SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
+_FALLBACK_DEFAULT = "fallback_default"
+_DURATION = "duration"  # of LSTM in names of 2026: it knows answer times
+_TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
+_MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
 """Models that are spelled otherwise in names of 2026."""
 # Suffix -> how a person says it, where that is not the suffix itself.
 SUFFIX_WORDS: Mapping[str, str] = {
@@ -69,18 +69,18 @@ SUFFIX_WORDS: Mapping[str, str] = {
     "disable_short_term": "no short-term",
     "equalize_test_with_non_secs": "equalized",
 }
-MODEL_WORDS: Mapping[str, str] = {
+_MODEL_WORDS: Mapping[str, str] = {
     "AVG": "average",
     "MOVING-AVG": "moving average",
     "90%": "always 90 %",
 }
 OWN = "FSRS-6-own"
 """The parameters that the learner's presets hold, run as Anki runs them."""
-CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
-OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
+_CONFIGURATION_WORDS: Mapping[str, str] = {OWN: "your parameters"}
+_OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none"}  # every other flag: False
 FAMILIES = ("fsrs", "sm2", "history", "neural", "floor", "online")
 GROUPS = ("all", "fast", "learner", *FAMILIES)
-LEARNER = (
+_LEARNER = (
     *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
     *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
 )
@@ -120,7 +120,7 @@ class Configuration:
 
         Raises InputError for what its training cannot be set to.
         """
-        return replace(self.trained_with(values), name=f"{self.name}-{TUNED}", ledger=ledger)
+        return replace(self.trained_with(values), name=f"{self.name}-{_TUNED}", ledger=ledger)
 
     @property
     def parameters(self) -> int:
@@ -248,10 +248,10 @@ def rows_in_words(protocol: Protocol) -> str:
 @cache
 def in_words(name: str) -> str:
     """A configuration's name as a person says it: "FSRS-6 recency", "average"."""
-    if name in CONFIGURATION_WORDS:
-        return CONFIGURATION_WORDS[name]
+    if name in _CONFIGURATION_WORDS:
+        return _CONFIGURATION_WORDS[name]
     if (base := untuned(name)) != name:
-        return f"{in_words(base)} {TUNED}"
+        return f"{in_words(base)} {_TUNED}"
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
@@ -268,7 +268,7 @@ def in_words(name: str) -> str:
             break
         name = name.removesuffix(f"-{suffix}")
         words.insert(0, SUFFIX_WORDS.get(suffix, suffix))
-    return " ".join([MODEL_WORDS.get(name, name), *words])
+    return " ".join([_MODEL_WORDS.get(name, name), *words])
 
 
 def spelled(name: str, names: Names) -> str:
@@ -281,7 +281,7 @@ def spelled(name: str, names: Names) -> str:
     name there any more, is `-fallback_default`. A model that is not here keeps its name.
     """
     if (base := untuned(name)) != name:
-        return f"{spelled(base, names)}-{TUNED}"
+        return f"{spelled(base, names)}-{_TUNED}"
     if names == "2025" or not meant_by(name):
         return name
     (found,) = resolve([name])
@@ -289,12 +289,12 @@ def spelled(name: str, names: Names) -> str:
     suffixes = _suffixes(found)
     if found.model.always_short and not flags.disable_short_term:
         suffixes = [each for each in SUFFIXES if each == "short" or each in suffixes]
-    written = [SUFFIXES_OF_2026.get(each, each) for each in suffixes if each != "fallback_user"]
+    written = [_SUFFIXES_OF_2026.get(each, each) for each in suffixes if each != "fallback_user"]
     if found.model.name == "LSTM" and flags.secs:
-        written.insert(written.index("secs") + 1, DURATION)
+        written.insert(written.index("secs") + 1, _DURATION)
     if _fits_parts(found) and not flags.fallback_user:
-        written.append(FALLBACK_DEFAULT)
-    model = MODELS_OF_2026.get(found.model.name, found.model.name)
+        written.append(_FALLBACK_DEFAULT)
+    model = _MODELS_OF_2026.get(found.model.name, found.model.name)
     return "-".join((model, *written))
 
 
@@ -310,20 +310,20 @@ def published(name: str, names: Names = "2025") -> Configuration | None:
     """
     if (base := untuned(name)) != name:
         of_base = published(base, names)
-        return of_base and replace(of_base, name=f"{of_base.name}-{TUNED}")
+        return of_base and replace(of_base, name=f"{of_base.name}-{_TUNED}")
     if names == "2025":
         if name == "FSRS-rs":
             return None
         name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
     else:
-        to_default = name.endswith(f"-{FALLBACK_DEFAULT}")
-        name = name.removesuffix(f"-{FALLBACK_DEFAULT}")
-        for here, there in MODELS_OF_2026.items():
+        to_default = name.endswith(f"-{_FALLBACK_DEFAULT}")
+        name = name.removesuffix(f"-{_FALLBACK_DEFAULT}")
+        for here, there in _MODELS_OF_2026.items():
             rest = name.removeprefix(there)
             if rest != name and _parse_suffixes(_squeezed(rest)) is not None:
                 name = here + rest
                 break
-        without_duration = name.replace(f"-secs-{DURATION}", "-secs")
+        without_duration = name.replace(f"-secs-{_DURATION}", "-secs")
         (found,) = resolve([without_duration])
         if found.model.name == "LSTM" and without_duration == name:
             return None
@@ -362,7 +362,9 @@ def left_open(name: str, names: Names = "2025") -> str:
     except InputError:
         return ""
     if names == "2026" and found.model.name == "LSTM" and taken is None:
-        return f"no -{DURATION} in its name: it may know no answer times, and is not taken for LSTM"
+        return (
+            f"no -{_DURATION} in its name: it may know no answer times, and is not taken for LSTM"
+        )
     decided = found.model.later_days_only or found.model.always_short
     if names == "2026" or taken is None or decided or not _secs_alone(found, name):
         return ""
@@ -377,7 +379,7 @@ def untuned(name: str) -> str:
 
 def _without_tuned(name: str) -> str:
     """Also as tables say it: "FSRS-6 tuned"."""
-    return re.sub(rf"[- ]{TUNED}$", "", name, flags=re.IGNORECASE)
+    return re.sub(rf"[- ]{_TUNED}$", "", name, flags=re.IGNORECASE)
 
 
 def meant_by(word: str) -> str:
@@ -403,7 +405,7 @@ def _group(word: str) -> tuple[str, ...]:
     if word not in GROUPS:
         return ()
     if word == "learner":
-        return LEARNER
+        return _LEARNER
     return tuple(
         name
         for model in all_models().values()
@@ -436,10 +438,10 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
     flags: dict[str, Any] = {}
     for flag, asked_value in asked.items():
-        value = in_name.get(flag, OFF.get(flag, False))
+        value = in_name.get(flag, _OFF.get(flag, False))
         if flag in in_name and not _can_take(model, flag, value):
             raise InputError(f'"{name}" makes no sense: {model.name} cannot take {_shown(flag)}.')
-        if asked_value != OFF.get(flag, False) and _can_take(model, flag, asked_value):
+        if asked_value != _OFF.get(flag, False) and _can_take(model, flag, asked_value):
             if flag in in_name and asked_value != value:
                 if not named:
                     return None
@@ -536,7 +538,7 @@ def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
     """Model and flags of a name, however it is spelled; the longest model that fits wins."""
     models = all_models()
     squeezed = _squeezed(name)
-    spellings = {_squeezed(words): models[model] for model, words in MODEL_WORDS.items()}
+    spellings = {_squeezed(words): models[model] for model, words in _MODEL_WORDS.items()}
     spellings |= {_squeezed(model.name): model for model in models.values()}
     for spelling in sorted(spellings, key=len, reverse=True):
         if not squeezed.startswith(spelling):

@@ -46,12 +46,12 @@ START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
 
 WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
-LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
+_LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
-Value = Any  # float, array or vector
+_Value = Any  # float, array or vector
 
 
-def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
+def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
     """p = sigmoid(z) and dp/dz."""
     p = 1.0 / (1.0 + exp(-z))
     return p, p * (1.0 - p)
@@ -114,7 +114,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     return linear.predict("DASH", recall_and_slope, trials.derived(features), w, trials, index)
 
 
-def fit_mcm(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit_mcm(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = _start(trials, START_MCM)
     return linear.fit(
         "DASH",
@@ -128,7 +128,7 @@ def fit_mcm(trials: Trials, train: IntArray, weights: FloatArray, context: Conte
     )
 
 
-def predict_mcm(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict_mcm(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     w = parameters or _start(trials, START_MCM)
     return linear.predict("DASH", recall_and_slope, trials.derived(features_mcm), w, trials, index)
 
@@ -150,7 +150,7 @@ class Ages:
     ln_age: FloatArray  # (distinct ages,) ln of days
 
 
-def review_ages(
+def _review_ages(
     delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Number of reviews of each trial that count, their ages and their rows."""
@@ -162,7 +162,7 @@ def review_ages(
         age = 0.0
         for row in range(end[trial] - 1, start[trial] - 1, -1):
             age += delta_t[row + 1]
-            if age > LEAST_AGE:
+            if age > _LEAST_AGE:
                 ages[place] = age
                 rows[place] = row
                 place += 1
@@ -171,7 +171,7 @@ def review_ages(
 
 
 def make_ages(trials: Trials) -> Ages:
-    counts, ages, rows = compiled(review_ages)(
+    counts, ages, rows = compiled(_review_ages)(
         trials.history_delta_t,
         trials.history_start,
         trials.history_end,
@@ -201,7 +201,7 @@ def strength(
     return sums
 
 
-def act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]:
+def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]:
     """p, the sum in its logarithm, and z of one trial."""
     total = w[2] * sums[0] + w[3] * sums[1]
     z = w[0] * math.log(1 + max(total, 0.0)) + w[4]
@@ -213,7 +213,7 @@ def act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArra
     """Weighted sum of the losses of the trials."""
     loss = 0.0
     for k in range(len(y)):
-        p, _, _ = act_r_recall(sums[k], w)
+        p, _, _ = _act_r_recall(sums[k], w)
         loss += weight[k] * loss_of(single(p), y[k])
     return loss
 
@@ -224,7 +224,7 @@ def act_r_gradient(
     """Gradient of `act_r_loss` in w (5,)."""
     bar = np.zeros(5)
     for k in range(len(y)):
-        p, total, _ = act_r_recall(sums[k], w)
+        p, total, _ = _act_r_recall(sums[k], w)
         z_bar = weight[k] * slope_of(single(p), y[k]) * p * (1 - p)
         bar[0] += z_bar * math.log(1 + max(total, 0.0))
         bar[4] += z_bar
@@ -245,7 +245,7 @@ def _clip_act_r(w: FloatArray) -> None:
     np.maximum(w[:2], 0.001, out=w[:2])
 
 
-def fit_act_r(
+def _fit_act_r(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
@@ -276,7 +276,9 @@ def fit_act_r(
     return [round(x, 4) for x in w.tolist()]
 
 
-def predict_act_r(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict_act_r(
+    trials: Trials, parameters: Any, index: IntArray, context: Context
+) -> FloatArray:
     ages = trials.derived(make_ages)
     w = np.array(parameters, np.float64)
     sums = _strength(ages, index.copy(), w)  # compiled for rows as in training, not read-only
@@ -308,8 +310,8 @@ MODELS = (
         inputs="IL, G",
         parameters=9,
         source=_SOURCE,
-        fit=fit_mcm,
-        predict=predict_mcm,
+        fit=_fit_mcm,
+        predict=_predict_mcm,
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
         seconds_to_compile=1.0,
@@ -320,8 +322,8 @@ MODELS = (
         inputs="IL, G",
         parameters=5,
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
-        fit=fit_act_r,
-        predict=predict_act_r,
+        fit=_fit_act_r,
+        predict=_predict_act_r,
         default=lambda context: list(START_ACT_R),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0135,

@@ -28,11 +28,11 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.training.card_steps import before, card_steps
 
-START_HALFLIFE = 512.0  # days
-START_ALPHA = 0.2
-SHORTEST_INTERVAL = 0.001  # days
+_START_HALFLIFE = 512.0  # days
+_START_ALPHA = 0.2
+_SHORTEST_INTERVAL = 0.001  # days
 
-LOG_2 = math.log(2)
+_LOG_2 = math.log(2)
 # Differences of logarithms of Gamma functions
 
 _SHIFT = np.arange(8.0)[:, None]
@@ -115,7 +115,7 @@ def update(
     at_review = log_weight(np.zeros_like(dt))
 
     def log_twice_the_mean(x: FloatArray) -> FloatArray:
-        return log_weight(x) - at_review + LOG_2
+        return log_weight(x) - at_review + _LOG_2
 
     x = _root(log_twice_the_mean, base)
     mean = 0.5
@@ -154,7 +154,7 @@ def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray
     """
     low = np.zeros_like(base)  # f > 0
     high = np.full_like(base, np.inf)  # f < 0
-    v_before, f_before = low, np.full_like(base, LOG_2)
+    v_before, f_before = low, np.full_like(base, _LOG_2)
     v = np.log1p(1 / base)  # the half-life stays
     for _ in range(100):
         f_v = f(base * np.expm1(v))
@@ -178,20 +178,20 @@ def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray
 # Beliefs of all cards
 
 
-def beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
+def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
     """alpha (= beta) and half-life in days after each history row, (m,) each.
 
     Cards whose outcomes and intervals were the same so far share one belief, which is
     updated once.
     """
     steps = card_steps(trials)
-    after_alpha = np.full(len(trials.history_rating), START_ALPHA)
-    after_halflife = np.full(len(trials.history_rating), START_HALFLIFE)
-    interval = np.maximum(trials.history_delta_t, SHORTEST_INTERVAL)
+    after_alpha = np.full(len(trials.history_rating), _START_ALPHA)
+    after_halflife = np.full(len(trials.history_rating), _START_HALFLIFE)
+    interval = np.maximum(trials.history_delta_t, _SHORTEST_INTERVAL)
     outcome = np.unique(interval, return_inverse=True)[1] * 2 + (trials.history_rating > 1)
     outcomes = int(outcome.max(initial=0)) + 1
     belief = np.zeros(len(steps[0]), np.int64)  # of each card
-    alpha, halflife = np.array([START_ALPHA]), np.array([START_HALFLIFE])
+    alpha, halflife = np.array([_START_ALPHA]), np.array([_START_HALFLIFE])
     for rows in steps:
         key = belief[: len(rows)] * outcomes + outcome[rows]
         _, one, belief = np.unique(key, return_index=True, return_inverse=True)
@@ -207,7 +207,7 @@ def beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """Expected recall B(alpha + delta_t / t, beta) / B(alpha, beta) (shape of `index`)."""
-    after = trials.derived(beliefs)
+    after = trials.derived(_beliefs)
     alpha, halflife = (before(trials, column, index) for column in after)
     dt = trials.delta_t[index] / halflife
     log_recall = log_gamma_ratio(alpha + dt, alpha) - log_gamma_ratio(alpha, alpha)

@@ -34,18 +34,18 @@ def average(trials: Trials, context: Context) -> FloatArray:
     return np.concatenate(p)
 
 
-def ninety_percent(
+def _ninety_percent(
     trials: Trials, parameters: Any, index: IntArray, context: Context
 ) -> FloatArray:
     """0.9 for every review, Anki's default desired retention."""
     return np.full(len(index), 0.9)
 
 
-MOVING_AVERAGE_START = 1.2  # log-odds, p = 0.77
-MOVING_AVERAGE_RATE = 0.3
+_MOVING_AVERAGE_START = 1.2  # log-odds, p = 0.77
+_MOVING_AVERAGE_RATE = 0.3
 
 
-def moving_average(trials: Trials, context: Context) -> FloatArray:
+def _moving_average(trials: Trials, context: Context) -> FloatArray:
     """Logistic regression with nothing but an intercept, one gradient step a review.
 
         p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p),  x_0 = 1.2
@@ -53,16 +53,16 @@ def moving_average(trials: Trials, context: Context) -> FloatArray:
     It follows the outcomes of all reviews in order, those before the first judged
     one too, and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
     """
-    x = MOVING_AVERAGE_START
+    x = _MOVING_AVERAGE_START
     predictions = []
     for y in trials.y.tolist():
         p = 1 / (1 + math.exp(-x))
         predictions.append(p)
-        x += MOVING_AVERAGE_RATE * (y - p)
+        x += _MOVING_AVERAGE_RATE * (y - p)
     return np.array(predictions)[trials.test_index]
 
 
-def rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
+def _rmse_bins_exploit(trials: Trials, context: Context) -> FloatArray:
     """In each bin of RMSE(bins), say what evens out the bin's error so far.
 
         p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
@@ -112,7 +112,7 @@ MODELS = (
         inputs="-",
         parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `ConstantModel`",
-        predict=ninety_percent,
+        predict=_ninety_percent,
         flags=UNTRAINED_FLAGS,
         compiles="never",
         seconds_per_10k=0.002,
@@ -127,7 +127,7 @@ MODELS = (
             "open-spaced-repetition/srs-benchmark model_processors.py `moving_avg`, "
             "commit 1e414b7497b635421b8fdbac6c85135fab8107c6"
         ),
-        online=moving_average,
+        online=_moving_average,
         flags=UNTRAINED_FLAGS,
         compiles="never",
         seconds_per_10k=0.0055,
@@ -139,7 +139,7 @@ MODELS = (
         inputs="IL, G",
         parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit`, `get_bin`",
-        online=rmse_bins_exploit,
+        online=_rmse_bins_exploit,
         flags=UNTRAINED_FLAGS,
         compiles="never",
         seconds_per_10k=0.0065,

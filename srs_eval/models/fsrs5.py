@@ -46,35 +46,35 @@ from srs_eval.training.elementwise import clamp, exp, minimum
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 from srs_eval.training.tie_order import quicksort_order
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value]  # s, d
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value]  # s, d
 
 
-def first(rating: Value, w: Any) -> State:
+def first(rating: _Value, w: Any) -> State:
     return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     new_s = minimum(new_s, longest_after_failure(s, w))
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def stability_short_term(s: Value, rating: Value, w: Any) -> Value:
+def _stability_short_term(s: _Value, rating: _Value, w: Any) -> _Value:
     return s * exp(w[17] * (rating - 3.0 + w[18]))
 
 
-def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
+def same_day(state: State, t: _Value, rating: _Value, w: Any) -> State:
     """A review less than a day after the one before."""
     s, d = state
-    return clamp(stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
+    return clamp(_stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)
 
 
 # fmt: off
@@ -151,14 +151,14 @@ def shortest(trials: Trials, train: IntArray) -> int:
     return int(train[short[quicksort_order(lengths[short])[0]]])
 
 
-def without_short_term(parameters: list[float]) -> list[float]:
+def _without_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
 
 def fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The default parameters with S0 fitted."""
     start = s0_fit(DEFAULT, decay=0.5)(trials, train, weights, context)
-    return without_short_term(start) if trials.protocol.disable_short_term else start
+    return _without_short_term(start) if trials.protocol.disable_short_term else start
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -178,7 +178,7 @@ def predict(
 ) -> FloatArray:
     del context
     if trials.protocol.disable_short_term:
-        parameters = without_short_term(parameters)
+        parameters = _without_short_term(parameters)
     if not len(index):
         return np.empty(0)
     padded = as_padded(trials, int(index[0]))

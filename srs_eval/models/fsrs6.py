@@ -25,44 +25,44 @@ from srs_eval.models._fsrs import (
 from srs_eval.training.elementwise import clamp, exp, minimum, power, where
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value]  # s, d
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value]  # s, d
 
 
-def forgetting_curve(t: Value, s: Value, w: Any) -> Value:
+def forgetting_curve(t: _Value, s: _Value, w: Any) -> _Value:
     """R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
     factor = exp(-LOG_09 / w[20]) - 1.0
     return power(1.0 + factor * t / s, -w[20])
 
 
-def recall(t: Value, state: State, w: Any) -> Value:
+def recall(t: _Value, state: State, w: Any) -> _Value:
     return forgetting_curve(t, state[0], w)
 
 
-def first(rating: Value, w: Any) -> State:
+def first(rating: _Value, w: Any) -> State:
     """S0 and D0."""
     return clamp(init_s(rating, w), w[21], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
     s, d = state
     r = forgetting_curve(t, s, w)
     new_s = stability_after_success(s, d, r, rating, w)
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
     s, d = state
     forgotten = stability_after_failure(s, d, forgetting_curve(t, s, w), w)
     new_s = minimum(forgotten, longest_after_failure(s, w))
     return clamp(new_s, w[21], S_MAX), next_d(d, rating, w)
 
 
-def short_term_increase(s: Value, rating: Value, w: Any) -> Value:
+def short_term_increase(s: _Value, rating: _Value, w: Any) -> _Value:
     return exp(w[17] * (rating - 3.0 + w[18])) * power(s, -w[19])
 
 
-def same_day(state: State, t: Value, rating: Value, w: Any) -> State:
+def same_day(state: State, t: _Value, rating: _Value, w: Any) -> State:
     """A review less than a day after the one before; Good and Easy never shorten S."""
     s, d = state
     increase = short_term_increase(s, rating, w)

@@ -44,9 +44,9 @@ from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import clamp
 
 LEARNING_RATE = hyperparameters.learning_rate(1e-4)
-S0_FACTOR = 100.0
-S_MIN = 0.001
-R_MIN = 1e-9  # of the probability that the loss is divided by
+_S0_FACTOR = 100.0
+_S_MIN = 0.001
+_R_MIN = 1e-9  # of the probability that the loss is divided by
 
 
 curve_adjoint: Any = None  # in the kernel, the gradients that `_kernel` says
@@ -94,15 +94,15 @@ def _descend(
                     s = stability_after_failure(s, d, r, w)
                 else:
                     s = stability_after_success(s, d, r, rating, w)
-            s = max(s, S_MIN)
-        if s <= S_MIN:
+            s = max(s, _S_MIN)
+        if s <= _S_MIN:
             continue
 
         gradient = np.zeros(21)
-        r = min(max(forgetting_curve(t, s, w), R_MIN), 1.0 - R_MIN)
+        r = min(max(forgetting_curve(t, s, w), _R_MIN), 1.0 - _R_MIN)
         s_bar = curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
         if history_end[row] - history_start[row] == 1:
-            gradient[history_rating[history_start[row]] - 1] = S0_FACTOR * s_bar
+            gradient[history_rating[history_start[row]] - 1] = _S0_FACTOR * s_bar
         else:
             last_r = forgetting_curve(last_t, last_s, w)
             if rating == 1.0:
@@ -150,7 +150,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         trials.y,
         train,
         w,
-        np.array(lower_bounds(S_MIN), np.float64),
+        np.array(lower_bounds(_S_MIN), np.float64),
         np.array(UPPER, np.float64),
         LEARNING_RATE.number(context),
     )

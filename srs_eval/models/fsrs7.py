@@ -34,70 +34,70 @@ from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, pow
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.scheduled import ScheduledSteps
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value, Value]  # s, q, d
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value, _Value]  # s, q, d
 
-SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
+_SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
-def raw_decay1(q: Value, w: Any) -> Value:
+def _raw_decay1(q: _Value, w: Any) -> _Value:
     return w[23] * power(q, w[33] - 0.3)
 
 
-def short_recall(t: Value, q: Value, w: Any) -> Value:
+def _short_recall(t: _Value, q: _Value, w: Any) -> _Value:
     """R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
-    decay = clamp(raw_decay1(q, w), 0.01, 0.95)
+    decay = clamp(_raw_decay1(q, w), 0.01, 0.95)
     factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
     return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
 
-def weight_of_short(state: State, w: Any) -> Value:
+def _weight_of_short(state: State, w: Any) -> _Value:
     """w27 q^-w29, as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
     s, q, d = state
     exponent = w[30] * log(s) + w[29] * log(q) + (d - 5.0) * (w[31] - 0.5)
     return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
 
 
-def unsqueezed(t: Value, state: State, w: Any) -> tuple[Value, Value]:
+def _unsqueezed(t: _Value, state: State, w: Any) -> tuple[_Value, _Value]:
     """The mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
 
     R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d: R2(s) = w26 at d = 5.
     """
     s, q, d = state
-    r1 = short_recall(t, q, w)
+    r1 = _short_recall(t, q, w)
     factor = exp(-log(w[26]) / w[24]) - 1.0
     r2 = power(1.0 + factor * (t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))), -w[24])
-    return r2 + weight_of_short(state, w) * (r1 - r2), r1
+    return r2 + _weight_of_short(state, w) * (r1 - r2), r1
 
 
-def recalls(t: Value, state: State, w: Any) -> tuple[Value, Value]:
+def _recalls(t: _Value, state: State, w: Any) -> tuple[_Value, _Value]:
     """R(t), and R1(t), which has no bounds."""
-    r, r1 = unsqueezed(t, state, w)
-    return SQUEEZE * r + 1e-5, r1
+    r, r1 = _unsqueezed(t, state, w)
+    return _SQUEEZE * r + 1e-5, r1
 
 
-def recall(t: Value, state: State, w: Any) -> Value:
-    r, _ = recalls(t, state, w)
+def recall(t: _Value, state: State, w: Any) -> _Value:
+    r, _ = _recalls(t, state, w)
     return r
 
 
-def unsqueezed_recall(t: Value, state: State, w: Any) -> Value:
+def _unsqueezed_recall(t: _Value, state: State, w: Any) -> _Value:
     """What schedules are made by."""
-    r, _ = unsqueezed(t, state, w)
+    r, _ = _unsqueezed(t, state, w)
     return r
 
 
-def init_d(rating: Value, w: Any) -> Value:
+def init_d(rating: _Value, w: Any) -> _Value:
     return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
 
 
-def init_s(rating: Value, w: Any) -> Value:
+def _init_s(rating: _Value, w: Any) -> _Value:
     return where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
 
 
-def first(rating: Value, w: Any) -> State:
+def first(rating: _Value, w: Any) -> State:
     """The short-term stability begins at 0.8 of the long-term one."""
-    s = init_s(rating, w)
+    s = _init_s(rating, w)
     return (
         clamp(s, w[34], S_MAX),
         clamp(0.8 * s, w[34], S_MAX),
@@ -105,13 +105,13 @@ def first(rating: Value, w: Any) -> State:
     )
 
 
-def raw_next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
+def raw_next_d(d: _Value, rating: _Value, surprise: _Value, w: Any) -> _Value:
     """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
     damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
     return 0.01 * init_d(4.0, w) + 0.99 * damped
 
 
-def next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
+def next_d(d: _Value, rating: _Value, surprise: _Value, w: Any) -> _Value:
     """Difficulty after a review; `surprise` is R + 0.1 of a failure, else 1."""
     return clamp(raw_next_d(d, rating, surprise, w), 1.0, 10.0)
 
@@ -119,51 +119,51 @@ def next_d(d: Value, rating: Value, surprise: Value, w: Any) -> Value:
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
 
 
-def forgotten(s: Value, r: Value, b: Any) -> Value:
+def forgotten(s: _Value, r: _Value, b: Any) -> _Value:
     """Stability after a failure, before the limit that is s."""
     return b[3] * (power(s + 1.0, b[4]) - 1.0) * exp((1.0 - r) * b[5])
 
 
-def increase(s: Value, d: Value, r: Value, rating: Value, b: Any) -> Value:
+def _increase(s: _Value, d: _Value, r: _Value, rating: _Value, b: Any) -> _Value:
     modifier = where(rating == 2.0, b[6], where(rating == 4.0, b[7], 1.0))
     slope = exp(b[0] - 1.5) * (11.0 - d) * power(s, -b[1])
     return s * (slope * (exp((1.0 - r) * b[2]) - 1.0) * modifier + 1.0)
 
 
-def after_failure(s: Value, r: Value, b: Any) -> Value:
+def after_failure(s: _Value, r: _Value, b: Any) -> _Value:
     return minimum(s, forgotten(s, r, b))
 
 
-def after_success(s: Value, d: Value, r: Value, rating: Value, b: Any) -> Value:
+def _after_success(s: _Value, d: _Value, r: _Value, rating: _Value, b: Any) -> _Value:
     """Never less than after a failure."""
-    return maximum(after_failure(s, r, b), increase(s, d, r, rating, b))
+    return maximum(after_failure(s, r, b), _increase(s, d, r, rating, b))
 
 
-def long_term(w: Any) -> Any:
+def _long_term(w: Any) -> Any:
     return w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14]
 
 
-def short_term(w: Any) -> Any:
+def _short_term(w: Any) -> Any:
     return w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22]
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
     """The long-term stability answers to R, the short-term one to R1."""
     s, q, d = state
-    r, r1 = recalls(t, state, w)
+    r, r1 = _recalls(t, state, w)
     return (
-        clamp(after_success(s, d, r, rating, long_term(w)), w[34], S_MAX),
-        clamp(after_success(q, d, r1, rating, short_term(w)), w[34], S_MAX),
+        clamp(_after_success(s, d, r, rating, _long_term(w)), w[34], S_MAX),
+        clamp(_after_success(q, d, r1, rating, _short_term(w)), w[34], S_MAX),
         next_d(d, rating, 1.0, w),
     )
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
-    r, r1 = recalls(t, state, w)
-    new_s = after_failure(s, r, long_term(w))
-    new_q = minimum(after_failure(q, r1, short_term(w)), 0.8 * new_s)
+    r, r1 = _recalls(t, state, w)
+    new_s = after_failure(s, r, _long_term(w))
+    new_q = minimum(after_failure(q, r1, _short_term(w)), 0.8 * new_s)
     return (
         clamp(new_s, w[34], S_MAX),
         clamp(new_q, w[34], S_MAX),
@@ -199,14 +199,14 @@ DEVIATION = (
     0.0418, 0.2596, 0.0798, 0.0682, 0.1282, 0.1397, 0.1407, 0.1489, 0.2, 0.15, 0.15,
 )
 # fmt: on
-PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
+_PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
 SCHEDULED = ScheduledSteps(
     name="FSRS_7",
     first=first,
     success=success,
-    recall=unsqueezed_recall,
+    recall=_unsqueezed_recall,
     values=len(DEFAULT) + 1,
 )
 
@@ -224,7 +224,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         failure=failure,
         recall=recall,
         constants=(0.0001 if secs else 0.01,),
-        deviation=tuple(deviation / math.sqrt(PENALTY) for deviation in DEVIATION),
+        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
         epochs=9,

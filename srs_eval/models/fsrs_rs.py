@@ -22,7 +22,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model, fsrs6
 
-LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
+_LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
 
 
 def make_items(trials: Trials) -> tuple[Any, ...]:
@@ -43,7 +43,7 @@ def make_items(trials: Trials) -> tuple[Any, ...]:
     )
 
 
-def starts_memory(trials: Trials) -> IntArray:
+def _starts_memory(trials: Trials) -> IntArray:
     """1 for trials whose own review is the card's first on a later day (n,), else 0.
 
     The package needs one of them at least: without, it aborts.
@@ -56,8 +56,8 @@ def starts_memory(trials: Trials) -> IntArray:
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """The 21 parameters. `weights` are not used: the package has its own."""
     del weights
-    short = trials.sequence_length[train] + 1 <= LONGEST
-    if not (starts_memory(trials)[train[short]]).any():
+    short = trials.sequence_length[train] + 1 <= _LONGEST
+    if not (_starts_memory(trials)[train[short]]).any():
         raise NotEnoughData("no card has its first review on a later day among the training rows")
     os.environ["FSRS_NO_OUTLIER"] = "1"
     from fsrs_rs_python import FSRS

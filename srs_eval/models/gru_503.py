@@ -42,8 +42,8 @@ from srs_eval.training.networks import (
 )
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
-PASSES = hyperparameters.epochs(21)
-WARM_UP = 6  # passes until the middle learning rate, of 21
+_PASSES = hyperparameters.epochs(21)
+_WARM_UP = 6  # passes until the middle learning rate, of 21
 BATCH = hyperparameters.batch_size(8_192)
 BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
 RATES = tuple(
@@ -53,14 +53,14 @@ RATES = tuple(
 RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
 DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
 PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
-HYPERPARAMETERS = (RATE, PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
+_HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
 BETAS = (0.1753167630791112, 0.9723760956625273)
 LONGEST_GRADIENT = 167.86289911112
 RECENCY_WEIGHT, RECENCY_DEGREE = 20.328475441783525, 2.8843952981152463
 SHUFFLE_SEED = 2025
 
-STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
-FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
+_STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
+_FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
 """Weight files, ours and upstream's; the latter's AdamW is in NAME_opt_pretrain.pth."""
 
 # Tensors of a weight file, in the order of the parameters.
@@ -108,9 +108,9 @@ class Course:
 
 def fine_tuning(context: Context) -> Course:
     """The rate goes straight up to the middle one, then straight down."""
-    passes = PASSES.integer(context)
+    passes = _PASSES.integer(context)
     begin, middle, end = (rate * (RATE.number(context) / RATES[1]) for rate in RATES)
-    warm_up = min(max(1, round(passes * WARM_UP / 21)), passes)
+    warm_up = min(max(1, round(passes * _WARM_UP / 21)), passes)
     up = np.linspace(begin, middle, warm_up, endpoint=False)
     down = np.linspace(middle, end, passes - warm_up, endpoint=False)
     return Course(np.concatenate([up, down]), DECAY.number(context), PULL.number(context))
@@ -119,12 +119,12 @@ def fine_tuning(context: Context) -> Course:
 def pretrained(context: Context) -> Weights:
     """Where fitting begins. Raises InputError where there are no weights."""
     shapes = {**SHAPES, "input_mean": (1,), "input_std": (1,)}
-    found = load_weights(FILES, shapes, context, besides=OF_ADAM)
+    found = load_weights(_FILES, shapes, context, besides=OF_ADAM)
     if found is None:
-        raise no_weights("GRU-503", FILES[:1], context)
+        raise no_weights("GRU-503", _FILES[:1], context)
     mean, deviation = float(found["input_mean"][0]), float(found["input_std"][0])
     weights = Weights(flat({name: found[name] for name in SHAPES}), mean, deviation)
-    state = optimiser_state(FILES, SHAPES, context)
+    state = optimiser_state(_FILES, SHAPES, context)
     if state is None:
         return weights
     return replace(weights, adam_mean=state[0], adam_square=state[1], adam_steps=state[2])
@@ -270,9 +270,9 @@ MODELS = (
         source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
         fit=fit,
         predict=predict,
-        standard=STANDARD,
+        standard=_STANDARD,
         flags=ANY_FLAG - {"recency"},
-        hyperparameters=HYPERPARAMETERS,
+        hyperparameters=_HYPERPARAMETERS,
         seconds_per_10k=0.5,
         seconds_to_compile=8.0,
         note="Upstream's name for it is GRU since 2026.",

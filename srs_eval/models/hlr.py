@@ -25,17 +25,17 @@ from srs_eval.training.elementwise import exp, where
 from srs_eval.training.history_training import HYPERPARAMETERS
 
 START = (2.5819, -0.8674, 2.7245)
-LN2 = math.log(2)
+_LN2 = math.log(2)
 
-Value = Any  # float, array or vector
+_Value = Any  # float, array or vector
 
 
-def recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
+def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
     """p = 2^(-t / 2^z) and dp/dz."""
-    x = LN2 * t * exp(-LN2 * z)
+    x = _LN2 * t * exp(-_LN2 * z)
     x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero far before
     p = exp(-x)
-    return p, p * x * LN2
+    return p, p * x * _LN2
 
 
 def features(trials: Trials) -> FloatArray:

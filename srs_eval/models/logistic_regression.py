@@ -51,7 +51,7 @@ BETA = 0.85
 SEED = 42
 
 
-def transformed(t: float) -> float:
+def _transformed(t: float) -> float:
     """Logarithm of a time in days, scaled to about -2 ... 2."""
     return (math.log(t + 1e-5) + 1.3) / 5
 
@@ -128,7 +128,7 @@ def features(
         row[7] = 0 if same_day else logs[other_passes]
         row[8] = 0 if same_day else logs[other_fails]
         row[9] = logs[same_passes]
-        v = transformed(delta_t[k])
+        v = _transformed(delta_t[k])
         for j in range(10):
             row[j] *= v
         row[10] = 1
@@ -144,14 +144,14 @@ def features(
             row[33] = logs[other]
         row[20] = logs[same_fails]
         row[21] = 0 if same_day else logs[other_passes]
-        row[22] = transformed(before)
+        row[22] = _transformed(before)
         row[23] = logs[other_fails]
         row[24] = logs[other_passes]
         row[25] = logs[same_passes] if same_day else 0
         row[26] = passes > 0
-        row[27] = transformed(float(now - last_lapse))
+        row[27] = _transformed(float(now - last_lapse))
         row[28] = same_day
-        row[29] = transformed(float(now))
+        row[29] = _transformed(float(now))
         x[k] = row
     return x
 
@@ -175,7 +175,7 @@ def sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z)) if z >= 0 else math.exp(z) / (1 + math.exp(z))
 
 
-def dot(a: NDArray[np.float32], b: FloatArray) -> float:
+def _dot(a: NDArray[np.float32], b: FloatArray) -> float:
     """Sum of a * b, in four sums so that no addition waits for the one before."""
     s0 = s1 = s2 = s3 = 0.0
     whole = len(a) // 4 * 4
@@ -193,7 +193,7 @@ def recall(x: NDArray[np.float32], index: IntArray, coefficients: FloatArray) ->
     """p of the rows `index` of x (n, 34)."""
     p = np.empty(len(index))
     for k in range(len(index)):
-        p[k] = sigmoid(dot(x[index[k]], coefficients))
+        p[k] = sigmoid(_dot(x[index[k]], coefficients))
     return p
 
 

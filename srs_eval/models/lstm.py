@@ -61,22 +61,22 @@ from srs_eval.training.networks import (
 )
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
-PASSES = hyperparameters.epochs(20)
-WARM_UP = 1 / 4  # of the passes, until the middle learning rate
+_PASSES = hyperparameters.epochs(20)
+_WARM_UP = 1 / 4  # of the passes, until the middle learning rate
 BATCH = hyperparameters.batch_size(16_384)
 BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
 RATES = tuple(rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213))
 RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
 DECAY = hyperparameters.penalty("decay", 0.04855)
 PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
-HYPERPARAMETERS = (RATE, PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
+_HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
 LONGEST_GRADIENT = 7050.0
 RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
 SHUFFLE_SEED = 2025
 REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
-ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
+_ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
 
-UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
+_UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
 # Tensors of a weight file, and what they are called here.
 TENSORS = {
@@ -215,7 +215,7 @@ def file_shapes() -> dict[str, tuple[int, ...]]:
 
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
-    names = ("LSTM-fixed",) * fixed + (UPSTREAM_NAME, "LSTM")
+    names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
     found = load_weights(names, file_shapes(), context)
     if found is None:
         raise no_weights(model, names, context)
@@ -302,7 +302,7 @@ def groups(
 
 
 def _at_once(context: Context) -> int:
-    return ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
+    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else REVIEWS_AT_ONCE
 
 
 def recency(n: int) -> FloatArray:
@@ -315,7 +315,7 @@ def recency(n: int) -> FloatArray:
 def learning_rate(done: int, passes: int = 20) -> float:
     """Of the pass after `done` others: straight up to the middle one, then straight down."""
     begin, middle, end = RATES
-    warm_up = WARM_UP * passes
+    warm_up = _WARM_UP * passes
     if done < warm_up:
         return begin + (middle - begin) * done / warm_up
     return middle + (end - middle) * (done - warm_up) / (passes - warm_up)
@@ -340,7 +340,7 @@ def tune(
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
-    size, passes = BATCH.integer(context), PASSES.integer(context)
+    size, passes = BATCH.integer(context), _PASSES.integer(context)
     pull, faster = PULL.number(context), RATE.number(context) / RATES[1]
     with on_device(context) as device:
         network = _network(weights, device).train()
@@ -441,11 +441,11 @@ MODELS = (
         source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
         fit=_fit,
         predict=_predict,
-        standard=UPSTREAM_NAME,
+        standard=_UPSTREAM_NAME,
         # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
-        aliases={UPSTREAM_NAME.replace("-secs", "-secs-duration"): UPSTREAM_NAME},
+        aliases={_UPSTREAM_NAME.replace("-secs", "-secs-duration"): _UPSTREAM_NAME},
         flags=_FLAGS,
-        hyperparameters=HYPERPARAMETERS,
+        hyperparameters=_HYPERPARAMETERS,
         compiles="never",
         needs="torch",
         uses_device=True,
@@ -462,9 +462,9 @@ MODELS = (
         source="srs-benchmark branch lstm, other.py class LSTM and reptile_trainer.py",
         fit=_fit_fixed,
         predict=_predict_fixed,
-        standard=UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
+        standard=_UPSTREAM_NAME.replace("LSTM", "LSTM-fixed"),
         flags=_FLAGS,
-        hyperparameters=HYPERPARAMETERS,
+        hyperparameters=_HYPERPARAMETERS,
         compiles="never",
         needs="torch",
         uses_device=True,

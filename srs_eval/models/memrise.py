@@ -12,7 +12,7 @@ from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.models.sm2 import recall_by_interval
 from srs_eval.training.card_steps import before, card_steps
 
-LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
+_LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
 
 
 def memrise_intervals(trials: Trials) -> FloatArray:
@@ -26,8 +26,8 @@ def memrise_intervals(trials: Trials) -> FloatArray:
     rung = np.full(len(steps[0]), -1)
     for rows in steps:
         success = trials.history_rating[rows] > 1
-        rung = np.where(success, np.minimum(rung[: len(rows)] + 1, len(LADDER) - 1), 0)
-        after[rows] = LADDER[rung]
+        rung = np.where(success, np.minimum(rung[: len(rows)] + 1, len(_LADDER) - 1), 0)
+        after[rows] = _LADDER[rung]
     return after
 
 

@@ -37,8 +37,8 @@ from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value, Value]  # s, d, lapses
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value, _Value]  # s, d, lapses
 
 LOG_09 = -0.10536051565782628
 S_MAX = 36500.0
@@ -70,53 +70,53 @@ SHAPES = {
 }
 
 
-def sigmoid(x: Value) -> Value:
+def sigmoid(x: _Value) -> _Value:
     return 1.0 / (1.0 + exp(-x))
 
 
-def softplus(x: Value) -> Value:
+def softplus(x: _Value) -> _Value:
     """log(1 + e^x), and x itself above 20, as torch has it."""
     return where(x > 20.0, x, log(1.0 + exp(where(x > 20.0, 20.0, x))))
 
 
-def mish(x: Value) -> Value:
+def mish(x: _Value) -> _Value:
     """x tanh(softplus(x))."""
     e = exp(where(x > 20.0, 20.0, x))
     n = e * (e + 2.0)
     return x * n / (n + 2.0)
 
 
-def theory(t: Value, s: Value) -> Value:
+def _theory(t: _Value, s: _Value) -> _Value:
     return exp(LOG_09 * t / s)
 
 
 # The five networks: the hidden unit's input, the output before its activation
 
 
-def rw_hidden(d: Value, s: Value, r: Value, w: Any) -> Value:
+def _rw_hidden(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
     return w[11] * d + w[12] * s + w[13] * r + w[14]
 
 
-def real_recall(d: Value, s: Value, r: Value, w: Any) -> Value:
+def _real_recall(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
     """rw, clamped."""
     return clamp(
-        exp(-softplus(w[15] * mish(rw_hidden(d, s, r, w)) + w[16])),
+        exp(-softplus(w[15] * mish(_rw_hidden(d, s, r, w)) + w[16])),
         0.0001,
         0.9999,
     )
 
 
-def next_d(d: Value, rw: Value, rating: Value, w: Any) -> Value:
+def next_d(d: _Value, rw: _Value, rating: _Value, w: Any) -> _Value:
     u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
     return sigmoid(w[21] * mish(u) + w[22])
 
 
-def post_lapse(rw: Value, lapses: Value, w: Any) -> Value:
+def _post_lapse(rw: _Value, lapses: _Value, w: Any) -> _Value:
     u = w[23] * rw + w[24] * lapses + w[25]
     return softplus(w[26] * mish(u) + w[27])
 
 
-def increase(d: Value, sr: Value, rw: Value, w: Any) -> Value:
+def _increase(d: _Value, sr: _Value, rw: _Value, w: Any) -> _Value:
     """s' / sr after a success."""
     by_formula = 1.0 + exp(w[8]) * (6.0 - 5.0 * d) * power(sr, -w[9]) * exp(-rw * w[10])
     u = w[28] * d + w[29] * sr + w[30] * rw + w[31]
@@ -128,33 +128,33 @@ def increase(d: Value, sr: Value, rw: Value, w: Any) -> Value:
 # Steps
 
 
-def first(rating: Value, w: Any) -> State:
+def first(rating: _Value, w: Any) -> State:
     s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
     return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
-def at_review(state: State, t: Value, w: Any) -> Value:
+def _at_review(state: State, t: _Value, w: Any) -> _Value:
     """rw when the review comes."""
     s, d, _ = state
-    return real_recall(d, s, clamp(theory(t, s), 0.0001, 0.9999), w)
+    return _real_recall(d, s, clamp(_theory(t, s), 0.0001, 0.9999), w)
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
-    rw = at_review(state, t, w)
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+    rw = _at_review(state, t, w)
     sr = clamp(LOG_09 / log(rw) * t, w[39], S_MAX)
     d = next_d(state[1], rw, rating, w)
-    return clamp(sr * increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
+    return clamp(sr * _increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
-    rw = at_review(state, t, w)
-    s = clamp(post_lapse(rw, state[2], w), w[39], S_MAX)
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+    rw = _at_review(state, t, w)
+    s = clamp(_post_lapse(rw, state[2], w), w[39], S_MAX)
     return s, next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
-def recall(t: Value, state: State, w: Any) -> Value:
-    return real_recall(state[1], state[0], theory(t, state[0]), w)
+def recall(t: _Value, state: State, w: Any) -> _Value:
+    return _real_recall(state[1], state[0], _theory(t, state[0]), w)
 
 
 _FREE = (-math.inf,) * 28, (math.inf,) * 28
@@ -178,7 +178,7 @@ IN_DAYS = RecurrentModel(
     keep="last",
 )
 START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
-IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:], constants=(1e-6,))
+_IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:], constants=(1e-6,))
 
 
 def _start(trials: Trials, context: Context) -> list[float]:
@@ -190,7 +190,7 @@ def _start(trials: Trials, context: Context) -> list[float]:
 
 
 def model_of(trials: Trials) -> RecurrentModel:
-    return IN_SECONDS if trials.protocol.secs else IN_DAYS
+    return _IN_SECONDS if trials.protocol.secs else IN_DAYS
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:

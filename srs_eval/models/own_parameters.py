@@ -16,14 +16,14 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import MOST_PARAMETERS, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.models import fsrs6
 
-FSRS5_DECAY = 0.5
-VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
+_FSRS5_DECAY = 0.5
+_VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
 """By the length of a list."""
 
 
 def version_of(values: Sequence[float]) -> str:
     """The version of a list that Anki runs, in words, by its length."""
-    return VERSIONS[len(values)]
+    return _VERSIONS[len(values)]
 
 
 def as_anki_runs(values: Sequence[float]) -> list[float]:
@@ -45,7 +45,7 @@ def fault_of(values: Sequence[float]) -> str:
     """Why Anki runs no scheduler with a stored list, behind "its" or "these"; "" where it does."""
     if not all(map(math.isfinite, values)):
         return "FSRS parameters (not all are finite numbers)"
-    if len(values) not in VERSIONS:
+    if len(values) not in _VERSIONS:
         found = counted(len(values), "FSRS parameter")
         if len(values) > MOST_PARAMETERS:
             found = f"more than {MOST_PARAMETERS:,} FSRS parameters"
@@ -64,7 +64,7 @@ def _filled(values: Sequence[float]) -> list[float]:
         w[6] += 0.5
         w += [0.0, 0.0]
     if len(w) == 19:
-        w += [0.0, FSRS5_DECAY]
+        w += [0.0, _FSRS5_DECAY]
     return w
 
 

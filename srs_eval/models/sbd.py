@@ -39,71 +39,71 @@ from srs_eval.training.lbfgs import minimise
 from srs_eval.training.trie import history_trie, trie_batches
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
-SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
+_SIGMA = np.array([1.754, 1.2339, 0.5003, 0.546, 0.0989, 1.1685, 0.7778])
 PULL = hyperparameters.penalty("pull", 1e-3 * 2000)  # divided by the number of rows
-LN_S_MIN = math.log(0.001)
-LN_S_MAX = math.log(36500)
-LN_T_MIN = math.log(1e-9)
+_LN_S_MIN = math.log(0.001)
+_LN_S_MAX = math.log(36500)
+_LN_T_MIN = math.log(1e-9)
 R_MIN, R_MAX = 1e-6, 1 - 1e-6
 LN_R_MIN, LN_R_MAX = math.log(R_MIN), math.log(R_MAX)
-MOST_REPEATED = 100  # 2 n
-ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
+_MOST_REPEATED = 100  # 2 n
+_ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
 VALUES = 5  # that the steps take
 SHAPES = 104  # 2 n + 1, in whole vectors
 
-Value = Any  # float, array or vector
+_Value = Any  # float, array or vector
 
 
 # The steps work on s = ln S, with g that of the review before and beta its beta(n). Their v are
 # the five values that `values` makes of the parameters.
 
 
-def values(w: Value) -> tuple[Value, Value, Value, Value, Value]:
+def values(w: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
     """[L, ln rho, v / k, 1 / k, c], within their limits."""
-    low = clamp(w[0], LN_S_MIN, LN_S_MAX)
-    high = clamp(where(w[1] < w[0], w[0], w[1]), LN_S_MIN, LN_S_MAX)
+    low = clamp(w[0], _LN_S_MIN, _LN_S_MAX)
+    high = clamp(where(w[1] < w[0], w[0], w[1]), _LN_S_MIN, _LN_S_MAX)
     k = clamp(w[2], 0.5, 20.0)
     return low, (high - low) / 3.0, w[5] / k, 1.0 / k, clamp(w[4], 0.0, math.inf)
 
 
-def shape(n: Value, w: Value) -> Value:
+def shape(n: _Value, w: _Value) -> _Value:
     """beta(n)."""
     ln_delta, c = clamp(w[6], -30.0, 30.0), clamp(w[4], 0.0, math.inf)
     return exp(clamp(w[3] + c * log(exp(ln_delta) + n), -30.0, 30.0))
 
 
-def first(rating: Value, v: Value) -> Value:
+def first(rating: _Value, v: _Value) -> _Value:
     return v[0] + v[1] * (rating - 1.0)
 
 
-def whole(s: Value, ln_t: Value, g: Value, v: Value) -> Value:
+def whole(s: _Value, ln_t: _Value, g: _Value, v: _Value) -> _Value:
     """1 + a / S."""
     return 1.0 + exp(v[3] * ln_t - s) + exp(v[2] - 0.5 * (g * v[1] + s))
 
 
-def recall(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+def recall(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
     return clamp(exp(-beta * log(whole(s, ln_t, g, v))), R_MIN, R_MAX)
 
 
 def loss(
-    s: Value, ln_t: Value, g: Value, beta: Value, passes: Value, failures: Value, v: Value
-) -> Value:
+    s: _Value, ln_t: _Value, g: _Value, beta: _Value, passes: _Value, failures: _Value, v: _Value
+) -> _Value:
     """Log loss with these weights of passes and failures."""
     q = beta * log(whole(s, ln_t, g, v))  # -ln R
     r = clamp(exp(-q), R_MIN, R_MAX)
     return passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - r)
 
 
-def success(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+def success(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
     """S' = S R^(-1 / beta) is S (1 + a / S) where R is within its limits."""
     least, most = minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
     gain = clamp(log(whole(s, ln_t, g, v)), least, most)
-    return clamp(s + gain, LN_S_MIN, LN_S_MAX)
+    return clamp(s + gain, _LN_S_MIN, _LN_S_MAX)
 
 
-def failure(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
+def failure(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
     lost = v[4] * log(1.0 - recall(s, ln_t, g, beta, v))
-    return clamp(s + where(lost < -30.0, -30.0, lost), LN_S_MIN, LN_S_MAX)
+    return clamp(s + where(lost < -30.0, -30.0, lost), _LN_S_MIN, _LN_S_MAX)
 
 
 # All rows at once
@@ -180,7 +180,7 @@ def repeats(parent: NDArray[np.int32], rating: FloatArray, first_reviews: int) -
     for v in range(len(parent)):
         twice[v] = max(0, 3 - int(rating[v]))
         if v >= first_reviews:
-            twice[v] = min(twice[v] + twice[parent[v]], MOST_REPEATED)
+            twice[v] = min(twice[v] + twice[parent[v]], _MOST_REPEATED)
     return twice
 
 
@@ -241,9 +241,9 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         done[0] += 1
         context.tick(min(done[0] / 100, 0.99))
         loss, bar = loss_and_gradient(training, w)
-        away = (w - start) / SIGMA
+        away = (w - start) / _SIGMA
         value = loss / total + pull * float(away @ away)
-        slope = bar / total + 2 * pull * away / SIGMA
+        slope = bar / total + 2 * pull * away / _SIGMA
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             return 1e6, np.zeros(7)
         return value, slope
@@ -251,7 +251,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     w = minimise(
         objective,
         start,
-        iterations=ITERATIONS.integer(context),
+        iterations=_ITERATIONS.integer(context),
         history=20,
         tolerance_gradient=1e-7,
         tolerance_change=1e-9,
@@ -281,7 +281,7 @@ MODELS = (
         predict=predict,
         default=lambda context: list(START),
         standard="SBD-short-secs-recency",
-        hyperparameters=(PULL, ITERATIONS),
+        hyperparameters=(PULL, _ITERATIONS),
         seconds_per_10k=0.08,
     ),
 )

@@ -22,40 +22,40 @@ from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target
 from srs_eval.training.elementwise import clamp, exp, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-Value = Any  # float, array or vector
-State = tuple[Value, Value, Value]  # interval, ef, reps
+_Value = Any  # float, array or vector
+State = tuple[_Value, _Value, _Value]  # interval, ef, reps
 
 
-def recall(t: Value, state: State, w: Any) -> Value:
+def recall(t: _Value, state: State, w: Any) -> _Value:
     return exp(w[7] * t / state[0])
 
 
-def raw_next_ef(ef: Value, rating: Value, w: Any) -> Value:
+def _raw_next_ef(ef: _Value, rating: _Value, w: Any) -> _Value:
     """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
     q = rating + 1.0
     return ef - w[3] * (q - w[4]) * (q - w[4]) + w[5]
 
 
-def next_ef(ef: Value, rating: Value, w: Any) -> Value:
-    return clamp(raw_next_ef(ef, rating, w), 1.3, 10.0)
+def _next_ef(ef: _Value, rating: _Value, w: Any) -> _Value:
+    return clamp(_raw_next_ef(ef, rating, w), 1.3, 10.0)
 
 
-def first(rating: Value, w: Any) -> State:
-    return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(w[2], rating, w), 1.0
+def first(rating: _Value, w: Any) -> State:
+    return clamp(w[0], w[6], MAXIMUM_INTERVAL), _next_ef(w[2], rating, w), 1.0
 
 
-def interval_after_success(state: State, w: Any) -> Value:
+def _interval_after_success(state: State, w: Any) -> _Value:
     interval, ef, reps = state
     return where(reps == 1.0, w[1], interval * ef)
 
 
-def success(state: State, t: Value, rating: Value, w: Any) -> State:
-    interval = clamp(interval_after_success(state, w), w[6], MAXIMUM_INTERVAL)
-    return interval, next_ef(state[1], rating, w), state[2] + 1.0
+def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+    interval = clamp(_interval_after_success(state, w), w[6], MAXIMUM_INTERVAL)
+    return interval, _next_ef(state[1], rating, w), state[2] + 1.0
 
 
-def failure(state: State, t: Value, rating: Value, w: Any) -> State:
-    return clamp(w[0], w[6], MAXIMUM_INTERVAL), next_ef(state[1], rating, w), 1.0
+def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+    return clamp(w[0], w[6], MAXIMUM_INTERVAL), _next_ef(state[1], rating, w), 1.0
 
 
 DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
@@ -78,12 +78,14 @@ def recurrent(least: float, target: float = 0.9) -> RecurrentModel:
     )
 
 
-def least_interval(trials: Trials) -> float:
+def _least_interval(trials: Trials) -> float:
     """In days; smaller where intervals are fractions of a day."""
     return 1e-6 if trials.protocol.secs else 0.01
 
 
-TRAINABLE = Trainable(lambda trials, context: recurrent(least_interval(trials), context.sm2_target))
+TRAINABLE = Trainable(
+    lambda trials, context: recurrent(_least_interval(trials), context.sm2_target)
+)
 
 MODELS = (
     Model(

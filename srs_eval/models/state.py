@@ -39,14 +39,14 @@ from srs_eval.training.online_filter import SMALLEST, kalman_filter, mixture, ru
 from srs_eval.training.state_features import COUNT, FEATURES, NAMES, state_features, timeline
 
 PRIOR_FILE = Path(__file__).with_name("state.json")
-WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
-LARGEST_LOGIT = 6.0
+_WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
+_LARGEST_LOGIT = 6.0
 STATE_1_RATE = 0.5
 
-FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
+_FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Drift of each filter's weights, and by what it takes the prior's variances."""
-MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
-SHARE = 1e-3  # of the weight that starts anew with each review
+_MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
+_SHARE = 1e-3  # of the weight that starts anew with each review
 FLOOR = 100.0  # after so many reviews the base's weight may fall below one half
 
 
@@ -104,10 +104,10 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
 
     Each fold's test part is predicted after a fit to all before it, weighted by recency. The
     reviews before the first test part, from which the filters warm up, are predicted after
-    fits to what lies before `WARM_UP_REFITS` of them.
+    fits to what lies before `_WARM_UP_REFITS` of them.
     """
     first = int(trials.folds[0].test[0])
-    cuts = sorted({0, first, *(int(share * first) for share in WARM_UP_REFITS)})
+    cuts = sorted({0, first, *(int(share * first) for share in _WARM_UP_REFITS)})
     parts = [np.arange(begin, end) for begin, end in pairwise(cuts)]
     parts += [fold.test for fold in trials.folds]
     p = np.full(len(trials), 0.5)
@@ -127,7 +127,7 @@ def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
 def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     """Features of all trials (n, k): those of `NAMES`, and what further bases say beyond."""
     answers = trials.derived(timeline)
-    base, *others = (np.clip(each, -LARGEST_LOGIT, LARGEST_LOGIT) for each in logits)
+    base, *others = (np.clip(each, -_LARGEST_LOGIT, _LARGEST_LOGIT) for each in logits)
     features: FloatArray = np.zeros((len(trials), COUNT + len(others)))
     compiled(state_features)(answers, base, features)
     for column, other in enumerate(others, start=COUNT):
@@ -139,7 +139,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> Trace:
     """Predictions of the mixture; the base is the first feature, a logit."""
     base = 1 / (1 + np.exp(-features[:, 0]))
     members, offsets = [], []
-    for share, drift in FILTERS:
+    for share, drift in _FILTERS:
         p, *offset, _, _ = compiled(kalman_filter)(
             features,
             y,
@@ -150,32 +150,32 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> Trace:
         )
         members.append(p)
         offsets.append(offset)
-    p = compiled(mixture)(np.array([*members, base]), y, np.array(MEMBERS), SHARE, FLOOR)
+    p = compiled(mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, FLOOR)
     return Trace(p, *offsets[0])
 
 
-def state_fsrs6(trials: Trials, context: Context) -> FloatArray:
+def _state_fsrs6(trials: Trials, context: Context) -> FloatArray:
     """STATE-FSRS-6 for `trials.test_index` (k,)."""
     features = features_of(trials, [base_logits(trials, fsrs6, context)])
     return trace(features, trials.y, shipped_prior("STATE-FSRS-6")).p[trials.test_index]
 
 
-def state_fsrs6_and_7(trials: Trials, context: Context) -> FloatArray:
+def _state_fsrs6_and_7(trials: Trials, context: Context) -> FloatArray:
     """STATE-FSRS-6+7 for `trials.test_index` (k,)."""
     logits = [base_logits(trials, model, context) for model in (fsrs6, fsrs7)]
     prior = shipped_prior("STATE-FSRS-6+7")
     return trace(features_of(trials, logits), trials.y, prior).p[trials.test_index]
 
 
-def state_1(trials: Trials, context: Context) -> FloatArray:
+def _state_1(trials: Trials, context: Context) -> FloatArray:
     """STATE-1 for `trials.test_index` (k,): p = sigma(z + x), x the running offset."""
     z = base_logits(trials, fsrs6, context)
     p: FloatArray = compiled(running_offset)(z, trials.y, STATE_1_RATE)
     return p[trials.test_index]
 
 
-SOURCE = "models/state.py: FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter"
-NOTE = "Knows how today is going, from every answer before; a scheduler cannot."
+_SOURCE = "models/state.py: FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter"
+_NOTE = "Knows how today is going, from every answer before; a scheduler cannot."
 
 MODELS = (
     Model(
@@ -183,39 +183,39 @@ MODELS = (
         family="online",
         inputs="IL, G, SR",
         parameters=22,
-        source=SOURCE,
-        online=state_1,
+        source=_SOURCE,
+        online=_state_1,
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.02,
         seconds_to_compile=0.2,
-        note=NOTE,
+        note=_NOTE,
     ),
     Model(
         name="STATE-FSRS-6",
         family="online",
         inputs="IL, G, SR, AT",
         parameters=21 + COUNT,
-        source=SOURCE,
-        online=state_fsrs6,
+        source=_SOURCE,
+        online=_state_fsrs6,
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.08,
         seconds_to_compile=7.0,
-        note=NOTE,
+        note=_NOTE,
     ),
     Model(
         name="STATE-FSRS-6+7",
         family="online",
         inputs="IL, G, SR, AT",
         parameters=21 + 34 + COUNT + 1,
-        source=SOURCE,
-        online=state_fsrs6_and_7,
+        source=_SOURCE,
+        online=_state_fsrs6_and_7,
         always_short=True,
         flags=frozenset({"two_buttons"}),
         seconds_per_10k=0.12,
         seconds_to_compile=3.0,
         kernels_of="FSRS-7",
-        note=NOTE,
+        note=_NOTE,
     ),
 )

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from srs_eval.training.transformer_kernel import Batch
 
 NAME = "Transformer"
-WIDTH = 2
-DROPOUT = 0.1
+_WIDTH = 2
+_DROPOUT = 0.1
 RATE = hyperparameters.learning_rate(4e-2)
 DECAY = hyperparameters.penalty("decay", 1e-5)
 EPOCHS = hyperparameters.epochs(5)
-BATCH_SIZE = hyperparameters.batch_size()
-PREDICTED_AT_ONCE = 8192
+_BATCH_SIZE = hyperparameters.batch_size()
+_PREDICTED_AT_ONCE = 8192
 _FACTOR = 0.9**-2 - 1
 
 
@@ -67,18 +67,18 @@ def network_class() -> type:
             with warnings.catch_warnings():  # torch advises another layout
                 warnings.simplefilter("ignore", UserWarning)
                 self.transformer = nn.Transformer(
-                    d_model=WIDTH,
-                    nhead=WIDTH,
+                    d_model=_WIDTH,
+                    nhead=_WIDTH,
                     num_encoder_layers=1,
                     num_decoder_layers=1,
-                    dim_feedforward=WIDTH,
-                    dropout=DROPOUT,
+                    dim_feedforward=_WIDTH,
+                    dropout=_DROPOUT,
                 )
-            self.fc = nn.Linear(WIDTH, 1)
+            self.fc = nn.Linear(_WIDTH, 1)
 
         def forward(self, histories: Tensor, delta_t: Tensor) -> Tensor:
             """Recall (n,) after delta_t (n,) days; histories (longest, n, 2), padded with 0."""
-            question = histories.new_zeros(1, histories.shape[1], WIDTH)
+            question = histories.new_zeros(1, histories.shape[1], _WIDTH)
             stability = torch.exp(self.fc(self.transformer(histories, question)))[0, :, 0]
             return (1 + _FACTOR * delta_t / stability) ** -0.5
 
@@ -124,15 +124,15 @@ def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
     from srs_eval.training.transformer_kernel import dropped
 
     left = torch.ones(dropped(longest), padded, dtype=torch.float64)
-    attention, row = (n, WIDTH, longest, longest), (longest, n, WIDTH)
-    question = (1, n, WIDTH)
+    attention, row = (n, _WIDTH, longest, longest), (longest, n, _WIDTH)
+    question = (1, n, _WIDTH)
     draws = (
         attention, row, row, row,
-        (n, WIDTH, 1, 1), question, (n, WIDTH, 1, longest), question, question, question,
+        (n, _WIDTH, 1, 1), question, (n, _WIDTH, 1, longest), question, question, question,
     )  # fmt: skip
     at = 0
     for shape in draws:
-        drawn = torch.empty(shape).bernoulli_(1 - DROPOUT).div_(1 - DROPOUT)
+        drawn = torch.empty(shape).bernoulli_(1 - _DROPOUT).div_(1 - _DROPOUT)
         drawn = drawn.permute(1, 2, 3, 0) if len(shape) == 4 else drawn.transpose(1, 2)
         count = drawn.numel() // n
         left[at : at + count, :n] = drawn.reshape(count, n)
@@ -152,7 +152,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     order = length_order(trials, training_rows(trials, train))
     weight_of = np.ones(len(trials))
     weight_of[train] = weights
-    size, epochs = BATCH_SIZE.integer(context, trials.protocol), EPOCHS.integer(context)
+    size, epochs = _BATCH_SIZE.integer(context, trials.protocol), EPOCHS.integer(context)
     rate, decay = RATE.number(context), DECAY.number(context)
     seed = hyperparameters.seed(context)
     parts = [order[first : first + size] for first in range(0, len(order), size)]
@@ -165,7 +165,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         torch.manual_seed(42 + seed + context.user)
         for _ in range(epochs):
             for k in next(visits).tolist():
-                longest, padded = len(batches[k].reviews) // WIDTH, len(batches[k].delta_t)
+                longest, padded = len(batches[k].reviews) // _WIDTH, len(batches[k].delta_t)
                 left = _left_by_dropout(longest, len(parts[k]), padded)
                 run(done, w, batches[k]._replace(left=left), adam, new_scratch(longest, padded))
                 done += 1
@@ -183,10 +183,10 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     w = np.array(parameters) if len(parameters) else _start(trials, context)
     none = np.zeros(0)
     parts = [none]
-    for first in range(0, len(index), PREDICTED_AT_ONCE):
-        rows = index[first : first + PREDICTED_AT_ONCE]
+    for first in range(0, len(index), _PREDICTED_AT_ONCE):
+        rows = index[first : first + _PREDICTED_AT_ONCE]
         batch = _batch(trials, rows, np.ones(len(rows)))
-        scratch = new_scratch(len(batch.reviews) // WIDTH, len(batch.delta_t))
+        scratch = new_scratch(len(batch.reviews) // _WIDTH, len(batch.delta_t))
         compiled(transformer_pass)(-1, w, batch, Adam(none, none, 0.0, 0.0, 0), scratch)
         parts.append(scratch.recall[: len(rows)].astype(np.float32).astype(np.float64))
     return np.concatenate(parts)
@@ -202,7 +202,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
-        hyperparameters=(RATE, EPOCHS, BATCH_SIZE, DECAY, hyperparameters.SEED),
+        hyperparameters=(RATE, EPOCHS, _BATCH_SIZE, DECAY, hyperparameters.SEED),
         needs="torch",
         seconds_per_10k=0.6,
         seconds_to_compile=10.0,

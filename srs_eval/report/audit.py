@@ -12,9 +12,9 @@ from srs_eval.report.document import Cell, Column, Document, Figure, Section, Ta
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MeanInterval
 from srs_eval.training.hyperparameters import setup_in_words
 
-BY_USERS = WEIGHTINGS.index("users")
-NOBODY = "no user to choose by"
-MOST_PAIRS = 12  # that are shown; the CSV file has all
+_BY_USERS = WEIGHTINGS.index("users")
+_NOBODY = "no user to choose by"
+_MOST_PAIRS = 12  # that are shown; the CSV file has all
 
 
 def audit_document(audit: Audit) -> Document:
@@ -80,7 +80,7 @@ def _changes(audit: Audit) -> Table:
         before = change.before.of(change.file.users)["LogLoss"]
         now = change.file.metrics["LogLoss"]
         spread = each.spread or (math.nan, math.nan)
-        difference = change.differences["LogLoss"][BY_USERS]
+        difference = change.differences["LogLoss"][_BY_USERS]
         rows.append(
             (
                 each.configuration.words,
@@ -115,7 +115,7 @@ def _verdict(each: Tuned) -> str:
         return "nothing to tune"
     without = [half for half, found in enumerate(each.found, start=1) if not found.users]
     if without:
-        return NOBODY if len(without) == len(each.found) else f"{NOBODY} in half {without[0]}"
+        return _NOBODY if len(without) == len(each.found) else f"{_NOBODY} in half {without[0]}"
     if not any(found.setup for found in each.found):
         return "found nothing better"
     assert each.change is not None
@@ -189,7 +189,7 @@ def _setups(audit: Audit) -> Table:
                     half,
                     found.users,
                     found.trials,
-                    setup_in_words(found.setup) if found.users else NOBODY,
+                    setup_in_words(found.setup) if found.users else _NOBODY,
                     Figure(found.published),
                     Figure(found.log_loss),
                     moved or "none",

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from srs_eval.report.export import Outcome
     from srs_eval.training.context import Context
 
-CALIBRATION_BINS = 20
+_CALIBRATION_BINS = 20
 
-Told = Callable[[int, int, str], None]
+_Told = Callable[[int, int, str], None]
 """Is told what a report is at: the number of a question, of how many, and the question."""
 
 
@@ -126,7 +126,7 @@ def learner_report(
     context: Context | None = None,
     narrowed_to: Mapping[str, str | None] | None = None,
     anonymous: bool = False,
-    tell: Told = _tell_nobody,
+    tell: _Told = _tell_nobody,
 ) -> Document:
     """The report on one learner whose ranking is in `outcome`; asks the questions, too.
 
@@ -193,7 +193,7 @@ def learner_report(
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
                 by_name[name]: calibration_graph(
-                    outcome.results[name].y, outcome.results[name].p, CALIBRATION_BINS
+                    outcome.results[name].y, outcome.results[name].p, _CALIBRATION_BINS
                 )
                 for name in dict.fromkeys(shown)
             },
@@ -219,7 +219,7 @@ def export_learner(
 ) -> list[Path]:
     """Write the report on one learner in a form of `report.files.write_as`; what was written.
 
-    Works on all questions first: call it in a worker, which is sent what a `Told` is told.
+    Works on all questions first: call it in a worker, which is sent what a `_Told` is told.
     `anonymous` numbers decks and
     presets. Raises InputError where the files cannot be written.
     """

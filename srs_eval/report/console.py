@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from srs_eval.engine.evaluate import Event
     from srs_eval.report.export import Outcome
 
-PLAIN_WIDTH = 80
-PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
+_PLAIN_WIDTH = 80
+_PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -48,7 +48,7 @@ def console_for(stream: IO[str]) -> Console:
     return Harmless(
         file=stream,
         highlight=False,
-        width=PLAIN_WIDTH,
+        width=_PLAIN_WIDTH,
         force_terminal=False,
         color_system=None,
         legacy_windows=False,
@@ -68,7 +68,7 @@ def show(text: str) -> None:
 # --- run -----------------------------------------------------------------------
 
 
-def bars(
+def _bars(
     console: Console, *, share: bool = False, left: bool = True, stays: bool = False
 ) -> Progress:
     """A line for each task: its description, a bar, how much is done, the time, the time left.
@@ -112,7 +112,7 @@ class RunProgress:
 
     def __enter__(self) -> RunProgress:
         if self.live:
-            self._progress = bars(self.console, share=True, left=False)
+            self._progress = _bars(self.console, share=True, left=False)
             self._progress.start()
         return self
 
@@ -169,7 +169,7 @@ class ReportProgress:
         if not self.console.is_terminal:
             say("Answering questions about settings and days ...")
             return self
-        self._progress = bars(self.console)
+        self._progress = _bars(self.console)
         self._task = self._progress.add_task("", total=None)
         self._progress.start()
         return self
@@ -295,7 +295,7 @@ class BatchProgress:
             say(f"{lines} of the journal {are} ignored and evaluated again")
         if not (self.console.is_terminal and plan.units):
             return
-        self._progress = bars(self.console, share=True, stays=True)
+        self._progress = _bars(self.console, share=True, stays=True)
         self._task = self._progress.add_task("starting", total=1.0)
         self._progress.start()
 
@@ -308,7 +308,7 @@ class BatchProgress:
             words += f"  {self._failed:,} failed"
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=share, description=words)
-        elif now - self._told >= PLAIN_SECONDS:
+        elif now - self._told >= _PLAIN_SECONDS:
             self._told = now
             say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
 
@@ -319,7 +319,7 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
     Gives a function of these words and the share (0-1) that lies behind.
     """
-    with bars(console, share=True) as progress:
+    with _bars(console, share=True) as progress:
         task = progress.add_task(words, total=1.0)
 
         def tell(words: str, share: float) -> None:
@@ -364,7 +364,7 @@ MODELS_ROWS = (
     "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
     "these. FSRS-6 is fitted to the reviews before each fold."
 )
-SENTENCE_WIDTH = 80
+_SENTENCE_WIDTH = 80
 
 
 def print_answers(
@@ -379,7 +379,7 @@ def print_answers(
 
     from srs_eval.advice.stored import parameter_line
 
-    width = min(console.width, SENTENCE_WIDTH)
+    width = min(console.width, _SENTENCE_WIDTH)
     question = None
     shown = []
     for answer in answers:

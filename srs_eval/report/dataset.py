@@ -32,8 +32,8 @@ SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
 LINES = 8  # of a chart
 INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
-SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
-SPEED = "of one core, as the batch measured it"
+_SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
+_SPEED = "of one core, as the batch measured it"
 
 
 def dataset_document(
@@ -94,7 +94,7 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
     prints = {folder.setup["data"]["fingerprint"] for folder in known if folder.setup}
     if len(prints) < 2:
         return []
-    names = _listed([folder_name(folder.path) for folder in known])
+    names = _listed([_folder_name(folder.path) for folder in known])
     return [
         f"{names} are results on data sets that differ: a user's number need not mean the same "
         "person in each. Report on each alone unless you know that it does."
@@ -259,8 +259,8 @@ def _means(
         Column("parameters", note="trainable ones"),
         Column("input", note=INPUTS),
         Column(f"{heading(metric)} to the best", signed=True, note="mean paired difference"),
-        Column("set p", digits=3, note=SET_P),
-        *([Column("s / 10,000 reviews", digits=3, note=SPEED)] if SECONDS in columns else []),
+        Column("set p", digits=3, note=_SET_P),
+        *([Column("s / 10,000 reviews", digits=3, note=_SPEED)] if SECONDS in columns else []),
         *([Column("users")] if own_users else []),
         *(Column(f"users without {heading(each)}") for each in undefined),
     ]
@@ -664,7 +664,7 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
     ]
     known += [f"{file.spelled}: {file.left_open}" for file in folder.files if file.left_open]
     return (
-        folder_name(folder.path),
+        _folder_name(folder.path),
         folder.origin,
         len(folder.files),
         max(len(file.users) for file in folder.files),
@@ -673,7 +673,7 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
     )
 
 
-def folder_name(path: Path) -> str:
+def _folder_name(path: Path) -> str:
     """The end of a path, which tells nobody where somebody works."""
     return path.name or path.absolute().name
 

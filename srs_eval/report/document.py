@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from srs_eval.report.pictures import Palette
 
-MOST_DIGITS = 7  # of an end of an interval that lies near 0
+_MOST_DIGITS = 7  # of an end of an interval that lies near 0
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def written(cell: Cell, column: Column) -> str:
     if cell.ends is not None and all(map(math.isfinite, cell.ends)):
         low, high = (scale * end for end in cell.ends)
         digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
-        while digits < MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
+        while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
             digits += 1  # on which side of 0 an end lies is what a verdict rests on
         middle, low_end, high_end = (
             _with_sign(f"{each:.{digits}f}", column.signed)

@@ -23,8 +23,8 @@ from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, Names, listed_names, resolve, spelled
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 
-JSON_LAYOUT = 2
-CSV_COLUMNS = (
+_JSON_LAYOUT = 2
+_CSV_COLUMNS = (
     "group",
     "place",
     "configuration",
@@ -100,7 +100,7 @@ def run_document(
     groups = outcome.groups()
     prepared = outcome.prepared
     return {
-        "layout": JSON_LAYOUT,
+        "layout": _JSON_LAYOUT,
         "srs_eval": VERSION,
         "source": {
             "path": log.receipt.path,
@@ -199,7 +199,7 @@ def _difference(interval: Interval | None) -> dict[str, float | None] | None:
 def dataset_document(found: Description) -> dict[str, Any]:
     """What `srs-eval dataset info` found."""
     return {
-        "layout": JSON_LAYOUT,
+        "layout": _JSON_LAYOUT,
         "srs_eval": VERSION,
         "folder": str(found.folder),
         "data_set": found.layout,
@@ -225,7 +225,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
         for each in resolve([name])
     ]
     return {
-        "layout": JSON_LAYOUT,
+        "layout": _JSON_LAYOUT,
         "srs_eval": VERSION,
         "models": [
             {
@@ -246,7 +246,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
                     alias for alias, name in each.model.aliases.items() if name == each.name
                 ),
                 "source": each.model.source,
-                "file": source_file(each.model),
+                "file": _source_file(each.model),
                 "needs": missing(each.model.needs),
                 "seconds_per_10k": each.expected_seconds_per_10k,
                 "version": each.model.version,
@@ -257,7 +257,7 @@ def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
     }
 
 
-def source_file(model: Model) -> str:
+def _source_file(model: Model) -> str:
     """Where a model's formula stands: "srs_eval/models/fsrs6.py"."""
     if model.file is not None:
         return str(model.file.path)
@@ -280,7 +280,7 @@ def run_csv(
     by_name = {spelled(each.name, names): each for each in configurations}
     lines: list[Mapping[str, Any]] = []
     for result in document["results"]:
-        line = {key: value for key, value in result.items() if key in CSV_COLUMNS}
+        line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
         for name in ("to_best", "to_floor", "to_reference"):
             difference = result[name] or {}
@@ -301,7 +301,7 @@ def run_csv(
                     "reason": entry["reason"],
                 }
             )
-    return csv_text([CSV_COLUMNS, *(map(line.get, CSV_COLUMNS) for line in lines)])
+    return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
 
 
 def _flags(protocol: Protocol) -> dict[str, Any]:

@@ -37,27 +37,27 @@ from srs_eval.report.inspection import Inspection
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 
-FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
-ALL = ("all presets", "all reviews")  # subjects that need no name
-FROM_ANKI = (
+_FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
+_ALL = ("all presets", "all reviews")  # subjects that need no name
+_FROM_ANKI = (
     "Reviews are those that Anki's optimizer takes. A verdict speaks of reviews like these. An "
     "interval beyond 0 is none yet where several are judged together (Holm), nor below 1,000 "
     "reviews or 20 days."
 )
-FROM_BENCHMARK = (
+_FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
 )
-OF_DRAWS = (
+_OF_DRAWS = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
-PICTURED = (
+_PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
 )
-MONTHS_IN_BRIEF = 6  # the latest, in a forum
-STATE_CLOSING = (
+_MONTHS_IN_BRIEF = 6  # the latest, in a forum
+_STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
     "Intervals are 95 %, over days."
 )
@@ -226,7 +226,7 @@ def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
         if not of_question:
             continue
         first = "; ".join(
-            f"{'' if each.subject in ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
+            f"{'' if each.subject in _ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
             for each in of_question[:1]
             if each.sentences
         )
@@ -243,7 +243,7 @@ def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
             )
         )
     blocks += _workload(learner.workload, learner.load)
-    blocks.append(FROM_BENCHMARK if _of_benchmark(answers) else FROM_ANKI)
+    blocks.append(_FROM_BENCHMARK if _of_benchmark(answers) else _FROM_ANKI)
     return [Section("Answers", tuple(blocks))]
 
 
@@ -334,7 +334,7 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     names = [line.configuration.name for line in group.lines]
     own = names.index(learner.own) if learner.own in names else None
     floor = None if group.floor is None else names.index(group.floor.configuration.name)
-    brief = sorted({*range(min(FIRST_ROWS, len(names))), *({own, floor} - {None})})
+    brief = sorted({*range(min(_FIRST_ROWS, len(names))), *({own, floor} - {None})})
     drawn = pictures.intervals(
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
@@ -366,7 +366,7 @@ def _in_pictures(learner: Learner) -> list[Section]:
         *_recall_by_month(learner.months),
         *_curve(learner.workload),
     )
-    return [Section("In pictures", drawn, said=PICTURED, side_by_side=True)] if drawn else []
+    return [Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []
 
 
 def _calibration(graphs: Mapping[str, CalibrationGraph]) -> list[Picture]:
@@ -428,7 +428,7 @@ def _months_table(name: str, months: Sequence[Month]) -> Table:
             )
             for month in months
         ),
-        brief=tuple(range(len(months))[-MONTHS_IN_BRIEF:]),
+        brief=tuple(range(len(months))[-_MONTHS_IN_BRIEF:]),
     )
 
 
@@ -518,7 +518,7 @@ def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]
         for number, table in enumerate(answer.tables[1:], start=2)
     ]
     said = answer.conclusion if load is None else load.sentences[0]
-    return [Section(title, (*answer.sentences, *tables, OF_DRAWS), folded=True, said=said)]
+    return [Section(title, (*answer.sentences, *tables, _OF_DRAWS), folded=True, said=said)]
 
 
 def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
@@ -548,7 +548,7 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
                 replace(figures(days, "days"), brief=()),
             )
         )
-    return [Section("Your days", (*blocks, STATE_CLOSING))]
+    return [Section("Your days", (*blocks, _STATE_CLOSING))]
 
 
 # What was read, and the card

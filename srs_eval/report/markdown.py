@@ -23,7 +23,7 @@ from srs_eval.report.document import (
     written,
 )
 
-WIDEST = 14  # columns of a table that stands for a picture
+_WIDEST = 14  # columns of a table that stands for a picture
 
 
 def markdown(document: Document) -> str:
@@ -48,7 +48,7 @@ def _section(section: Section, level: int) -> list[str]:
             case Table():
                 parts += _table(block) if block.shown else []
             case Picture():
-                if block.table is not None and len(block.table.columns) <= WIDEST:
+                if block.table is not None and len(block.table.columns) <= _WIDEST:
                     parts += _table(block.table)
             case Code():
                 parts.append(f"```\n{block.text}\n```")

@@ -25,7 +25,7 @@ from srs_eval.report.document import (
     written,
 )
 
-STYLE = """
+_STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#5b6570;--rule:#d5dade;
 --band:#f4f6f8;--accent:#0b62c4;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;--c4:#a8478a;--c5:#b07d00;
 --c6:#3d97d3;--c7:#6b4fc8;--c8:#6f7780}
@@ -88,7 +88,7 @@ details td:first-child{min-width:3.5rem}details td.long{min-width:7rem}}
 tr,figure{break-inside:avoid}h2,h3,caption{break-after:avoid}}
 """
 
-SCRIPT = """
+_SCRIPT = """
 document.addEventListener('click', event => {
   const button = event.target.closest('th button');
   if (!button) return;
@@ -106,8 +106,8 @@ document.addEventListener('click', event => {
   heading.setAttribute('aria-sort', up ? 'ascending' : 'descending');
 });
 """
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-LONG = 60  # characters from which a cell is wrapped
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_LONG = 60  # characters from which a cell is wrapped
 
 
 def page(document: Document) -> str:
@@ -123,11 +123,11 @@ def page(document: Document) -> str:
         "<head>",
         GENERATOR,
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(document.title)}</title>",
         '<link rel="icon" href="data:,">',
-        f"<style>{STYLE}</style>",
+        f"<style>{_STYLE}</style>",
         "</head>",
         "<body>",
         "<main>",
@@ -137,7 +137,7 @@ def page(document: Document) -> str:
         *(_section(section, 2, drawn, place) for place, section in numbered),
         f"<footer>{MADE_BY}</footer>",
         "</main>",
-        f"<script>{SCRIPT}</script>",
+        f"<script>{_SCRIPT}</script>",
         "</body>",
         "</html>",
     ]
@@ -248,7 +248,7 @@ def _cell(cell: Cell, column: Column, number: bool) -> str:
             value = f' data-v="{"" if math.isnan(cell.value) else f"{cell.value:.10g}"}"'
             if cell.strong:
                 text = f"<b>{text}</b>"
-    kind = _kind(column, number, long=not number and len(text) > LONG)
+    kind = _kind(column, number, long=not number and len(text) > _LONG)
     return f"<td{_class(kind)}{value}>{text}</td>"
 
 

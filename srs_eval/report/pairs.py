@@ -17,19 +17,19 @@ from srs_eval.report.document import Column, Figure, Picture, Section, Table, wr
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-READABLE = 12  # models of a matrix that is read without looking closely
+_READABLE = 12  # models of a matrix that is read without looking closely
 SURE = 0.01  # p-values above it tell nothing
 MEDIUM, LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
-WORSE_COLOURS = ("coral", "red", "darkred")
-BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
-UNSURE_COLOUR = "silver"
-EFFECT = Column("effect size", digits=2)
+_WORSE_COLOURS = ("coral", "red", "darkred")
+_BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
+_UNSURE_COLOUR = "silver"
+_EFFECT = Column("effect size", digits=2)
 
-CAVEAT = (
+_CAVEAT = (
     "Every user counts the same here, however many reviews they have, and a difference of any "
     "size counts as one: read how consistent a lead is, not how large."
 )
-SET_UP = (
+_SET_UP = (
     "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
     "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
@@ -42,7 +42,7 @@ def pairs_of(comparison: Comparison, words: str, name: str) -> Section:
     Tables and pictures have names that begin with `name`.
     """
     readable = readable_of(comparison)
-    blocks: list[str | Table | Picture | Section] = [CAVEAT, SET_UP]
+    blocks: list[str | Table | Picture | Section] = [_CAVEAT, _SET_UP]
     kinds: list[tuple[str, str, str, FloatArray, FloatArray | None, Callable[[float], str]]] = [
         (
             "superiority",
@@ -59,7 +59,7 @@ def pairs_of(comparison: Comparison, words: str, name: str) -> Section:
                 f"{title} of {words} for each pair of models.",
                 effects.effect,
                 effects.p_value,
-                lambda value: written(Figure(value), EFFECT),
+                lambda value: written(Figure(value), _EFFECT),
             )
             for kind, title, effects in (
                 ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
@@ -97,14 +97,14 @@ def pairs_of(comparison: Comparison, words: str, name: str) -> Section:
 def readable_of(comparison: Comparison) -> list[int]:
     """Positions of the best configuration of each model, the floor among them, at most twelve."""
     files = comparison.files
-    if len(files) <= READABLE:
+    if len(files) <= _READABLE:
         return list(range(len(files)))
     chosen: dict[str, int] = {}
     for position, file in enumerate(files):
         model = file.configuration.model.name if file.configuration else file.name
         chosen.setdefault(model, position)
     floors = [k for k in chosen.values() if files[k].is_floor][:1]
-    others = [k for k in chosen.values() if k not in floors][: READABLE - len(floors)]
+    others = [k for k in chosen.values() if k not in floors][: _READABLE - len(floors)]
     return sorted([*others, *floors])
 
 
@@ -139,9 +139,9 @@ def share_colour(share: float) -> str:
 def effect_colour(effect: float, p_value: float) -> str:
     """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
     if not p_value <= SURE:
-        return UNSURE_COLOUR
+        return _UNSURE_COLOUR
     size = (abs(effect) > MEDIUM) + (abs(effect) > LARGE)
-    return (BETTER_COLOURS if effect > 0 else WORSE_COLOURS)[size]
+    return (_BETTER_COLOURS if effect > 0 else _WORSE_COLOURS)[size]
 
 
 def _matrix_table(

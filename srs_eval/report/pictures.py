@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.calibration_graph import CalibrationGraph
 
-DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
-PNG_SCALE = 2.5
-WIDTH = 860.0
+_DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
+_PNG_SCALE = 2.5
+_WIDTH = 860.0
 SMALL = 440.0, 330.0  # points of a picture that stands beside others, or fills a phone
 
 
@@ -62,26 +62,26 @@ LIGHT = Palette(
     ),
 )
 # Colours that nothing else has; each is replaced by a variable of the page's style.
-STAND_IN = Palette(
+_STAND_IN = Palette(
     ink="#010203",
     soft="#010204",
     rule="#010205",
     paper="#010206",
     series=tuple(f"#0103{number:02x}" for number in range(1, 9)),
 )
-VARIABLES = {
-    STAND_IN.ink: "--ink",
-    STAND_IN.soft: "--soft",
-    STAND_IN.rule: "--rule",
-    STAND_IN.paper: "--paper",
-    **{colour: f"--c{number}" for number, colour in enumerate(STAND_IN.series, 1)},
+_VARIABLES = {
+    _STAND_IN.ink: "--ink",
+    _STAND_IN.soft: "--soft",
+    _STAND_IN.rule: "--rule",
+    _STAND_IN.paper: "--paper",
+    **{colour: f"--c{number}" for number, colour in enumerate(_STAND_IN.series, 1)},
 }
-MARKERS = "osD^vPX*"
-NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
-TICKS = 10  # words below an axis
-FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
-LEAST_CUT = 5  # labels from which an axis leaves out what is far off
-FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
+_MARKERS = "osD^vPX*"
+_NARROW_LABEL = 30  # letters of a line of a label, in a narrow picture
+_TICKS = 10  # words below an axis
+_FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
+_LEAST_CUT = 5  # labels from which an axis leaves out what is far off
+_FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
 
 
 def svg(picture: Picture, name: str) -> str:
@@ -90,13 +90,13 @@ def svg(picture: Picture, name: str) -> str:
 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         text = io.StringIO()
-        drawing = picture.draw(STAND_IN)
+        drawing = picture.draw(_STAND_IN)
         drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     found = text.getvalue()
     found = found[found.index("<svg") :].strip()
     found = re.sub(r"<metadata>.*?</metadata>", "", found, flags=re.S)
     found = re.sub(r"<!--.*?-->", "", found, flags=re.S)
-    for colour, variable in VARIABLES.items():
+    for colour, variable in _VARIABLES.items():
         found = found.replace(colour, f"var({variable})")
     found = found.replace("xlink:href", "href")
     found = re.sub(r'\sxmlns:xlink="[^"]*"|\sversion="[^"]*"', "", found)
@@ -111,9 +111,9 @@ def svg(picture: Picture, name: str) -> str:
         found,
     )
     found = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", found)
-    width = float(drawing.get_size_inches()[0]) * DOTS_PER_INCH
+    width = float(drawing.get_size_inches()[0]) * _DOTS_PER_INCH
     # What is dense scrolls on a small screen; what is small shrinks to it.
-    least = width if width > WIDTH else 640.0 if width > 640 else 330.0
+    least = width if width > _WIDTH else 640.0 if width > 640 else 330.0
     found = re.sub(
         r'<svg [^>]*viewBox="([^"]*)"[^>]*>',
         rf'<svg viewBox="\1" xmlns="http://www.w3.org/2000/svg" '
@@ -128,20 +128,20 @@ def png(picture: Picture) -> bytes:
     """A picture as PNG for a light background."""
     content = io.BytesIO()
     drawing = picture.draw(LIGHT)
-    dots = DOTS_PER_INCH * PNG_SCALE
+    dots = _DOTS_PER_INCH * _PNG_SCALE
     drawing.savefig(
         content, format="png", dpi=dots, facecolor=LIGHT.paper, metadata={"Software": None}
     )
     return content.getvalue()
 
 
-def canvas(palette: Palette, width: float, height: float) -> tuple[Figure, Axes]:
+def _canvas(palette: Palette, width: float, height: float) -> tuple[Figure, Axes]:
     """An empty drawing of some points with thin axes on two sides."""
     from matplotlib.figure import Figure
 
     figure = Figure(
-        figsize=(width / DOTS_PER_INCH, height / DOTS_PER_INCH),
-        dpi=DOTS_PER_INCH,
+        figsize=(width / _DOTS_PER_INCH, height / _DOTS_PER_INCH),
+        dpi=_DOTS_PER_INCH,
         layout="constrained",
     )
     axes = figure.add_subplot()
@@ -163,7 +163,7 @@ def intervals(
     floor: float | None = None,
     digits: int = 4,
     own: int | None = None,
-    width: float = WIDTH,
+    width: float = _WIDTH,
 ) -> Callable[[Palette], Figure]:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
@@ -176,8 +176,8 @@ def intervals(
 
         last, unit_said = _last_that_matters(series), unit
         step = 17.0 * len(series) + 7
-        shown = labels if width >= WIDTH else [fill(each, NARROW_LABEL) for each in labels]
-        figure, axes = canvas(palette, width, 70 + step * len(labels))
+        shown = labels if width >= _WIDTH else [fill(each, _NARROW_LABEL) for each in labels]
+        figure, axes = _canvas(palette, width, 70 + step * len(labels))
         places = np.arange(len(labels), dtype=float)
         for number, (name, values) in enumerate(series):
             estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
@@ -185,7 +185,7 @@ def intervals(
             colour = palette.series[number % len(palette.series)]
             axes.hlines(where, low, high, color=colour, linewidth=2)
             axes.plot(
-                estimate, where, MARKERS[number], color=colour, markersize=6, label=name, zorder=3
+                estimate, where, _MARKERS[number], color=colour, markersize=6, label=name, zorder=3
             )
             for place in np.flatnonzero(estimate > last):
                 axes.annotate(
@@ -211,7 +211,7 @@ def intervals(
         if floor is not None:
             axes.axvline(floor, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         axes.set_yticks(places, shown)
-        if width < WIDTH:
+        if width < _WIDTH:
             axes.tick_params(axis="y", labelsize=9)
             axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -233,11 +233,11 @@ def _last_that_matters(
     """Where an axis ends so that what is far off does not hide the rest; inf: nothing is."""
     values = np.array([each for _, of_one in series for each in of_one], dtype=float).reshape(-1, 3)
     values = values[np.isfinite(values[:, 0])]
-    if len(values) < LEAST_CUT:
+    if len(values) < _LEAST_CUT:
         return math.inf
     ends = np.fmax(values[:, 0], values[:, 2])
     low, middle = _least(series), float(np.median(ends))
-    last = middle + FAR_OFF * (middle - low)
+    last = middle + _FAR_OFF * (middle - low)
     return last if values[:, 0].max() > last else math.inf
 
 
@@ -254,7 +254,7 @@ def lines(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
-    size: tuple[float, float] = (WIDTH, 400),
+    size: tuple[float, float] = (_WIDTH, 400),
 ) -> Callable[[Palette], Figure]:
     """A line with markers for each series, perhaps with whiskers.
 
@@ -262,14 +262,14 @@ def lines(
     """
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, *size)
+        figure, axes = _canvas(palette, *size)
         for number, (name, values) in enumerate(series):
             colour = palette.series[number % len(palette.series)]
             axes.plot(
                 x,
                 values,
                 color=colour,
-                marker=MARKERS[number % len(MARKERS)],
+                marker=_MARKERS[number % len(_MARKERS)],
                 markersize=5,
                 linewidth=1.8,
                 linestyle="-" if number < len(palette.series) else "--",
@@ -303,12 +303,12 @@ def band(
     *,
     zero: bool = False,
     mark: int | None = None,
-    size: tuple[float, float] = (WIDTH, 300),
+    size: tuple[float, float] = (_WIDTH, 300),
 ) -> Callable[[Palette], Figure]:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, *size)
+        figure, axes = _canvas(palette, *size)
         estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
         x = np.arange(len(estimate))
         colour = palette.series[0]
@@ -334,10 +334,10 @@ def calibration(
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, *size)
+        figure, axes = _canvas(palette, *size)
         least = 1.0
         for number, (name, graph) in enumerate(graphs):
-            filled = graph.count >= FEWEST_IN_BIN
+            filled = graph.count >= _FEWEST_IN_BIN
             colour = palette.series[number % len(palette.series)]
             axes.vlines(
                 graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour
@@ -345,7 +345,7 @@ def calibration(
             axes.plot(
                 graph.predicted[filled],
                 graph.observed[filled],
-                marker=MARKERS[number],
+                marker=_MARKERS[number],
                 markersize=6,
                 linewidth=0.8,
                 color=colour,
@@ -386,7 +386,7 @@ def spreads(
     """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
 
     def draw(palette: Palette) -> Figure:
-        figure, axes = canvas(palette, WIDTH, 70 + 24 * len(labels))
+        figure, axes = _canvas(palette, _WIDTH, 70 + 24 * len(labels))
         places = np.arange(len(labels))
         p1, p5, p25, p50, p75, p95, p99 = percentiles
         colour = palette.series[0]
@@ -420,7 +420,7 @@ def matrix(
         cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
         size = 10.0 if count <= 14 else cell * 0.31
         side = cell * count + 8.5 * size + 40
-        figure, axes = canvas(palette, side, side)
+        figure, axes = _canvas(palette, side, side)
         for spine in axes.spines.values():
             spine.set_visible(False)
         for row in range(count):
@@ -458,7 +458,7 @@ def matrix(
 
 
 def _most_ticks(size: tuple[float, float]) -> int:
-    return TICKS if size[0] >= WIDTH else TICKS // 2
+    return _TICKS if size[0] >= _WIDTH else _TICKS // 2
 
 
 def _legend(axes: Axes, palette: Palette) -> None:

@@ -20,10 +20,10 @@ from srs_eval.report import formats as words
 from srs_eval.report.document import Document, Figure, Picture, Section, written
 from srs_eval.report.document import Table as FiguresTable
 
-LONGEST_CELL = 40
-WIDE = 110  # columns from which file names and more differences are shown
-PLAIN = 80  # from which a ranking has all its columns beside names and verdicts
-BROAD = 67  # from which it has RMSE(bins) and AUC
+_LONGEST_CELL = 40
+_WIDE = 110  # columns from which file names and more differences are shown
+_PLAIN = 80  # from which a ranking has all its columns beside names and verdicts
+_BROAD = 67  # from which it has RMSE(bins) and AUC
 INPUTS = {
     "IL": "interval lengths in days",
     "FIL": "interval lengths in fractions of a day",
@@ -39,29 +39,29 @@ def run_table(group: Group, width: int) -> RenderableType:
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold", min_width=min(18, width // 2))
     table.add_column("log loss ±", justify="right", no_wrap=True)
-    if width >= WIDE:
+    if width >= _WIDE:
         table.add_column("to the best", justify="right", no_wrap=True)
-    if width >= BROAD:
+    if width >= _BROAD:
         table.add_column("RMSE(bins)", justify="right", no_wrap=True)
         table.add_column("AUC", justify="right", no_wrap=True)
-    if width >= PLAIN:
+    if width >= _PLAIN:
         table.add_column(words.THAN_AVERAGE, justify="right", no_wrap=True)
     if width >= 50:
         table.add_column("", no_wrap=True)
     for line in group.lines:
         metrics = line.result.metrics
-        name = line.configuration.title if width >= WIDE else line.configuration.words
+        name = line.configuration.title if width >= _WIDE else line.configuration.words
         cells = [
             str(line.place or "–"),
             name + ("*" if line.result.notes else ""),
             words.loss(line.log_loss, 4),
         ]
-        if width >= WIDE:
+        if width >= _WIDE:
             cells.append("" if line.to_best is None else words.better(line.to_best))
-        if width >= BROAD:
+        if width >= _BROAD:
             cells.append(words.metric(metrics, "rmse_bins"))
             cells.append(words.metric(metrics, "auc"))
-        if width >= PLAIN:
+        if width >= _PLAIN:
             cells.append(words.against_floor(line.against_floor))
         if width >= 50:
             cells.append(line.verdict_words)
@@ -80,7 +80,7 @@ def batch_table(group: MeanGroup, width: int) -> RenderableType:
     for line in group.lines:
         cells = [
             str(line.place or "–"),
-            line.configuration.title if width >= WIDE else line.configuration.words,
+            line.configuration.title if width >= _WIDE else line.configuration.words,
             f"{line.metrics['LogLoss']:.4f}",
             f"{line.log_loss_by_reviews:.4f}",
             words.percent(line.metrics["RMSE(bins)"], 2),
@@ -136,18 +136,18 @@ def _figures(figures: FiguresTable, width: int) -> list[RenderableType]:
     room, shown = width, 0
     for k, column in enumerate(figures.columns):
         longest = max((len(row[k]) for row in cells), default=0)
-        needed = min(max(len(column.title), longest), LONGEST_CELL) + 2
+        needed = min(max(len(column.title), longest), _LONGEST_CELL) + 2
         if shown >= 2 and needed > room:
             break
         room -= needed
         words = any(isinstance(row[k], str) for row in figures.rows)
-        folds = longest > LONGEST_CELL
+        folds = longest > _LONGEST_CELL
         table.add_column(
             Text(column.title),
             justify="left" if words else "right",
             overflow="fold",
             no_wrap=not folds,
-            max_width=LONGEST_CELL if folds else None,
+            max_width=_LONGEST_CELL if folds else None,
         )
         shown += 1
     for row, written_row in zip(figures.rows, cells, strict=True):

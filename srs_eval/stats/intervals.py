@@ -26,7 +26,7 @@ FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
 TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
 
 BLOCK_DAYS, FEWEST_BLOCKS = 7, 9
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 
 Verdict = Literal["better", "worse", "as good", "can't tell yet"]
 
@@ -131,7 +131,7 @@ def _t_quantile(freedom: int) -> float:
     """What |T| exceeds in 5 % of all cases."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
 
 
 # Verdicts
@@ -163,7 +163,7 @@ def verdicts(
     }
     differ: set[str] = set()
     for place, name in enumerate(sorted(telling, key=lambda name: telling[name])):
-        if telling[name] >= (1 - CONFIDENCE) / (len(telling) - place):
+        if telling[name] >= (1 - _CONFIDENCE) / (len(telling) - place):
             break
         differ.add(name)
     return {

@@ -13,37 +13,37 @@ import numpy as np
 
 LANES = 8  # numbers in a vector
 
-Value = Any  # a float, an array or, compiled, a vector of LANES floats
+_Value = Any  # a float, an array or, compiled, a vector of LANES floats
 
 
-def exp(x: Value) -> Value:
+def exp(x: _Value) -> _Value:
     return np.exp(x)
 
 
-def log(x: Value) -> Value:
+def log(x: _Value) -> _Value:
     return np.log(x)
 
 
-def where(condition: Value, a: Value, b: Value) -> Value:
+def where(condition: _Value, a: _Value, b: _Value) -> _Value:
     """a where the condition holds, else b; both are computed."""
     return np.where(condition, a, b)
 
 
-def power(x: Value, y: Value) -> Value:
+def power(x: _Value, y: _Value) -> _Value:
     """x ** y for x > 0."""
     return exp(y * log(x))
 
 
-def clamp(x: Value, low: Value, high: Value) -> Value:
+def clamp(x: _Value, low: _Value, high: _Value) -> _Value:
     """x between low and high; at either, its gradient passes whole, as torch has it."""
     return np.clip(x, low, high)
 
 
-def minimum(a: Value, b: Value) -> Value:
+def minimum(a: _Value, b: _Value) -> _Value:
     """The smaller one; where they are equal, each gets half of the gradient, as torch has it."""
     return np.minimum(a, b)
 
 
-def maximum(a: Value, b: Value) -> Value:
+def maximum(a: _Value, b: _Value) -> _Value:
     """The larger one; where they are equal, each gets half of the gradient, as torch has it."""
     return np.maximum(a, b)

@@ -21,7 +21,7 @@ from numba.core import caching, config, types
 
 from srs_eval.training import installed
 
-SETTINGS = (
+_SETTINGS = (
     *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML"),
     *("BOUNDSCHECK", "DEBUGINFO_DEFAULT"),
 )
@@ -82,7 +82,7 @@ class KernelCache(caching.FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         """With the settings, and the names of records' fields: numba compares types only."""
-        settings = tuple(repr(getattr(config, name, None)) for name in SETTINGS)
+        settings = tuple(repr(getattr(config, name, None)) for name in _SETTINGS)
         return (*super()._index_key(sig, codegen), settings, tuple(map(_fields, sig)))
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 
-Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+_Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
-DECREASE = 1e-4  # c1
-CURVATURE = 0.9  # c2
+_DECREASE = 1e-4  # c1
+_CURVATURE = 0.9  # c2
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class _Point:
 
 
 def minimise(
-    objective: Objective,
+    objective: _Objective,
     start: FloatArray,
     *,
     iterations: int,
@@ -121,7 +121,7 @@ def _line_search(
         if not _decreases(now, origin) or (searches > 1 and now.f >= previous.f):
             bracket = [previous, now]
             break
-        if abs(now.slope) <= -CURVATURE * origin.slope:
+        if abs(now.slope) <= -_CURVATURE * origin.slope:
             return now, searches + 1
         if now.slope >= 0:
             bracket = [previous, now]
@@ -155,7 +155,7 @@ def _line_search(
             bracket[1 - best] = now
             best = int(bracket[0].f > bracket[1].f)
         else:
-            if abs(now.slope) <= -CURVATURE * origin.slope:
+            if abs(now.slope) <= -_CURVATURE * origin.slope:
                 bracket[best] = now
                 break
             if now.slope * (bracket[1 - best].t - bracket[best].t) >= 0:
@@ -165,7 +165,7 @@ def _line_search(
 
 
 def _decreases(point: _Point, origin: _Point) -> bool:
-    return point.f <= origin.f + DECREASE * point.t * origin.slope
+    return point.f <= origin.f + _DECREASE * point.t * origin.slope
 
 
 def _cubic_minimum(a: _Point, b: _Point, low: float, high: float) -> float:

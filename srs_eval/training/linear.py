@@ -25,7 +25,7 @@ from srs_eval.training.permutation import permutations
 from srs_eval.training.tie_order import quicksort_order
 from srs_eval.training.trie import LANES
 
-Recall = Callable[[Any, Any], tuple[Any, Any]]
+_Recall = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class RowBatches(NamedTuple):
@@ -40,7 +40,7 @@ class RowBatches(NamedTuple):
     w_bar: FloatArray  # (k, LANES)
 
 
-def row_batches(
+def _row_batches(
     x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, size: int
 ) -> RowBatches:
     """Batches of `size` of the rows x (n, k) in their order."""
@@ -66,7 +66,7 @@ def row_batches(
 
 
 @cache
-def _kernel(name: str, model: Recall, parameters: int) -> Any:
+def _kernel(name: str, model: _Recall, parameters: int) -> Any:
     from srs_eval.training.history_sweep import visit_batches
 
     return specialised(
@@ -76,7 +76,7 @@ def _kernel(name: str, model: Recall, parameters: int) -> Any:
 
 def loss_and_gradient(
     name: str,
-    model: Recall,
+    model: _Recall,
     x: FloatArray,
     t: FloatArray,
     y: FloatArray,
@@ -84,7 +84,7 @@ def loss_and_gradient(
     w: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
-    batches = row_batches(x, t, y, weight, len(y))
+    batches = _row_batches(x, t, y, weight, len(y))
     none = np.zeros(len(w))
     visit = _kernel(name, model, len(w))
     loss = visit(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), 0.0, 1)
@@ -93,7 +93,7 @@ def loss_and_gradient(
 
 def fit(
     name: str,
-    model: Recall,
+    model: _Recall,
     features: FloatArray,
     start: Sequence[float],
     trials: Trials,
@@ -113,7 +113,7 @@ def fit(
     rows = train[order]
     size = BATCH_SIZE.integer(context, trials.protocol)
     epochs, rate = EPOCHS.integer(context), RATE.number(context)
-    batches = row_batches(
+    batches = _row_batches(
         features[rows], trials.delta_t[rows], trials.y[rows], weights[order], size
     )
     n_batches = math.ceil(len(rows) / size)
@@ -138,7 +138,7 @@ def fit(
 
 def predict(
     name: str,
-    model: Recall,
+    model: _Recall,
     features: FloatArray,
     w: Sequence[float],
     trials: Trials,
@@ -146,7 +146,7 @@ def predict(
 ) -> FloatArray:
     """Probabilities of recall of the trials `index` (shape of index)."""
     n = len(index)
-    batches = row_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
+    batches = _row_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
     at = np.array(w, np.float64)
     none = np.zeros(len(at))
     _kernel(name, model, len(at))(np.zeros(1, np.int64), -1, at, batches, none, none.copy(), 0.0, 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SECONDS_TO_END = 1.0
+_SECONDS_TO_END = 1.0
 left_behind: list[threading.Thread] = []
 """Threads that did not end; Python would wait for them at the end of the program."""
 
@@ -21,7 +21,7 @@ def no_thread_left() -> Iterator[None]:
     try:
         yield
     finally:
-        until = time.monotonic() + SECONDS_TO_END
+        until = time.monotonic() + _SECONDS_TO_END
         new = [each for each in threading.enumerate() if each not in before and not each.daemon]
         for each in new:
             each.join(max(0.0, until - time.monotonic()))

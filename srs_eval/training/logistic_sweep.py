@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.training.simd import LANES, broadcast, exp, load, store, total, where
 
-AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
-LINE = 16  # numbers in a line of the processor's cache
+_AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
+_LINE = 16  # numbers in a line of the processor's cache
 
 
 def gradient(
@@ -29,14 +29,14 @@ def gradient(
     """
     features = len(coefficients)
     bar = np.zeros(features)
-    columns = np.zeros((features, AT_ONCE))
-    shares, z_bar = np.zeros(AT_ONCE), np.zeros(AT_ONCE)
-    for begin in range(0, len(batch), AT_ONCE):
-        rows = batch[begin : begin + AT_ONCE]
+    columns = np.zeros((features, _AT_ONCE))
+    shares, z_bar = np.zeros(_AT_ONCE), np.zeros(_AT_ONCE)
+    for begin in range(0, len(batch), _AT_ONCE):
+        rows = batch[begin : begin + _AT_ONCE]
         # One number of each line first: then memory fetches the lines of many rows at a time.
         for i in range(len(rows)):
             shares[i] = share[rows[i]]
-            for k in range(0, features, LINE):
+            for k in range(0, features, _LINE):
                 columns[k, i] = x[rows[i], k]
         for i in range(len(rows)):
             for k in range(features):

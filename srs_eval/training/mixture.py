@@ -22,7 +22,7 @@ from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, to
 from srs_eval.training.trie import FIRST
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
-GATES = 3 * HIDDEN
+_GATES = 3 * HIDDEN
 # Where the parameters of each layer begin.
 IN, IN_BIAS, IN_NORM = 0, 35, 42
 IH, HH, IH_BIAS, HH_BIAS = 49, 196, 343, 364
@@ -35,8 +35,8 @@ KEPT = 43
 # Rows of the scratch of one vector of nodes or targets.
 BEFORE, BEFORE_BAR, X, X_BAR, HAT, HAT_OUT, MIDDLE, OUT = range(0, 56, 7)
 WORK = 56
-NORM_EPSILON = 1e-5
-CURVE_EPSILON = 1e-7
+_NORM_EPSILON = 1e-5
+_CURVE_EPSILON = 1e-7
 
 
 class Descent(NamedTuple):
@@ -89,7 +89,7 @@ def _normalise(rows, values, hat):
         centred = rows[values + k] - mean
         variance += centred * centred
         rows[hat + k] = centred
-    inverse = 1.0 / _square_root(variance * (1.0 / HIDDEN) + NORM_EPSILON)
+    inverse = 1.0 / _square_root(variance * (1.0 / HIDDEN) + _NORM_EPSILON)
     for k in range(HIDDEN):
         rows[hat + k] = rows[hat + k] * inverse
     return inverse
@@ -299,7 +299,7 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             share = sigmoid(
                 _output(w, SHARE, SHARE_BIAS, 0, rows) - _output(w, SHARE, SHARE_BIAS, 1, rows)
             )
-            s1, s2 = exp(_held(zs1)) + CURVE_EPSILON, exp(_held(zs2)) + CURVE_EPSILON
+            s1, s2 = exp(_held(zs1)) + _CURVE_EPSILON, exp(_held(zs2)) + _CURVE_EPSILON
             d1, d2 = exp(_held(zd1)), exp(_held(zd2))
             grown1, curve1 = _curve(t, s1, d1)
             grown2, curve2 = _curve(t, s2, d2)
@@ -322,9 +322,9 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
                 _output_back(w, sums, SHARE, SHARE_BIAS, 0, rows, share_bar)
                 _output_back(w, sums, SHARE, SHARE_BIAS, 1, rows, -share_bar)
                 of1, of2 = p_bar * share * curve1 * d1, p_bar * (1.0 - share) * curve2 * d2
-                s_bar = _where_held(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - CURVE_EPSILON))
+                s_bar = _where_held(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - _CURVE_EPSILON))
                 _output_back(w, sums, STABILITY, STABILITY_BIAS, 0, rows, s_bar)
-                s_bar = _where_held(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - CURVE_EPSILON))
+                s_bar = _where_held(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - _CURVE_EPSILON))
                 _output_back(w, sums, STABILITY, STABILITY_BIAS, 1, rows, s_bar)
                 d_bar = _where_held(zd1, -of1 * grown1)
                 _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 0, rows, d_bar)

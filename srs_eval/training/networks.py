@@ -69,7 +69,7 @@ def load_weights(
     `shapes` says which tensors a file must hold, `besides` which others it may hold. Raises
     InputError if a file is damaged or holds another network.
     """
-    path = find_weights(names, context)
+    path = _find_weights(names, context)
     if path is None:
         return None
     stat = path.stat()
@@ -96,7 +96,7 @@ def load_weights(
     return {name: tensors[name] for name in shapes}
 
 
-def find_weights(names: Iterable[str], context: Context) -> Path | None:
+def _find_weights(names: Iterable[str], context: Context) -> Path | None:
     """The weight file that serves, from the person's folder if they name one."""
     folder = SHIPPED if context.weights is None else context.weights
     for name in names:
@@ -111,11 +111,11 @@ def optimiser_state(
 ) -> tuple[FloatArray, FloatArray, int] | None:
     """AdamW's running means of gradient and square (p,) and its steps, as pretraining left them.
 
-    Of the file that `find_weights` finds: the tensors OF_ADAM beside the weights, or
+    Of the file that `_find_weights` finds: the tensors OF_ADAM beside the weights, or
     srs-benchmark's NAME_opt_pretrain.pth. None where there are none. Raises InputError if they
     are damaged or those of another network.
     """
-    path = find_weights(names, context)
+    path = _find_weights(names, context)
     if path is None:
         return None
     size = sum(math.prod(shape) for shape in shapes.values())

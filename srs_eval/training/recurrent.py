@@ -40,9 +40,9 @@ from srs_eval.training.permutation import permutations
 from srs_eval.training.records import Int32Array, packed
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
-TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
+_TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
 SEED = 2023  # of the order of batches
-Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
+_Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
 _ONE = np.zeros(1, np.int64)  # the order of a single batch
 
 
@@ -100,14 +100,14 @@ class RecurrentModel:
             hyperparameters.learning_rate(self.learning_rate),
             hyperparameters.epochs(self.epochs),
             hyperparameters.batch_size(self.batch_size),
-            *((GAMMA,) if self.deviation is not None else ()),
-            replace(KEEP, default=self.keep),
+            *((_GAMMA,) if self.deviation is not None else ()),
+            replace(_KEEP, default=self.keep),
             hyperparameters.SEED,
         )
 
 
-GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
-KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
+_GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
+_KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
 """The parameters of the best epoch (stopping early) or of the last."""
 START = hyperparameters.Hyperparameter("start", "fitted", choices=("fitted", "default"))
 """Training begins at fitted initial stabilities, or at the default parameters."""
@@ -412,13 +412,13 @@ def _kernel_of(model: RecurrentModel) -> Any:
     )
 
 
-def _steps(model: RecurrentModel) -> Steps:
+def _steps(model: RecurrentModel) -> _Steps:
     names = ("first", "success", "failure", "recall", "same_day")
     return tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
 
 
 @cache
-def _kernel(name: str, steps: Steps, states: int, parameters: int, constants: int) -> Any:
+def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: int) -> Any:
     """The same for all bounds, constants and training set-ups."""
     import re
 
@@ -436,11 +436,11 @@ def _kernel(name: str, steps: Steps, states: int, parameters: int, constants: in
             "HAS_SAME_DAY": int("same_day" in dict(steps)),
             "TAPE": _tape_length(steps, states, parameters, constants),
         },
-        taped=[key for key, _ in steps if key in TAPED],
+        taped=[key for key, _ in steps if key in _TAPED],
     )
 
 
-def _gradients(steps: Steps, parameters: int) -> dict[str, Gradient]:
+def _gradients(steps: _Steps, parameters: int) -> dict[str, Gradient]:
     """Of the steps, by the state and by the parameters."""
     import inspect
 
@@ -453,7 +453,7 @@ def _gradients(steps: Steps, parameters: int) -> dict[str, Gradient]:
 
 
 @cache
-def _tape_length(steps: Steps, states: int, parameters: int, constants: int) -> int:
+def _tape_length(steps: _Steps, states: int, parameters: int, constants: int) -> int:
     """Numbers on the tape for each node."""
     from srs_eval.training.tracing import VECTOR, numbers, tape_length, vectors
 
@@ -462,5 +462,5 @@ def _tape_length(steps: Steps, states: int, parameters: int, constants: int) -> 
     return max(
         tape_length(step, as_function(gradients[f"{key}_adjoint"]), kinds)
         for key, step in steps
-        if key in TAPED
+        if key in _TAPED
     )

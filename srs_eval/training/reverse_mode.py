@@ -24,7 +24,7 @@ from srs_eval.training.elementwise import where
 from srs_eval.training.step_graph import Value, unknown
 from srs_eval.training.tracing import OPERATIONS, Traced
 
-Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: condition, first side?
+_Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: condition, first side?
 
 
 def adjoint(
@@ -107,24 +107,24 @@ class _Sums:
 
     def __init__(self, active: set[Value]) -> None:
         self.active = active  # what depends on the values that gradients are taken by
-        self._sums: dict[Value, dict[Sides, Any]] = {}
+        self._sums: dict[Value, dict[_Sides, Any]] = {}
 
     def __contains__(self, value: Value) -> bool:
         return value in self._sums
 
-    def add(self, value: Value, term: Any, sides: Sides = ()) -> None:
+    def add(self, value: Value, term: Any, sides: _Sides = ()) -> None:
         if value in self.active:
             sums = self._sums.setdefault(value, {})
             sums[sides] = sums[sides] + term if sides in sums else term
 
-    def within(self, value: Value) -> Sides:
+    def within(self, value: Value) -> _Sides:
         """The sides that all came through."""
         sides, *others = self._sums[value]
         while any(other[: len(sides)] != sides for other in others):
             sides = sides[:-1]
         return sides
 
-    def whole(self, value: Value, within: Sides = ()) -> Any:
+    def whole(self, value: Value, within: _Sides = ()) -> Any:
         """All together, each 0 where another side than its own is taken."""
         found = []
         for sides, term in self._sums[value].items():

@@ -16,10 +16,10 @@ recall: Any = None
 recall_slope: Any = None
 recall_adjoint: Any = None
 
-NEWTON_STEPS = 7
+_NEWTON_STEPS = 7
 LEAST, MOST = math.log(1 / 86_400), math.log(36_500)  # of ln days
-TEN_MINUTES = 600 / 86_400
-GOOD = 3.0
+_TEN_MINUTES = 600 / 86_400
+_GOOD = 3.0
 GROWTH_AT, SHORT_AT = 0.9, 0.99  # desired retention
 OF_GROWTH, OF_SHORT = 0.5, 0.0015  # weights
 
@@ -31,10 +31,10 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
     penalty = 0.0
     for of_growth in (True, False):
         target = GROWTH_AT if of_growth else SHORT_AT
-        state = first(GOOD, w)
+        state = first(_GOOD, w)
         for i in range(reviews):
             u = math.log(state[0])
-            for _ in range(NEWTON_STEPS):
+            for _ in range(_NEWTON_STEPS):
                 u = min(max(u, LEAST), MOST)
                 t = math.exp(u)
                 steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-12)
@@ -48,7 +48,7 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
             kept[i, 3], kept[i, 4] = t, interval
             kept[i, 5] = -interval / steepness if LEAST <= v <= MOST else 0.0  # by R(t)
             kept[i, 6] = 0.0  # gradient of the penalty by the interval
-            state = success(state, interval, GOOD, w)
+            state = success(state, interval, _GOOD, w)
 
         if of_growth:
             largest, at = 0.0, -1
@@ -66,10 +66,10 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
                 if kept[i, 4] < 1.0:
                     count += 1
                     total += kept[i, 4]
-            if count == 0 or total / count >= TEN_MINUTES:
+            if count == 0 or total / count >= _TEN_MINUTES:
                 continue
             mean = total / count
-            penalty += OF_SHORT * (1.0 / mean - 1.0 / TEN_MINUTES)
+            penalty += OF_SHORT * (1.0 / mean - 1.0 / _TEN_MINUTES)
             for i in range(reviews):
                 if kept[i, 4] < 1.0:
                     kept[i, 6] = -OF_SHORT / (mean * mean * count)
@@ -79,7 +79,7 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
             i = reviews - 1 - back
             state = (kept[i, 0], kept[i, 1], kept[i, 2])
             interval = kept[i, 4]
-            by_success, of_interval = success_adjoint(state, interval, GOOD, w, bar, w_bar)
+            by_success, of_interval = success_adjoint(state, interval, _GOOD, w, bar, w_bar)
             of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
             by_recall = recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
             bar = (
@@ -87,5 +87,5 @@ def penalty_pass(weights: Any, w_bar: Any, kept: Any) -> float:
                 by_success[1] + by_recall[1],
                 by_success[2] + by_recall[2],
             )
-        first_adjoint(GOOD, w, bar, w_bar)
+        first_adjoint(_GOOD, w, bar, w_bar)
     return penalty

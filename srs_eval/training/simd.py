@@ -30,7 +30,7 @@ _INDEX = ir.IntType(32)
 _FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
 
 
-intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
+_intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 
 
 class VectorType(types.Type):
@@ -218,7 +218,7 @@ def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
     return array_field(context, builder, array_type, value, "data")
 
 
-@intrinsic
+@_intrinsic
 def rows_of(typing_context, array):
     """The rows of a C-contiguous float64 array of shape (k, LANES)."""
 
@@ -228,7 +228,7 @@ def rows_of(typing_context, array):
     return rows(array), codegen
 
 
-@intrinsic
+@_intrinsic
 def rows_from(typing_context, array, index):
     """The rows of vectors that begin at an index of a contiguous float64 array."""
 
@@ -238,7 +238,7 @@ def rows_from(typing_context, array, index):
     return rows(array, types.intp), codegen
 
 
-@intrinsic
+@_intrinsic
 def starting_at(typing_context, array, index):
     """The elements of a contiguous float64 array from an index on, as a pointer."""
 
@@ -248,7 +248,7 @@ def starting_at(typing_context, array, index):
     return types.CPointer(types.float64)(array, types.intp), codegen
 
 
-@intrinsic
+@_intrinsic
 def load(typing_context, array, index):
     """array[index : index + LANES] of a contiguous float64 array."""
 
@@ -258,7 +258,7 @@ def load(typing_context, array, index):
     return vector(array, types.intp), codegen
 
 
-@intrinsic
+@_intrinsic
 def store(typing_context, array, index, value):
     """array[index : index + LANES] = value."""
 
@@ -289,7 +289,7 @@ def _state_type(count: Any) -> Any:
     return types.UniTuple(vector, _count(count))
 
 
-@intrinsic
+@_intrinsic
 def load_state(typing_context, states, index, count):
     """The vectors states[k, index : index + LANES] for k < count (a literal)."""
     result = _state_type(count)
@@ -302,7 +302,7 @@ def load_state(typing_context, states, index, count):
     return result(states, types.intp, count), codegen
 
 
-@intrinsic
+@_intrinsic
 def store_state(typing_context, states, index, state):
     """states[k, index : index + LANES] = state[k] for all k."""
     if not isinstance(state, types.UniTuple) or state.dtype != vector:
@@ -326,7 +326,7 @@ def _lane_indices(context: Any, builder: Any, kind: Any, value: Any, index: Any)
     ]
 
 
-@intrinsic
+@_intrinsic
 def gather_state(typing_context, states, where, index, count):
     """The vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
@@ -346,7 +346,7 @@ def gather_state(typing_context, states, where, index, count):
     return result(states, where, types.intp, count), codegen
 
 
-@intrinsic
+@_intrinsic
 def scatter_add(typing_context, states, where, index, state):
     """states[k, where[index + lane]] += state[k][lane], lane after lane."""
 
@@ -364,7 +364,7 @@ def scatter_add(typing_context, states, where, index, state):
     return types.none(states, where, types.intp, state), codegen
 
 
-@intrinsic
+@_intrinsic
 def set_zero(typing_context, states, width, count):
     """states[k, :width] = 0 for k < count (a literal)."""
     rows_count = _count(count)
@@ -378,7 +378,7 @@ def set_zero(typing_context, states, width, count):
     return types.none(states, types.intp, count), codegen
 
 
-@intrinsic
+@_intrinsic
 def unpacked(typing_context, table, record):
     """The NamedTuple `record` of pointers and numbers in a table, see `records`."""
     kinds = [
@@ -485,7 +485,7 @@ def emit_log(builder: Any, x: Any) -> Any:
     return builder.fadd(whole, builder.fadd(f, small))
 
 
-@intrinsic
+@_intrinsic
 def exp(typing_context, x):
     """e^x; x is held within [-708, 709]."""
 
@@ -500,7 +500,7 @@ def exp(typing_context, x):
     return kind(kind), codegen
 
 
-@intrinsic
+@_intrinsic
 def log(typing_context, x):
     """Natural logarithm for normal numbers > 0; about -709 at 0."""
 
@@ -514,7 +514,7 @@ def log(typing_context, x):
     return kind(kind), codegen
 
 
-@intrinsic
+@_intrinsic
 def where(typing_context, condition, a, b):
     """a where the condition holds, else b, lane by lane."""
 
@@ -530,7 +530,7 @@ def where(typing_context, condition, a, b):
     return vector(mask, *kinds), codegen
 
 
-@intrinsic
+@_intrinsic
 def single(typing_context, x):
     """x rounded to single precision."""
 
@@ -541,7 +541,7 @@ def single(typing_context, x):
     return vector(vector), codegen
 
 
-@intrinsic
+@_intrinsic
 def total(typing_context, x):
     """Sum of the lanes, first to last."""
 
@@ -554,7 +554,7 @@ def total(typing_context, x):
     return types.float64(vector), codegen
 
 
-@intrinsic
+@_intrinsic
 def broadcast(typing_context, x):
     """The number in every lane."""
 
@@ -564,7 +564,7 @@ def broadcast(typing_context, x):
     return vector(types.float64), codegen
 
 
-@intrinsic
+@_intrinsic
 def as_tuple(typing_context, array, count):
     """The first `count` (a literal) elements of a float64 array as values.
 

@@ -99,10 +99,10 @@ FEATURES: tuple[tuple[Group, tuple[str, ...]], ...] = (
 NAMES = tuple(f"{group}: {name}" for group, names in FEATURES for name in names)
 COUNT = len(NAMES)
 
-HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # judged reviews
-HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)
-OFFSET_RATES = (0.02, 0.06, 0.2, 0.5)
-DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
+_HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # judged reviews
+_HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)
+_OFFSET_RATES = (0.02, 0.06, 0.2, 0.5)
+_DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
 STATES, INTERVALS = 16, 12  # 4 states x 4 ratings; whole powers of two of days
 
 
@@ -143,11 +143,11 @@ def timeline(trials: Trials) -> Timeline:
     )
 
 
-def logistic(z: float) -> float:
+def _logistic(z: float) -> float:
     return 1 / (1 + math.exp(-z))
 
 
-def bounded(value: float, limit: float) -> float:
+def _bounded(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
@@ -161,9 +161,9 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
     days = answers.day.max() + 1 if count else 0
 
     # The learner.
-    residuals = np.zeros(len(HALF_LIVES))
-    offsets = np.zeros(len(OFFSET_RATES))
-    decayed_r, decayed_h = np.zeros(len(DAY_DECAYS)), np.zeros(len(DAY_DECAYS))
+    residuals = np.zeros(len(_HALF_LIVES))
+    offsets = np.zeros(len(_OFFSET_RATES))
+    decayed_r, decayed_h = np.zeros(len(_DAY_DECAYS)), np.zeros(len(_DAY_DECAYS))
     all_slow, all_fast = 0.0, 0.0
     first_rate, first_count, first_fast, first_slow = 0.5, 0.0, 0.0, 0.0
     same_rate, same_count, same_fast, same_slow = 0.8, 0.0, 0.0, 0.0
@@ -202,9 +202,9 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
         y = 1.0 if rating > 1 else 0.0
         trial = answers.trial[row]
         if day != today:
-            for at in range(len(DAY_DECAYS)):
-                decayed_r[at] *= DAY_DECAYS[at]
-                decayed_h[at] *= DAY_DECAYS[at]
+            for at in range(len(_DAY_DECAYS)):
+                decayed_r[at] *= _DAY_DECAYS[at]
+                decayed_h[at] *= _DAY_DECAYS[at]
             if today >= 0:
                 before_r, before_h, day_before = today_r, today_h, today
             today, today_r, today_h, time_today = day, 0.0, 0.0, 0.0
@@ -213,8 +213,8 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
         judged = trial >= 0
         logit, p, h, state, interval = 0.0, 0.5, 0.25, 0, 0
         if judged:
-            logit = bounded(z[trial], 6.0)
-            p = logistic(logit)
+            logit = _bounded(z[trial], 6.0)
+            p = _logistic(logit)
             h = p * (1 - p)
             log_interval = math.log1p(max(elapsed, 0))
             interval = min(int(math.log2(max(elapsed, 1))), INTERVALS - 1)
@@ -232,12 +232,12 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
             x, j = features[trial], 0
             x[0], x[1] = logit, 1.0
             j = 2
-            for at in range(len(HALF_LIVES)):
-                x[j] = residuals[at] * HALF_LIFE_SCALES[at]
+            for at in range(len(_HALF_LIVES)):
+                x[j] = residuals[at] * _HALF_LIFE_SCALES[at]
                 j += 1
             x[j], x[j + 1] = 4 * all_slow, 3 * all_fast
             j += 2
-            for at in range(len(OFFSET_RATES)):
+            for at in range(len(_OFFSET_RATES)):
                 x[j] = offsets[at]
                 j += 1
             x[j] = offsets[3] * math.exp(-days_off if judged_today == 0 else 0.0)
@@ -245,7 +245,7 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
             x[j + 1], x[j + 2] = offset_today, offset_today * (logit - 2) / 2
             x[j + 3] = before_r / (before_h + 1)
             j += 4
-            for at in range(len(DAY_DECAYS)):
+            for at in range(len(_DAY_DECAYS)):
                 x[j] = decayed_r[at] / (decayed_h[at] + 1)
                 j += 1
             x[j] = last_day_r[last_day[card]] / (last_day_h[last_day[card]] + 1)
@@ -256,7 +256,7 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
             x[j + 5], x[j + 6] = 2 * first_fast, 2 * first_slow
             x[j + 7], x[j + 8] = 2 * same_fast, 2 * same_slow
             x[j + 9], x[j + 10] = 3 * hard_share, 3 * easy_share
-            x[j + 11], x[j + 12] = bounded(time_today, 2.0), bounded(time_lately, 2.0)
+            x[j + 11], x[j + 12] = _bounded(time_today, 2.0), _bounded(time_lately, 2.0)
             x[j + 13] = math.log1p(days_off) / 2
             j += 14
             x[j] = math.log1p(judged_today) / 4 - 0.5
@@ -276,7 +276,7 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
             x[j + 5] = (log_interval / 3 - 0.7) ** 2
             x[j + 6] = 1.0 if elapsed == 1 else 0.0
             x[j + 7] = last_interval[card] / 3
-            x[j + 8] = bounded(log_interval - last_interval[card], 2.0) / 2
+            x[j + 8] = _bounded(log_interval - last_interval[card], 2.0) / 2
             x[j + 9] = math.log(review_days[card] + 1) / 2 - 0.7
             x[j + 10] = math.log1p(lapses[card]) / 2
             j += 11
@@ -300,23 +300,23 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
                 x[j + 11] = (last_gap[card] - 6) / 4
             j += 12
             if last_time[card] > 0 and time_known:
-                took = bounded(last_time[card] - usual_time, 2.0)
+                took = _bounded(last_time[card] - usual_time, 2.0)
                 x[j], x[j + 1] = 1.0, took
                 x[j + 2] = took if last > 2 else 0.0
                 x[j + 3] = took if last == 1 else 0.0
-                x[j + 4] = bounded(sum_of_times[card] / seen[card] - usual_time, 2.0)
+                x[j + 4] = _bounded(sum_of_times[card] / seen[card] - usual_time, 2.0)
             x[j + 5] = math.log1p(row) / 10 - 0.8
 
         # From here on the answer is known.
         if judged:
             r = y - p
-            for at in range(len(HALF_LIVES)):
-                residuals[at] += (1 - 2 ** (-1 / HALF_LIVES[at])) * (r - residuals[at])
-            for at in range(len(OFFSET_RATES)):
-                rate = OFFSET_RATES[at]
-                step = rate * (y - logistic(logit + offsets[at]))
+            for at in range(len(_HALF_LIVES)):
+                residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - residuals[at])
+            for at in range(len(_OFFSET_RATES)):
+                rate = _OFFSET_RATES[at]
+                step = rate * (y - _logistic(logit + offsets[at]))
                 offsets[at] += step - 0.1 * rate * offsets[at]
-            for at in range(len(DAY_DECAYS)):
+            for at in range(len(_DAY_DECAYS)):
                 decayed_r[at] += r
                 decayed_h[at] += h
             today_r += r
@@ -326,14 +326,14 @@ def state_features(answers: Timeline, z: FloatArray, features: FloatArray) -> No
             first_day_r[first_day[card]] += r
             first_day_h[first_day[card]] += h
             by_state[state] += (
-                0.05 * (y - logistic(logit + by_state[state])) - 0.0005 * by_state[state]
+                0.05 * (y - _logistic(logit + by_state[state])) - 0.0005 * by_state[state]
             )
             by_interval[interval] += (
-                0.05 * (y - logistic(logit + by_interval[interval]))
+                0.05 * (y - _logistic(logit + by_interval[interval]))
                 - 0.0005 * by_interval[interval]
             )
             by_both[state, interval] += (
-                0.1 * (y - logistic(logit + by_both[state, interval]))
+                0.1 * (y - _logistic(logit + by_both[state, interval]))
                 - 0.001 * by_both[state, interval]
             )
             step = 1 if y > 0 else -1

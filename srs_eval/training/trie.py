@@ -24,8 +24,8 @@ from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.records import Int32Array, packed, unpacked
 
-KINDS = 4
-FIRST, SUCCESS, FAILURE, SAME_DAY = range(KINDS)  # of review; same day: delta_t < 1
+_KINDS = 4
+FIRST, SUCCESS, FAILURE, SAME_DAY = range(_KINDS)  # of review; same day: delta_t < 1
 
 
 class Trie(NamedTuple):
@@ -147,14 +147,14 @@ def _build(trials: Trials, same_day_below: float) -> Trie:
         number=np.empty(m, np.int32),
         segment=np.empty(m, np.int64),
         node_of_row=np.full(m, -1, np.int32),
-        free=np.empty(KINDS * longest, np.int64),
+        free=np.empty(_KINDS * longest, np.int64),
         trial_of_pair=np.empty(n, np.int64),
     )
     trie = Trie(
         parent=np.empty(m, np.int32),
         delta_t=np.empty(m),
         rating=np.empty(m),
-        segment_start=np.zeros(KINDS * longest + 1, np.int64),
+        segment_start=np.zeros(_KINDS * longest + 1, np.int64),
         node=np.empty(n, np.int32),
         pair=np.empty(n, np.int32),
         pairs=0,
@@ -164,7 +164,7 @@ def _build(trials: Trials, same_day_below: float) -> Trie:
         parent=trie.parent[:nodes].copy(),
         delta_t=trie.delta_t[:nodes].copy(),
         rating=trie.rating[:nodes].copy(),
-        segment_start=trie.segment_start[: KINDS * levels + 1],
+        segment_start=trie.segment_start[: _KINDS * levels + 1],
         node=trie.node,
         pair=trie.pair,
         pairs=pairs,
@@ -204,7 +204,7 @@ def trie_batches(
         delta_t=_contiguous(trials.delta_t, np.float64),
         y=_contiguous(trials.y, np.float64),
         weights=_contiguous(weights, np.float64),
-        levels=len(trie.segment_start) // KINDS,
+        levels=len(trie.segment_start) // _KINDS,
         mark=np.zeros(nodes, np.int32),
         segments=np.zeros(count, np.int64),
         local=np.empty(nodes, np.int32),
@@ -297,9 +297,9 @@ def _build_trie(
             kind = SAME_DAY
         elif rating[k] == 1:
             kind = FAILURE
-        segment[node] = KINDS * level[node] + kind
+        segment[node] = _KINDS * level[node] + kind
         segment_start[segment[node] + 1] += 1
-    for s in range(KINDS * levels):
+    for s in range(_KINDS * levels):
         segment_start[s + 1] += segment_start[s]
         free[s] = segment_start[s]
     for node in range(nodes):
@@ -352,7 +352,7 @@ def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
                 count += 1
                 node = parent[node]
         last = 0
-        while last < KINDS * choice.levels and trie.segment_start[last] <= deepest:
+        while last < _KINDS * choice.levels and trie.segment_start[last] <= deepest:
             last += 1
         choice.segments[b] = last
         segments_here = last if last < count else count
@@ -392,7 +392,7 @@ def _cut_out(trie_table: IntArray, choice_table: IntArray, batches_table: IntArr
                     nodes += 1
             if nodes > begin:
                 nodes = begin + (nodes - begin + LANES - 1) // LANES * LANES
-                made.kind[segment] = s % KINDS
+                made.kind[segment] = s % _KINDS
                 made.start[segment] = begin
                 made.end[segment] = nodes
                 segment += 1

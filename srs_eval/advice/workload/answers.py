@@ -28,17 +28,17 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray
 from srs_eval.stats.intervals import FEWEST_REVIEWS
 
-QUESTION = "workload"
-OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
-MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
-LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
-NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
+_QUESTION = "workload"
+_OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
+_MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
+_LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
+_NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 HELD = (
     "For 100 simulated learners, whose true parameters are known, such ranges held the truth 80 "
     "times; 19 times it was lower."
 )
 """What `benchmarks/workload.py --band` finds (docs/workload.md)."""
-MISSED = 0.02  # of retention: from here on an expectation has not come true
+_MISSED = 0.02  # of retention: from here on an expectation has not come true
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def answers(found: Workload) -> list[Answer]:
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
-    return [Answer(QUESTION, found.preset, _conclusion(found), tuple(sentences), tuple(tables))]
+    return [Answer(_QUESTION, found.preset, _conclusion(found), tuple(sentences), tuple(tables))]
 
 
 def _conclusion(found: Workload) -> str:
@@ -205,7 +205,7 @@ def _change(found: Workload) -> list[str]:
         """Of two figures as the table shows them, so that the reader finds the same."""
         return float(np.subtract(*found.median[[there, here], figure].round(places)))
 
-    for other in OTHERS:
+    for other in _OTHERS:
         there = found.at(other)
         if there == here or abs(found.retentions[there] - other) > 1e-9:
             continue
@@ -239,7 +239,7 @@ def _backlog(found: Workload) -> list[str]:
         return []
     reviews, minutes = found.backlog
     overdue = counted(found.overdue, "overdue card")
-    if minutes < LEAST_MINUTES:
+    if minutes < _LEAST_MINUTES:
         return [f"{overdue}: not enough to be felt."]
     days = min(MONTH, found.question.days)
     return [
@@ -248,7 +248,7 @@ def _backlog(found: Workload) -> list[str]:
 
 
 def _limit(found: Workload) -> list[str]:
-    near = found.median[:, REVIEWS] > NEAR_LIMIT * found.limit
+    near = found.median[:, REVIEWS] > _NEAR_LIMIT * found.limit
     if not near.any():
         return []
     return [
@@ -288,7 +288,7 @@ def _wrong(found: Workload) -> list[str]:
         if not np.isfinite(recalled):
             continue
         verdict = "as expected"
-        if abs(missed) > MISSED:
+        if abs(missed) > _MISSED:
             verdict = "less than that" if missed < 0 else "more than that"
         made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
     if not made:
@@ -316,7 +316,7 @@ def _certainty(found: Workload) -> list[str]:
 
 def shown(found: Workload) -> np.ndarray:
     """Places of the retentions that a table of few lines shows."""
-    if len(found.retentions) <= MOST_ROWS:
+    if len(found.retentions) <= _MOST_ROWS:
         return np.arange(len(found.retentions))
     every = {found.at(percent / 100) for percent in range(70, 100, 5)}
     return np.array(

@@ -25,7 +25,7 @@ from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import BLOCK_DAYS
 from srs_eval.training.context import Context
 
-ATTEMPTS = 20  # to draw days that can be fitted to
+_ATTEMPTS = 20  # to draw days that can be fitted to
 
 
 def fitted(trials: Trials, index: IntArray, context: Context | None = None) -> Memory:
@@ -43,12 +43,12 @@ def draws(
     """
     random = np.random.default_rng(seed)
     for _ in range(count):
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 yield _drawn(random, trials, index, context or Context())
                 break
             except NotEnoughData:
-                if attempt == ATTEMPTS:
+                if attempt == _ATTEMPTS:
                     raise
 
 

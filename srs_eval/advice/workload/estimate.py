@@ -50,11 +50,11 @@ from srs_eval.training.kernel_marks import kernels_there, mark_kernels
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 DRAWS = 50
-SEEDS = 3  # courses of events from the same parameters
-AGAIN = 12  # courses of events for what is asked at one retention only
+_SEEDS = 3  # courses of events from the same parameters
+_AGAIN = 12  # courses of events for what is asked at one retention only
 ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
 MONTH = 30  # days of the backlog
-PACE_DAYS = 90  # over which one's own pace of new cards is taken
+_PACE_DAYS = 90  # over which one's own pace of new cards is taken
 _DAY_S = 86_400
 FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
 
@@ -423,7 +423,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             yield found
         found = replace(found, doing=doing("how much of the ranges is chance", _CHANCE))
         yield found
-        waiting = [curve(best, deck_of_best, seed) for seed in range(1, SEEDS)]
+        waiting = [curve(best, deck_of_best, seed) for seed in range(1, _SEEDS)]
         again = np.array([gathered(each) for each in waiting])
         found = replace(
             found,
@@ -515,7 +515,7 @@ def _backlog(asked: _Asked, memory: Memory, deck: Deck) -> tuple[float, float] |
     )
     costs = []
     for each in (deck, rest):
-        runs = [simulate(memory, each, asked.costs, settings, seed) for seed in range(AGAIN)]
+        runs = [simulate(memory, each, asked.costs, settings, seed) for seed in range(_AGAIN)]
         costs.append(
             (
                 float(np.mean([run.reviews.sum() for run in runs])),
@@ -593,16 +593,16 @@ def _own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
     """New cards and reviews a day of late, rounded, and the days that this is seen over.
 
     New is a card on the day of its first learning; steps of learning are no reviews. The days are
-    the last `PACE_DAYS`, or all since the first answer to the preset's cards where these are fewer.
+    the last `_PACE_DAYS`, or all since the first answer to the preset's cards where they are fewer.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
     mine = np.isin(entries.card_id, _cards_of(log, group))
     if not mine.any():
-        return 0, 0, PACE_DAYS
+        return 0, 0, _PACE_DAYS
     end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
-    days = min(PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
+    days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
     learned = mine & (entries.kind == LEARNING)
     _, first = np.unique(entries.card_id[learned], return_index=True)
     since_ms = end_ms - days * day_ms

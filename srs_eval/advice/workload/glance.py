@@ -13,7 +13,7 @@ from srs_eval.models import fsrs6
 from srs_eval.training.context import Context
 
 QUESTION = "costs"
-ASKED = (0.85, 0.90)  # desired retentions, beside today's
+_ASKED = (0.85, 0.90)  # desired retentions, beside today's
 NOW = "now"  # marks the row of today's schedule; one of its own where optimizing changes it
 FIRST = "a first estimate"  # the conclusion while there is one course of events, without a range
 
@@ -23,7 +23,7 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
 
     Where FSRS is off, were it on. Raises InputError and NotEnoughData as `workload` does.
     """
-    question = Question(retentions=ASKED)
+    question = Question(retentions=_ASKED)
     coming = workload(log, question=question, parameters=were_it_on(log), context=context)
     try:
         return in_short(next(coming), log)
@@ -46,7 +46,7 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
     today = round(found.desired, 2)
     unchanged = None if is_off else found.unchanged
     rows: list[tuple[Cell, ...]] = []
-    for retention in sorted({*ASKED, today}):
+    for retention in sorted({*_ASKED, today}):
         reviews, minutes = (
             within(found, found.at(retention), figure, 0) for figure in (REVIEWS, MINUTES)
         )

@@ -32,8 +32,8 @@ from srs_eval.data.reviews import (
     ReviewLog,
 )
 
-LONGEST_MS = 1_200_000
-DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
+_LONGEST_MS = 1_200_000
+_DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
 _DAY_S = 86_400
 
 
@@ -45,7 +45,7 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
-    counted = (entries.duration_ms > 0) & (entries.duration_ms < LONGEST_MS)
+    counted = (entries.duration_ms > 0) & (entries.duration_ms < _LONGEST_MS)
     counted &= (entries.rating >= 1) & (entries.rating <= 4)
     kept = np.flatnonzero(counted & np.isin(entries.card_id, card_id))
     if not len(kept):
@@ -128,7 +128,7 @@ def _steps(
 
 
 def _drawn(seen: FloatArray, default: FloatArray, count: FloatArray | IntArray | int) -> FloatArray:
-    weight = count / (DEFAULTS_COUNT + count)
+    weight = count / (_DEFAULTS_COUNT + count)
     return weight * seen + (1.0 - weight) * default
 
 

@@ -30,18 +30,18 @@ SCHEDULERS: Mapping[str, RecurrentModel] = {
 }
 """A state is (s, d), of FSRS-7 (s, q, d)."""
 
-NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru_p.NETWORK}
+_NETWORKS: Mapping[str, Network] = {"GRU": gru.GRU, "GRU-P": gru_p.NETWORK}
 """A state are the hidden units, of GRU-P also the last rating."""
 
 LSTM = "LSTM"
 """A state are h and c of both layers and three curves; see `lstm_loops`."""
 
-MODELS = (*SCHEDULERS, *NETWORKS, LSTM)
+MODELS = (*SCHEDULERS, *_NETWORKS, LSTM)
 
 SEE_TIME = (LSTM,)
 """What an answer took matters to them."""
 
-SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
+_SCALE_WITH_STABILITY = ("FSRS-5", "FSRS-6")
 """Their forgetting curves depend on t / s alone, so that intervals are a multiple of s."""
 
 
@@ -90,7 +90,7 @@ def states_of(model: str) -> int:
         return SCHEDULERS[model].states
     if model == LSTM:
         return 4 * lstm.HIDDEN + 3 * lstm.CURVES
-    network = NETWORKS[model]
+    network = _NETWORKS[model]
     return network.hidden + int(network.following_interval)
 
 
@@ -100,7 +100,7 @@ def parameters_of(model: str) -> int:
         return len(SCHEDULERS[model].default)
     if model == LSTM:
         return lstm.VALUES
-    return sum(int(np.prod(shape)) for shape in NETWORKS[model].shapes.values())
+    return sum(int(np.prod(shape)) for shape in _NETWORKS[model].shapes.values())
 
 
 @cache
@@ -116,8 +116,8 @@ def loops_of(model: str) -> Mapping[str, Any]:
     if model == LSTM:
         kind, templates = "lstm", lstm_loops
         constants = {"HAS_SAME_DAY": 0}
-    elif model in NETWORKS:
-        network = NETWORKS[model]
+    elif model in _NETWORKS:
+        network = _NETWORKS[model]
         constants = {
             "CELL": network.cell,
             "HEAD": network.head,
@@ -137,14 +137,14 @@ def loops_of(model: str) -> Mapping[str, Any]:
             "STATES": recurrent.states,
             "VALUES": len(recurrent.default) + len(recurrent.constants),
             "HAS_SAME_DAY": int("same_day" in steps),
-            "SCALES": int(model in SCALE_WITH_STABILITY),
+            "SCALES": int(model in _SCALE_WITH_STABILITY),
         }
 
     def made(template: Any, **kernels: Any) -> Any:
         return specialised(template, model.replace("-", "_"), steps, constants, kernels=kernels)
 
     found = {loop: made(getattr(templates, f"{kind}_{loop}")) for loop in wanted}
-    step_of = loops.network_step if model in NETWORKS else loops.recurrent_step
+    step_of = loops.network_step if model in _NETWORKS else loops.recurrent_step
     found["step"] = made(step_of, review=found["review"])
     follow = made(loops.follow, **{loop: found[loop] for loop in ("begin", "review", "step")})
     return {**found, "follow": follow}

@@ -25,9 +25,9 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, Preset
 from srs_eval.models.own_parameters import as_anki_runs
 
-BUTTONS = ("Again", "Hard", "Good", "Easy")
-MATURE_DAYS = 21  # Anki's border between young and mature cards
-NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
+_BUTTONS = ("Again", "Hard", "Good", "Easy")
+_MATURE_DAYS = 21  # Anki's border between young and mature cards
+_NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
 
 
@@ -44,7 +44,7 @@ class Preview:
     def table(self) -> Table:
         return Table(
             f"Buttons by {self.candidate} at {self.retention:.2f}; Anki fuzzes 3 days and more",
-            ("card", *BUTTONS),
+            ("card", *_BUTTONS),
             tuple((card, *map(worded, seconds)) for card, seconds in self.lines),
         )
 
@@ -55,7 +55,7 @@ class Preview:
                 "candidate": self.candidate,
                 "desired": self.retention,
                 "card": card,
-                **{name.lower(): each for name, each in zip(BUTTONS, seconds, strict=True)},
+                **{name.lower(): each for name, each in zip(_BUTTONS, seconds, strict=True)},
             }
             for card, seconds in self.lines
         ]
@@ -103,8 +103,8 @@ def preview(
     lines = [("new", _new_card(memory, preset, retention))]
     state = deck_of(today, memory, "history").state
     for name, chosen in (
-        ("young", (today.interval > 0) & (today.interval < MATURE_DAYS)),
-        ("mature", today.interval >= MATURE_DAYS),
+        ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
+        ("mature", today.interval >= _MATURE_DAYS),
     ):
         if chosen.any():
             s, d = np.median(state[:, chosen], axis=1).tolist()
@@ -175,9 +175,9 @@ def _learned_card(
 
 def _fuzz(days: float) -> float:
     """By how much Anki moves an interval at most (rslib/src/scheduler/states/fuzz.rs)."""
-    if days < NO_FUZZ:
+    if days < _NO_FUZZ:
         return 0.0
-    parts = ((NO_FUZZ, 7.0, 0.15), (7.0, 20.0, 0.1), (20.0, math.inf, 0.05))
+    parts = ((_NO_FUZZ, 7.0, 0.15), (7.0, 20.0, 0.1), (20.0, math.inf, 0.05))
     return 1.0 + sum(share * max(min(days, end) - start, 0.0) for start, end, share in parts)
 
 

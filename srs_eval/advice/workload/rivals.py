@@ -26,7 +26,7 @@ from srs_eval.training.context import Context
 BEST = "best"
 REFERENCE = "FSRS-6"  # what others are held against: the model of the schedule
 
-LONGEST_S = 5.0
+_LONGEST_S = 5.0
 """Processor time that a model's five fits are expected to take, at most, for it to be among those
 from which the best is chosen unasked: LSTM's take longer from some 6,000 reviews on."""
 
@@ -70,7 +70,7 @@ def candidates(reviews: int) -> tuple[str, ...]:
     def is_quick(model: str) -> bool:
         configuration = _configuration(model)
         expected_s = configuration.expected_seconds(reviews)
-        return not missing(configuration.model.needs) and expected_s <= LONGEST_S
+        return not missing(configuration.model.needs) and expected_s <= _LONGEST_S
 
     return tuple(model for model in MODELS if is_quick(model))
 

@@ -158,7 +158,7 @@ def simulate(
     scheduler_state = state if memory is None else _with_room(deck.state, room)
     horizon = days + days // 2  # as far as the balance of days looks
     counted = np.zeros(days, np.int32)
-    counted[days_counted(settings)] = 1
+    counted[_days_counted(settings)] = 1
     seconds = np.array(costs.seconds, np.float64).ravel()
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
     question = kernel.Question(
@@ -304,7 +304,7 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
     return specialised(kernel.play, name, {}, constants, kernels=loops)
 
 
-def days_counted(settings: Settings) -> IntArray:
+def _days_counted(settings: Settings) -> IntArray:
     """The days at whose end it is counted what is known: every so often, and the last."""
     days = np.arange(0, settings.days, settings.known_every)
     return np.union1d(days, [settings.days - 1])

@@ -147,7 +147,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
-    entries, unreadable = read_entries(connection)
+    entries, unreadable = _read_entries(connection)
     cards = _cards(connection)
     schedule = _schedule(connection)
     crt, conf, dconf, decks_json = connection.execute(
@@ -186,7 +186,7 @@ def _read(connection: sqlite3.Connection, name: str) -> Collection:
         unreadable=unreadable,
         cards=cards,
         schedule=schedule,
-        decks=with_parents(decks),
+        decks=_with_parents(decks),
         presets={
             key: replace(
                 preset,
@@ -273,7 +273,7 @@ def _schema(connection: sqlite3.Connection, name: str) -> int:
     return schema
 
 
-def read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
+def _read_entries(connection: sqlite3.Connection) -> tuple[Entries, int]:
     """All of `revlog` in order of time, and how many entries had an impossible time.
 
     As Anki reads them: an unknown type is learning, a negative time taken is 0.
@@ -627,7 +627,7 @@ def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
     return decks
 
 
-def with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
+def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
     """Fill `parent_id` in: Anki finds parents by name."""
     by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
     return {

@@ -124,7 +124,7 @@ def sqlite_header(start: bytes) -> Header | None:
     return Header(page_size, pages * page_size if trusted else None)
 
 
-def check_database_length(start: bytes, size: int, name: str) -> None:
+def _check_database_length(start: bytes, size: int, name: str) -> None:
     """InputError unless a database without journals is as long as its header says."""
     header = sqlite_header(start)
     if header is None:
@@ -395,7 +395,7 @@ def _journal_notes(copy: PrivateFile, name: str) -> tuple[str, ...]:
             return ("An unfinished change by another program was left out.",)
     size = copy.stream.seek(0, os.SEEK_END)
     copy.stream.seek(0)
-    check_database_length(copy.stream.read(HEADER_BYTES), size, name)
+    _check_database_length(copy.stream.read(HEADER_BYTES), size, name)
     return ()
 
 

@@ -39,11 +39,11 @@ _ANKI_20K = (
     *("review_th", "card_id", "elapsed_days", "rating"),
     *("elapsed_seconds", "state", "duration"),
 )
-SUPERMEMO = (
+_SUPERMEMO = (
     *("date", "element no", "used interval", "r (sm16)", "r (sm17)", "grade"),
     "success",
 )
-_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, _ANKI_20K, SUPERMEMO)
+_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, _ANKI_20K, _SUPERMEMO)
 _DURATION = "review_duration"
 _MAX_ROUNDS = 1000
 
@@ -109,7 +109,7 @@ def read_table(content: bytes, names: list[str], delimiter: str, name: str) -> T
     """Read the rows below a recognised header; InputError naming the bad line."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     columns = set(names)
-    if set(SUPERMEMO) <= columns:
+    if set(_SUPERMEMO) <= columns:
         from srs_eval.data.readers.supermemo import read_comparison
 
         return read_comparison(records(content, names, delimiter), name)

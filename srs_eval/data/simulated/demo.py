@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DEMO_SEED = 2024
+_DEMO_SEED = 2024
 DEMO_REVIEWS = 20_000
 
 
@@ -17,5 +17,5 @@ def make_demo_collection(folder: Path) -> Path:
     from srs_eval.data.simulated import simulate_learner, write_collection
 
     path = folder / "collection.anki2"
-    write_collection(simulate_learner(DEMO_SEED, DEMO_REVIEWS), path)
+    write_collection(simulate_learner(_DEMO_SEED, DEMO_REVIEWS), path)
     return path

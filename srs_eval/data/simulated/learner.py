@@ -46,14 +46,14 @@ from srs_eval.data.simulated.memory import (
     next_state,
 )
 
-BoolArray = NDArray[np.bool_]
+_BoolArray = NDArray[np.bool_]
 
-DAY = 86_400
+_DAY = 86_400
 ROLLOVER_HOUR = 4
 UTC_OFFSET_HOURS = 1
 FIRST_DAY_S = 1_693_796_400  # 4 September 2023, 4:00 at UTC+1
-LEECH_LAPSES = 8
-MAXIMUM_INTERVAL = 36_500
+_LEECH_LAPSES = 8
+_MAXIMUM_INTERVAL = 36_500
 NEW_A_DAY, REVIEWS_A_DAY = 20, 250  # limits of a preset
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
@@ -80,9 +80,9 @@ class CardStates:
     reps: IntArray
     lapses: IntArray
     last_review_s: IntArray  # 0: never
-    suspended: BoolArray
-    filtered: BoolArray  # in the filtered deck
-    deleted: BoolArray
+    suspended: _BoolArray
+    filtered: _BoolArray  # in the filtered deck
+    deleted: _BoolArray
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -110,7 +110,7 @@ class Learner:
     def log(self) -> ReviewLog:
         """The history as an importer would deliver it."""
         kept = ~self.cards.deleted
-        next_day = FIRST_DAY_S + self.days * DAY
+        next_day = FIRST_DAY_S + self.days * _DAY
         return ReviewLog(
             receipt=ImportReceipt(
                 path=f"simulated learner {self.seed}",
@@ -258,7 +258,7 @@ def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
 
 
 # ids as in Anki: time of creation in milliseconds
-CREATED_MS = (FIRST_DAY_S - 40 * DAY) * 1000
+CREATED_MS = (FIRST_DAY_S - 40 * _DAY) * 1000
 LANGUAGES, FACTS = CREATED_MS + 1, CREATED_MS + 2
 _LANGUAGES_DECK, _WORDS, _SENTENCES, _GEOGRAPHY, _ANATOMY = (CREATED_MS + k for k in range(11, 16))
 FILTERED_DECK = CREATED_MS + 20
@@ -311,11 +311,11 @@ def _presets(
     stored = tuple(vary(languages, 0.1).tolist())
     foreign = tuple(vary(np.array(DEFAULT_PARAMETERS), 1.5).tolist())
     presets = (
-        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL,
+        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL,
                None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S),
         Preset(
             LANGUAGES, "Languages", {6: stored}, 0.9, 0.9, None,
-            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
+            (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
             modified_s=FIRST_DAY_S,
         ),
         Preset(
@@ -339,7 +339,7 @@ def character_presets(
     """Decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
-        learning_steps, relearning_steps, MAXIMUM_INTERVAL, None, SM2_SETTINGS,
+        learning_steps, relearning_steps, _MAXIMUM_INTERVAL, None, SM2_SETTINGS,
         NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S,
     )  # fmt: skip
     decks = {
@@ -467,7 +467,7 @@ class _Simulation:
 
     def begin_day(self) -> None:
         hour = np.clip(self.habits.hour + 1.5 * self.random.standard_normal(), 0.5, 20.0)
-        self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * DAY + float(hour) * 3600)
+        self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * _DAY + float(hour) * 3600)
         if self.habits.form:
             lasts = self.habits.form_lasts
             news = self.habits.form * math.sqrt(1 - lasts**2) * self.random.standard_normal()
@@ -497,7 +497,7 @@ class _Simulation:
             left = left[~self.suspended[left]]
             cards = left[np.argsort(self.integer["due_s"][left], kind="stable")]
             not_before = self.integer["due_s"][cards].astype(np.float64)
-            if self.now_s > FIRST_DAY_S + (self.day + 1) * DAY - 3600:
+            if self.now_s > FIRST_DAY_S + (self.day + 1) * _DAY - 3600:
                 return
 
     # Answers
@@ -543,10 +543,10 @@ class _Simulation:
 
     def _moment(self, cards: IntArray, at: FloatArray) -> Moment:
         days = (self.day - self.integer["last_day"][cards]).astype(np.float64)
-        same_day = (at - self.integer["last_s"][cards]) / DAY
-        return Moment((at - FIRST_DAY_S) / DAY, days, np.where(days > 0, days, same_day))
+        same_day = (at - self.integer["last_s"][cards]) / _DAY
+        return Moment((at - FIRST_DAY_S) / _DAY, days, np.where(days > 0, days, same_day))
 
-    def _recall(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, BoolArray]:
+    def _recall(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, _BoolArray]:
         """Probability of recall (NaN for unseen cards), and which cards have been seen."""
         seen = self.memory.seen(cards)
         moment = self._moment(cards, at)
@@ -616,7 +616,7 @@ class _Simulation:
         lapsed = (phase == _IN_REVIEW) & (rating == 1)
         integer["lapses"][cards] += lapsed
         lapses = integer["lapses"][cards]
-        leech = lapsed & (lapses >= LEECH_LAPSES) & ((lapses - LEECH_LAPSES) % 4 == 0)
+        leech = lapsed & (lapses >= _LEECH_LAPSES) & ((lapses - _LEECH_LAPSES) % 4 == 0)
         self.suspended[cards] |= leech & self.suspends_leeches[preset]
 
         relearning = lapsed | (phase == _IN_RELEARNING)

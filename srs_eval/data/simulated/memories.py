@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.simulated.memory import first_state, next_state, retrievability
 
-BoolArray = NDArray[np.bool_]
+_BoolArray = NDArray[np.bool_]
 LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
 
 
@@ -58,7 +58,7 @@ class Memory(Protocol):
     def begin(self, traits: Traits) -> None:
         """Start without any card seen; the traits' length is the largest number of cards."""
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         """Which cards have been reviewed at least once."""
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
@@ -88,7 +88,7 @@ class Fsrs6:
         self.traits = traits
         self.stability, self.hard = np.full((2, len(traits.preset)), np.nan)
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         return ~np.isnan(self.stability[cards])
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
@@ -127,7 +127,7 @@ class Fsrs4Dot5:
         self.traits = traits
         self.stability, self.hard = np.full((2, len(traits.preset)), np.nan)
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         return ~np.isnan(self.stability[cards])
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
@@ -174,7 +174,7 @@ class HalfLife:
         self.traits = traits
         self.passes, self.failures = np.zeros((2, len(traits.preset)))
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         return self.passes[cards] + self.failures[cards] > 0
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
@@ -213,7 +213,7 @@ class _Past:
         self.value[cards, place] = value
         self.count[cards] += 1
 
-    def of(self, cards: IntArray) -> tuple[BoolArray, FloatArray, FloatArray]:
+    def of(self, cards: IntArray) -> tuple[_BoolArray, FloatArray, FloatArray]:
         """Which columns are filled, their times and their values, each (n, longest)."""
         count = self.count[cards]
         longest = int(count.max(initial=0))
@@ -242,7 +242,7 @@ class Dash:
         self.traits = traits
         self.past = _Past(len(traits.preset))
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         return self.past.count[cards] > 0
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
@@ -298,7 +298,7 @@ class ActR:
         self.traits = traits
         self.past = _Past(len(traits.preset))
 
-    def seen(self, cards: IntArray) -> BoolArray:
+    def seen(self, cards: IntArray) -> _BoolArray:
         return self.past.count[cards] > 0
 
     def _activation(self, cards: IntArray, moment: Moment) -> FloatArray:

@@ -38,27 +38,27 @@ class Action:
         )
 
 
-HELP = Action(
+_HELP = Action(
     "screen.help", "question_mark,f1", "Help", "What this screen shows and its keys", True, "?"
 )
 QUIT = Action("app.quit", "q", "Quit", "Stop everything and leave", shown_key="q  Ctrl-C")
-SWITCH_LIGHT = Action(
+_SWITCH_LIGHT = Action(
     "app.switch_light", "ctrl+t", "Dark or light", "Switch between dark and light", False
 )
-PALETTE = Action(
+_PALETTE = Action(
     "app.command_palette", "ctrl+p", "All commands", "Search everything you can do here", False
 )
-JUMP = Action("screen.jump", "g", "Jump", "Go to a part of the screen by its letter", False)
-EVERYWHERE = (HELP, JUMP, SWITCH_LIGHT, PALETTE, QUIT)
+_JUMP = Action("screen.jump", "g", "Jump", "Go to a part of the screen by its letter", False)
+EVERYWHERE = (_HELP, _JUMP, _SWITCH_LIGHT, _PALETTE, QUIT)
 
-EXPORT = Action(
+_EXPORT = Action(
     "app.export", "x", "Export", "Write a report: HTML, Markdown, CSV, PNG or JSON", False
 )
-CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
-BACK = Action("back", "escape", "Back", "Go back to the screen before")
-TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
-BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
-LOG_BINS = Action(
+_CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
+_BACK = Action("back", "escape", "Back", "Go back to the screen before")
+_TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
+_BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
+_LOG_BINS = Action(
     "log_bins", "B", "Log bins", "Make bins narrower towards 100 %, where most reviews are, or even"
 )
 
@@ -66,44 +66,44 @@ OPEN = (
     Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
     Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
 )
-COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
+_COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
 ANSWERS = (
-    CANCEL,
+    _CANCEL,
     Action("again", "r", "Ask again", "Answer what was cancelled"),
     Action("evidence", "enter,d", "Details", "What the selected answer rests on", True, "Enter d"),
-    COPY,
+    _COPY,
     Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
     Action("costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"),
     Action("state", "s", "Day", "How much of your forgetting is your day, not your cards", False),
     Action("time", "t", "Time", "How predictable you were, month by month", False),
     Action("choose", "p", "Presets", "Judge only some presets or decks, or all again", False),
-    replace(EXPORT, footer=True),
+    replace(_EXPORT, footer=True),
     Action(
         "receipt", "i", "Receipt", "What was read from the file, and which reviews count", False
     ),
     Action("back", "escape", "Close", "Close the file and choose another"),
 )
 EVIDENCE = (
-    COPY,
+    _COPY,
     Action("previous", "p,left_square_bracket", "Previous", "The answer before", shown_key="p"),
     Action("next", "n,right_square_bracket", "Next", "The answer after", shown_key="n"),
-    EXPORT,
-    BACK,
+    _EXPORT,
+    _BACK,
 )
-COSTS = (EXPORT, BACK)
+COSTS = (_EXPORT, _BACK)
 RECEIPT = (
-    CANCEL,
+    _CANCEL,
     Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
     Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
     Action("next_tab", "n,right_square_bracket", "Next tab", "The tab to the right", shown_key="n"),
     Action(
         "previous_tab", "p,left_square_bracket", "Previous tab", "The tab to the left", False, "p"
     ),
-    EXPORT,
-    BACK,
+    _EXPORT,
+    _BACK,
 )
 RUN = (
-    CANCEL,
+    _CANCEL,
     Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
     Action("details", "enter,d", "Details", "Everything about the selected model", True, "Enter d"),
     Action(
@@ -114,41 +114,41 @@ RUN = (
     Action("switch_rows", "R", "Rows", "Rank on the other rows: Anki's or the benchmark's", False),
     Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
     Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
-    TABLE,
-    replace(BINS, footer=False),
-    replace(LOG_BINS, footer=False),
-    EXPORT,
-    BACK,
+    _TABLE,
+    replace(_BINS, footer=False),
+    replace(_LOG_BINS, footer=False),
+    _EXPORT,
+    _BACK,
 )
 DETAILS = (
-    CANCEL,
-    TABLE,
-    BINS,
+    _CANCEL,
+    _TABLE,
+    _BINS,
     Action("previous", "p,left_square_bracket", "Previous", "The model ranked before", False, "p"),
-    replace(LOG_BINS, footer=False),
+    replace(_LOG_BINS, footer=False),
     Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
     Action("compare", "2", "Compare", "Compare this model with the best other one"),
     Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
-    EXPORT,
-    BACK,
+    _EXPORT,
+    _BACK,
 )
 ERRORS = (
-    CANCEL,
+    _CANCEL,
     Action("overlay", "v", "Overlay", "Forgetting curves of another model over this one's"),
-    EXPORT,
-    BACK,
+    _EXPORT,
+    _BACK,
 )
 COMPARE = (
-    CANCEL,
-    TABLE,
-    BINS,
-    replace(LOG_BINS, footer=False),
+    _CANCEL,
+    _TABLE,
+    _BINS,
+    replace(_LOG_BINS, footer=False),
     Action("overlay", "v", "Overlay", "Both models in one graph, or in one each"),
     Action("swap", "s", "Swap", "Exchange left and right"),
     Action("left_model", "l", "Left", "Choose the model on the left"),
     Action("right_model", "r", "Right", "Choose the model on the right"),
-    EXPORT,
-    BACK,
+    _EXPORT,
+    _BACK,
 )
 
 

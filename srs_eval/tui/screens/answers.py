@@ -22,11 +22,11 @@ from srs_eval.tui.screens.base import TOO_NARROW, AppScreen
 from srs_eval.tui.widgets.chrome import ProtocolLine
 from srs_eval.tui.widgets.evidence import evidence, parameters_to_paste
 
-ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
-FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
-COPIED = "; y\N{NO-BREAK SPACE}copies\N{NO-BREAK SPACE}it"  # a question's line of parameters
+_ROWS: dict[str, str] = {"anki": "those of Anki's optimizer", "benchmark": "the benchmark's"}
+_FIGURES_ARE = "Figures without a unit: log loss, surprise per review, lower is better."
+_COPIED = "; y\N{NO-BREAK SPACE}copies\N{NO-BREAK SPACE}it"  # a question's line of parameters
 COLUMNS = {"now": 7, "fresh": 7, "pooled": 7, "defaults": 10}  # of `Line.figures`, as wide as this
-BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
+_BREAKPOINTS = [*TOO_NARROW, (150, "-beside")]
 """From 150 columns on a line's evidence stands beside it, in its own words and unbroken names."""
 _FOR_ALL = 88  # columns from which these are all shown
 _TITLE = 19  # columns of the questions
@@ -99,7 +99,7 @@ rests on the benchmark's reviews, so that its figures compare with published one
 answers on Anki's.
 """
     passed_over = "#beside"
-    HORIZONTAL_BREAKPOINTS = BREAKPOINTS
+    HORIZONTAL_BREAKPOINTS = _BREAKPOINTS
     SAYS: ClassVar[dict[bool, str]] = {True: "cancelled", False: "answered"}
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ answers on Anki's.
         overview, width = self.overview, self.query_one("#lines").size.width - 4
         headline = overview.headline or "How well does FSRS predict you? …"
         self.query_one("#headline", Static).update(Text(headline, "bold"))
-        basis = f"Rows: {ROWS[overview.rows]}; the ranking: {self._ranked_rows()}."
+        basis = f"Rows: {_ROWS[overview.rows]}; the ranking: {self._ranked_rows()}."
         if overview.rows == "benchmark" and not overview.suspended:
             basis += " What a retention costs in reviews a day can be told of a collection only."
         if overview.suspended:
@@ -164,7 +164,7 @@ answers on Anki's.
             columns = list(COLUMNS.items())[:figures]
             heading += "".join(f"{each:>{wide}}" for each, wide in columns) + "  "
         heading += "what to do"
-        above = [] if self.has_class("-low") else [FIGURES_ARE]
+        above = [] if self.has_class("-low") else [_FIGURES_ARE]
         heading = "\n".join([*above, *([heading] if with_presets else [])])
         self.query_one("#columns", Static).update(Text(heading, "dim"))
         shown = [
@@ -181,7 +181,7 @@ answers on Anki's.
     def _ranked_rows(self) -> str:
         """Which reviews the ranking rests on, the key to it, and the key there that changes it."""
         rows = self.srs_app.protocol.rows
-        shown = "the same" if rows == self.overview.rows else ROWS[rows]
+        shown = "the same" if rows == self.overview.rows else _ROWS[rows]
         return f"{shown} (m, R)" if self.srs_app.other_rows is not None else f"{shown} (m)"
 
     def _as_of(self) -> str:
@@ -349,7 +349,7 @@ def _preset(line: Line, name: int, figures: int, width: int) -> Text:
 
 def _question(line: Line, width: int) -> Text:
     title = Text(f"{line.title:<{_TITLE}}  ", "dim")
-    text = line.text.removesuffix(".") + COPIED if line.parameters else line.text
+    text = line.text.removesuffix(".") + _COPIED if line.parameters else line.text
     return title.append(_wrapped(text, _TITLE + 2, width).lstrip(), "not dim")
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import Doing
 
 
-WERE_IT_ON = "FSRS is off: this is what it would cost, were it on and optimized to your reviews.\n"
-BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
+_WERE_IT_ON = "FSRS is off: this is what it would cost, were it on and optimized to your reviews.\n"
+_BEGINNING = "Your cards of today are reviewed day by day, at one desired retention after another."
 
 
 class Costed(Message):
@@ -75,7 +75,7 @@ model's estimate, and says so where you have no data.
     def content(self) -> ComposeResult:
         with Horizontal():
             with VerticalScroll(id="box"):
-                yield Static(BEGINNING, id="all")
+                yield Static(_BEGINNING, id="all")
             with Vertical(id="drawn"):
                 pass
 
@@ -134,7 +134,7 @@ model's estimate, and says so where you have no data.
         parts: list[Text | WidthDependent] = []
         log = self.srs_app.log_
         if log is not None and log.receipt.fsrs_enabled is False:
-            parts.append(Text(WERE_IT_ON))
+            parts.append(Text(_WERE_IT_ON))
         for answer in message.answers:
             parts += [Text(answer.subject, "bold underline"), evidence(answer)]
         self.query_one("#all", Static).update(stacked(parts))

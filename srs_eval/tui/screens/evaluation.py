@@ -31,7 +31,7 @@ class Stage(Enum):
 
 _FIRST_STEPS = 0.05  # of a model's work: during it kernels may be compiled once more
 
-Pace = Mapping[str, tuple[float, int]]
+_Pace = Mapping[str, tuple[float, int]]
 """Seconds that configurations took on this machine, by name, and on how many reviews."""
 
 
@@ -94,7 +94,7 @@ class Evaluation:
     ended: float | None = None
     cancelled: bool = False
     equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
-    known_pace: Pace = field(default_factory=dict)
+    known_pace: _Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
     _groups: list[Group] | None = None
 

@@ -18,7 +18,7 @@ from srs_eval.data.printable import printable
 from srs_eval.report.files import FOLDERS
 from srs_eval.tui.screens.base import Dialog, Harmless
 
-FORMS: Mapping[str, str] = {
+_FORMS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",
     "md": "Markdown, for a forum",
     "csv": "CSV, a file for each table, in a folder",
@@ -85,7 +85,7 @@ class ExportScreen(Dialog):
         box.border_subtitle = "Tab goes on, Enter writes, Esc closes"
         with box:
             with _Forms(compact=True):
-                for form, meaning in FORMS.items():
+                for form, meaning in _FORMS.items():
                     yield _Form(meaning, form == "html", id=form, compact=True)
             yield Input(self._default("html"), highlighter=Harmless(), compact=True)
             yield _Tick("Number decks and presets, name no file", compact=True)
@@ -118,7 +118,7 @@ class ExportScreen(Dialog):
         self._say("", "Write")  # what was asked was asked of another form
         entry = self.query_one(Input)
         path = Path(entry.value)
-        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *FORMS):
+        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *_FORMS):
             entry.value = str(path.with_suffix("" if self._form in FOLDERS else f".{self._form}"))
 
     @on(Input.Changed)

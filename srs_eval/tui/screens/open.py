@@ -27,10 +27,10 @@ from srs_eval.tui.state import Recent
 
 _MOST = 200  # entries listed of one folder
 _FEWEST_HERE = 3  # files of the working folder, in however low a window
-DEMO = "demo"
+_DEMO = "demo"
 
 
-def candidates(typed: str) -> list[str]:
+def _candidates(typed: str) -> list[str]:
     """Folders (with a final slash) and readable files whose paths begin with `typed`."""
     if not typed:
         return []
@@ -64,7 +64,7 @@ class _PathSuggester(Suggester):
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        for candidate in candidates(value):
+        for candidate in _candidates(value):
             if candidate.startswith(value) and value != candidate == harmless(candidate):
                 return candidate
         return None
@@ -95,7 +95,7 @@ class PathInput(Input):
         )
 
     def action_complete(self) -> None:
-        found = candidates(self.value)
+        found = _candidates(self.value)
         # The common prefix of all is that of the first and the last in order.
         common = _common_start(min(found), max(found)) if found else ""
         if len(common) > len(self.value):
@@ -187,7 +187,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         choices.clear_options()
         if typed:
             choices.border_title = "What fits"
-            found = candidates(typed)
+            found = _candidates(typed)
             choices.add_options(
                 Option(Text(printable(candidate)), id=f"path:{candidate}") for candidate in found
             )
@@ -235,7 +235,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
                 more = f"  … and {len(self._here) - len(shown)} more: type ./ to see them"
                 yield Option(Text(more, "dim"), disabled=True)
         yield Option(Text("No collection at hand?", "bold dim"), disabled=True)
-        yield Option(Text("  Try a simulated learner"), id=DEMO)
+        yield Option(Text("  Try a simulated learner"), id=_DEMO)
 
     def _option(self, key: str, name: str, facts: list[str], width: int) -> Option:
         note = printable(" · ".join(facts))
@@ -282,7 +282,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     @on(OptionList.OptionSelected, "#choices")
     def _selected(self, event: OptionList.OptionSelected) -> None:
         key = event.option_id or ""
-        if key == DEMO:
+        if key == _DEMO:
             self.srs_app.open_demo()
             return
         kind, _, name = key.partition(":")
@@ -333,7 +333,7 @@ def _files_here() -> list[Path]:
     from srs_eval.anki_import import OWN_ENDINGS
 
     try:
-        found = [Path(name) for name in candidates("./") if name.lower().endswith(OWN_ENDINGS)]
+        found = [Path(name) for name in _candidates("./") if name.lower().endswith(OWN_ENDINGS)]
         return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []

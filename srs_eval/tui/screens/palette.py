@@ -12,7 +12,7 @@ from textual.system_commands import SystemCommandsProvider
 
 from srs_eval.tui.screens.actions import Action
 
-SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
+_SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
 
 
 class Commands(SystemCommandsProvider):
@@ -43,7 +43,7 @@ def commands(
                 _runner(screen, action.name),
             )
     for title, help_, callback, *rest in textuals:
-        if title not in SHOWN_AS_ACTIONS:
+        if title not in _SHOWN_AS_ACTIONS:
             yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
 
 

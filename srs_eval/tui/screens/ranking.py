@@ -28,7 +28,7 @@ from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
 
-WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
+_WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
 _ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says
 _REFRESH = 1 / 6  # seconds between two updates of the screen
 
@@ -155,7 +155,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         title = "Models"
         if not state.filter and not state.hidden:  # else the room is for what is not shown
             rows, other = self.srs_app.protocol.rows, self.srs_app.other_rows
-            title += f" on {WHOSE[rows]} rows" + ("" if other is None else f" (R: {WHOSE[other]})")
+            title += f" on {_WHOSE[rows]} rows" + (
+                "" if other is None else f" (R: {_WHOSE[other]})"
+            )
         if self.table.shown < everyone:
             title += f" · {self.table.shown} of {everyone}"
         if state.filter:

@@ -9,7 +9,7 @@ from textual import events
 from textual.app import App
 from textual.message_pump import MessagePump
 
-LONGEST_S = 5.0  # a key that is not through by then keeps the next ones waiting no longer
+_LONGEST_S = 5.0  # a key that is not through by then keeps the next ones waiting no longer
 
 
 class TypedKeys:
@@ -37,7 +37,7 @@ class TypedKeys:
         if not keys or (isinstance(event, events.Key) and event.key == "ctrl+c"):
             await self._forward(event)
             return
-        if self.waiting and self._monotonic() - self.since > LONGEST_S:
+        if self.waiting and self._monotonic() - self.since > _LONGEST_S:
             self.waiting.clear()  # whatever became of it, the keyboard must not stay dead
         self.waiting.append(event)
         if len(self.waiting) == 1:

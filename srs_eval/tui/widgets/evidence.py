@@ -13,8 +13,8 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
 from srs_eval.tui.widgets.whiskers import DOTS, axis, common_scale, whisker
 
-OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
-JUDGED = ("verdict", "decision")  # columns that hold these
+_OPEN = ("can't tell yet", "can't tell")  # verdicts and decisions that are none
+_JUDGED = ("verdict", "decision")  # columns that hold these
 _LEAST, _MOST = 14, 48  # columns of a drawn interval
 _NAME = 24  # columns of a row's name where its interval is drawn below the table
 _WORDS = 24  # columns from which a cell is more than a figure or a name
@@ -40,7 +40,7 @@ def _doubts(table: Table) -> dict[int, str]:
     found = {}
     for number, row in enumerate(table.rows):
         each = None if place is None else row[place]
-        is_open = any(isinstance(cell, str) and cell in OPEN for cell in row)
+        is_open = any(isinstance(cell, str) and cell in _OPEN for cell in row)
         if is_open and isinstance(each, Interval) and not each.low <= 0 <= each.high:
             found[number] = why_open(each)
     return found
@@ -73,7 +73,7 @@ def drawn_table(table: Table) -> WidthDependent:
             for row in table.rows
         ]
         for number in _doubts(table):
-            cells[number] = [f"{cell}*" if cell in OPEN else cell for cell in cells[number]]
+            cells[number] = [f"{cell}*" if cell in _OPEN else cell for cell in cells[number]]
         taken = _width(table, cells)
         if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
             for row, texts_of_row in zip(table.rows, cells, strict=True):
@@ -144,9 +144,9 @@ def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
 def _dot(table: Table, row: tuple[Cell, ...]) -> str:
     """A row's verdict; where others of the table have one and it has none, a dot of its own."""
     for column, cell in zip(table.columns, row, strict=True):
-        if column in JUDGED:
+        if column in _JUDGED:
             says = str(cell)
-            return DOTS["can't tell yet"] if says in OPEN else DOTS.get(says, "●" if says else "·")
+            return DOTS["can't tell yet"] if says in _OPEN else DOTS.get(says, "●" if says else "·")
     return "●"
 
 

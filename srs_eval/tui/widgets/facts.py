@@ -132,7 +132,7 @@ def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | T
         rows = []
         for partition, values in partitions.items():
             if len(partitions) > 1:
-                rows.append([Text(partition_name(partition, log), "bold")])
+                rows.append([Text(_partition_name(partition, log), "bold")])
             cells = [
                 Text.assemble((f"w{number} ", "dim"), f"{value:.4f}")
                 for number, value in enumerate(values)
@@ -143,7 +143,7 @@ def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | T
     return WidthDependent(draw)
 
 
-def partition_name(partition: int, log: ReviewLog | None) -> str:
+def _partition_name(partition: int, log: ReviewLog | None) -> str:
     """The name of a preset or a deck."""
     if log is not None and partition in log.presets:
         return log.presets[partition].name
