@@ -190,7 +190,7 @@ def _ln(t: FloatArray) -> FloatArray:
 
 @cache
 def _kernel() -> Any:
-    from srs_eval.training.full_batch_sweep import loss_and_gradient
+    from srs_eval.training.sweeps import full_batch
 
     steps: dict[str, Any] = {
         "values": values,
@@ -208,7 +208,7 @@ def _kernel() -> Any:
         "loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
     }
     constants = {"PARAMETERS": len(START), "VALUES": VALUES}
-    return specialised(loss_and_gradient, "SBD", steps, constants)
+    return specialised(full_batch, "SBD", steps, constants)
 
 
 def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:

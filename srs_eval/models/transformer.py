@@ -39,7 +39,7 @@ from srs_eval.training.networks import (
     training_rows,
     weight_names,
 )
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations
 
 if TYPE_CHECKING:
     from srs_eval.training.transformer_kernel import Batch

@@ -36,7 +36,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, as_function
 from srs_eval.training.context import Context
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations
 from srs_eval.training.records import Int32Array, packed
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
@@ -376,7 +376,7 @@ def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.training.tie_order import quicksort_order
+    from srs_eval.training.orders import quicksort_order
 
     return quicksort_order(lengths)
 

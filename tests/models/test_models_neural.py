@@ -38,9 +38,8 @@ from srs_eval.models.configurations import resolve
 from srs_eval.training import lstm_layer
 from srs_eval.training import networks as neural
 from srs_eval.training.compile import compiled
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.recurrent import SEED, fit_recurrent
-from srs_eval.training.tie_order import quicksort_order
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 

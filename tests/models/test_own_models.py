@@ -40,7 +40,7 @@ import numpy as np
 
 from srs_eval.training.context import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.training.card_steps import card_steps
+from srs_eval.training.trie import card_steps
 from srs_eval.training.trie import history_trie
 from srs_eval.models import Model, hlr
 
