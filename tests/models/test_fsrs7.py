@@ -17,7 +17,8 @@ from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import Session
 from srs_eval.models import Context, fsrs7
-from srs_eval.models.configurations import resolve, spelled
+from srs_eval.models.configurations import resolve
+from srs_eval.models.published import spelled
 from srs_eval.training.records import packed
 from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches
