@@ -35,7 +35,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.lbfgs import minimise
+from srs_eval.training.optimisers import minimise
 from srs_eval.training.trie import history_trie, trie_batches
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)

@@ -21,6 +21,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import specialised
 from srs_eval.training.context import Context
+from srs_eval.training.optimisers import adam_step, annealed
 from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.trie import LANES
 
@@ -186,16 +187,11 @@ def adam(
             best, best_loss = w.copy(), loss
         for batch in next(orders).tolist():
             slope = gradient(w, batch)
-            current = rate * (1 + np.cos(np.pi * step / steps)) / 2
+            current = annealed(rate, step, steps)
             step += 1
             mean += 0.1 * (slope - mean)
             square += 0.001 * (slope * slope - square)
-            w -= (
-                current
-                / (1 - 0.9**step)
-                * mean
-                / (np.sqrt(square) / np.sqrt(1 - 0.999**step) + 1e-8)
-            )
+            w -= adam_step(current, mean, square, 1 - 0.9**step, math.sqrt(1 - 0.999**step))
             if clip is not None:
                 clip(w)
             context.tick(step / steps)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.optimisers import adam_step, annealed
 from srs_eval.training.simd import (
     LANES,
     as_tuple,
@@ -229,14 +230,14 @@ def visit_batches(
                     sums[k] = sums[k] + load(x[k], i) * z_bar
         if done < 0:
             continue
-        now = rate * (1.0 + math.cos(math.pi * done / steps)) / 2.0
+        now = annealed(rate, done, steps)
         done += 1
+        bias_mean, bias_square = 1.0 - 0.9**done, math.sqrt(1.0 - 0.999**done)
         for k in range(PARAMETERS):
             gradient = total(sums[k])
             mean[k] += 0.1 * (gradient - mean[k])
             square[k] += 0.001 * (gradient * gradient - square[k])
-            scale = math.sqrt(square[k]) / math.sqrt(1.0 - 0.999**done) + 1e-8
-            w[k] -= now / (1.0 - 0.9**done) * mean[k] / scale
+            w[k] -= adam_step(now, mean[k], square[k], bias_mean, bias_square)
     return total(loss)
 
 
@@ -397,11 +398,11 @@ def epoch(
     batches = (n + size - 1) // size
     for batch in range(batches):
         step = done * batches + batch
-        rate = start_rate * (1 + math.cos(math.pi * step / (epochs * batches))) / 2
+        rate = annealed(start_rate, step, epochs * batches)
         chosen = order[batch * size : (batch + 1) * size]
         slope = gradient(x, share, chosen, residual * std + mean) * std
         correction = math.sqrt(1 - beta ** (step + 1))
         for k in range(len(slope)):
             square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]
             residual[k] *= 1 - rate * decay
-            residual[k] -= rate * slope[k] / (math.sqrt(square[k]) / correction + 1e-8)
+            residual[k] -= adam_step(rate, slope[k], square[k], 1.0, correction)  # no momentum

@@ -27,8 +27,8 @@ from srs_eval.models import logistic_regression as lr
 from srs_eval.models.configurations import resolve
 from srs_eval.training import linear
 from srs_eval.training.compile import compiled
-from srs_eval.training.lbfgs import minimise
 from srs_eval.training.linear import adam
+from srs_eval.training.optimisers import minimise
 from srs_eval.training.orders import quicksort_order
 from tests.conftest import shared_or_skip
 
