@@ -100,7 +100,6 @@ MODELS = (
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(DEFAULT_SECS),
-        aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
         hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),

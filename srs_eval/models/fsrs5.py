@@ -196,11 +196,6 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        aliases={
-            "FSRS-5-default": "FSRS-5-dry-run",
-            "FSRS-5-S0": "FSRS-5-pretrain",
-            "FSRS-5-two_buttons": "FSRS-5-binary",
-        },
         configurations=(
             "FSRS-5",
             "FSRS-5-dry-run",

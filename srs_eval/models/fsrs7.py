@@ -293,7 +293,6 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRS-7-default": "FSRS-7-dry-run", "FSRS-7-two_buttons": "FSRS-7-binary"},
         configurations=(
             "FSRS-7-short-secs-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",

@@ -109,7 +109,7 @@ def failure(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Val
 # All rows at once
 
 
-class AllRows(NamedTuple):
+class _AllRows(NamedTuple):
     """The nodes of the rows' histories and, as targets, the rows; and room for the kernel."""
 
     kind: NDArray[np.int32]  # per segment of nodes
@@ -138,7 +138,7 @@ class AllRows(NamedTuple):
 
 def all_rows(
     trials: Trials, rows: IntArray, weights: FloatArray | None = None
-) -> tuple[AllRows, IntArray]:
+) -> tuple[_AllRows, IntArray]:
     """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
     trie = history_trie(trials, same_day=False)
     batch = trie_batches(trie, trials, [rows], weights)
@@ -147,7 +147,7 @@ def all_rows(
     repeated = compiled(repeats)(parent, rating, int(batch.end[0]))
     grade, target = rating - 1, batch.target_node[: batch.first_target[1]]
     segments = slice(batch.first_segment[1])
-    made = AllRows(
+    made = _AllRows(
         kind=batch.kind[segments],
         start=batch.start[segments],
         end=batch.end[segments],
@@ -211,7 +211,7 @@ def _kernel() -> Any:
     return specialised(full_batch, "SBD", steps, constants)
 
 
-def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:
+def loss_and_gradient(rows: _AllRows, w: FloatArray) -> tuple[float, FloatArray]:
     """Weighted sum of the rows' log losses, and its gradient (7,)."""
     loss = float(_kernel()(True, w, rows))
     return loss, rows.w_bar.sum(axis=1)

@@ -153,7 +153,7 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 2)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
-    sums = dash._strength(dash.make_ages(trials), rows, at)
+    sums = dash._strength(dash._make_ages(trials), rows, at)
     got = (
         compiled(dash.act_r_loss)(sums, y, weight, at),
         compiled(dash.act_r_gradient)(sums, y, weight, at),
@@ -502,8 +502,8 @@ def test_defaults_of_dash_depend_on_same_day_reviews() -> None:
     for short, start in ((False, dash.START), (True, dash.START_SHORT)):
         trials = simulated(short=short)
         index = np.arange(20)
-        default = dash.predict(trials, [], index, Context())
-        assert default.tolist() == dash.predict(trials, list(start), index, Context()).tolist()
+        default = dash.DASH.predict(trials, [], index, Context())
+        assert default.tolist() == dash.DASH.predict(trials, list(start), index, Context()).tolist()
 
 
 # What goes wrong
