@@ -21,6 +21,9 @@ from tests.conftest import shared_or_skip
 from tools.pretraining import population
 from tools.pretraining.likeness import likeness, shift
 
+# Nothing of this is in the wheel; the learners that are, are looked at in tests/data.
+pytestmark = pytest.mark.slow
+
 # What is published
 
 
