@@ -60,7 +60,7 @@ from srs_eval.engine.workers import (
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
 from srs_eval.training.context import Context
-from srs_eval.training.networks import check_device, release_device
+from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0
 _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more

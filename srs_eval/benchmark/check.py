@@ -30,7 +30,7 @@ from srs_eval.data.errors import InputError, counted
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.configurations import left_open
+from srs_eval.models.published import left_open
 
 _Result = Mapping[str, Any]  # a line of a result file
 SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1

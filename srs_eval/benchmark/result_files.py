@@ -30,13 +30,12 @@ from srs_eval.models.configurations import (
     SUFFIXES,
     Configuration,
     Names,
-    left_open,
     meant_by,
-    published,
     untuned,
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
+from srs_eval.models.published import left_open, published
 
 _OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""

@@ -23,7 +23,8 @@ from srs_eval.benchmark.journal import append_record, hold, open_journal, read_r
 from srs_eval.benchmark.result_lines import read_lines
 from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.outputs import write_atomically
-from srs_eval.models.configurations import NAMES, Names, spelled
+from srs_eval.models.configurations import NAMES, Names
+from srs_eval.models.published import spelled
 from srs_eval.training.hyperparameters import setup_in_words
 
 Status = Literal["done", "failed", "skipped"]

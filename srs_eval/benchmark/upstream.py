@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from srs_eval.data.errors import InputError
-from srs_eval.models.configurations import NAMES, Configuration, Names, spelled
+from srs_eval.models.configurations import NAMES, Configuration, Names
+from srs_eval.models.published import spelled
 
 _COMMITS: dict[str, Names] = {
     "399354168d2924898b49babdc6104a33948c76b0": "2025",

@@ -36,7 +36,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.evaluate import Session
 from srs_eval.models import all_models, load_model_file
-from srs_eval.models.configurations import published, resolve, spelled
+from srs_eval.models.configurations import resolve
+from srs_eval.models.published import published, spelled
 from srs_eval.report.audit import audit_document
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import (
