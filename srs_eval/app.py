@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import signal
 import sys
@@ -46,7 +47,6 @@ from srs_eval.tui.screens.background import (
     Remembered,
 )
 from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.tui.screens.garbage import EVERY_S, Garbage
 from srs_eval.tui.screens.palette import Commands, commands
 from srs_eval.tui.screens.reports import Reports
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
@@ -176,7 +176,6 @@ class SrsEvalApp(App[int]):
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
         self._keys = TypedKeys(self, self._forward, monotonic)
-        self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
@@ -200,8 +199,6 @@ class SrsEvalApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does it, but keys one after another."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.touched()
         await self._keys.take(event)
 
     async def _forward(self, event: events.Event) -> None:
@@ -246,13 +243,12 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        self._garbage.end()
+        gc.unfreeze()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        self._garbage.begin()
-        self.set_interval(EVERY_S, self._garbage.collect)
+        gc.freeze()  # what is there by now stays: garbage is looked for among the rest only
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:

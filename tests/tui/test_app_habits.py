@@ -280,22 +280,26 @@ async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path
 
 
 async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
-    """Else each of them takes memory, and longer and longer looks through it for what may go."""
-    usual = gc.get_threshold()
+    """With what they have drawn, which Textual remembers for each widget: else memory grows with
+    every screen, and longer and longer looks through it for what may go."""
     app = make_app(tmp_path, FILE)
     left: list[weakref.ref[Screen]] = []
+    drawn: list[weakref.ref[Any]] = []
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
         for _ in range(3):
             await pilot.press("d")
             await until(pilot, on(app, "DetailsScreen"))
+            await until(pilot, lambda: "Parameters" in text_of(app))
             left.append(weakref.ref(app.screen))
+            drawn.append(weakref.ref(app.screen.query_one("#facts")._styles_cache))
             await pilot.press("escape")
             await until(pilot, on(app, "RunScreen"))
-        gc.unfreeze()
+        assert gc.isenabled()
         gc.collect()
-        assert sum(screen() is not None for screen in left) <= 1  # Textual holds the last one
-    assert gc.get_threshold() == usual
+        for each in (left, drawn):
+            assert sum(kept() is not None for kept in each) <= 1  # Textual holds the last one
+    assert not gc.get_freeze_count()
 
 
 def keys(app: object) -> list[str]:
