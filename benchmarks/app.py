@@ -32,7 +32,7 @@ from pathlib import Path
 
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.tui.screens.time_left import seconds_left
+from srs_eval.tui.screens.ranking import seconds_left
 
 FIRST_PAINT_S, PAUSE_S, WITHIN = 0.7, 0.1, 2.0
 KEYS = ("down", "down", "o", "o", "d", "t", "b", "n", "escape", "2", "s", "escape", "end", "home")

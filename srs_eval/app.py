@@ -917,7 +917,6 @@ class SrsEvalApp(App[int]):
         self.evaluation = Evaluation(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
-            known_pace=dict(self.state.pace),
         )
         self._evaluated = (log, self.models, self.protocol)
         if again:
@@ -979,12 +978,9 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        from srs_eval.tui.screens.time_left import measured_pace
-
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
-        self.remember(replace(self.state, pace=measured_pace(self.evaluation)))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()
