@@ -581,7 +581,7 @@ async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        for milliseconds in range(0, 100, 4):
+        for milliseconds in (0, 8, 16, 40, 80):
             await app.push_screen(CompareScreen("FSRS-6", "DASH"))
             await asyncio.sleep(milliseconds / 1000)
             await app.pop_screen()
