@@ -33,8 +33,8 @@ from srs_eval.engine.evaluate import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.dialogs import JumpScreen
 from srs_eval.tui.screens.import_summary import ReceiptScreen
-from srs_eval.tui.screens.jump import JumpScreen
 from srs_eval.tui.screens.open import told_apart
 from srs_eval.tui.state import Recent, State, load_state, save_state
 from srs_eval.tui.widgets.calibration import CalibrationChart

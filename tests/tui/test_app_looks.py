@@ -18,8 +18,7 @@ from srs_eval.advice.answers import Answer, Table
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
 from srs_eval.advice.workload.answers import CostTable
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.screens.confirm_dialog import Question
-from srs_eval.tui.screens.error_dialog import Refusal
+from srs_eval.tui.screens.dialogs import Question, Refusal
 from srs_eval.tui.state import DARK, LIGHT, Recent, State, save_state
 from tests.tui.app_world import (
     MODELS,
