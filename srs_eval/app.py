@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import signal
 import sys
@@ -45,13 +46,11 @@ from srs_eval.tui.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.tui.screens.garbage import EVERY_S, Garbage
-from srs_eval.tui.screens.palette import Commands, commands
+from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.reports import Reports
-from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
-from srs_eval.tui.screens.typed_keys import TypedKeys
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.widgets.chrome import MINIMUM
+from srs_eval.tui.workarounds import Commands, Greyscale, TypedKeys
 
 if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Table
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
     from srs_eval.stats.calibration_graph import CalibrationGraph
-    from srs_eval.tui.screens.choose import Chosen
+    from srs_eval.tui.screens.dialogs import Chosen
     from srs_eval.tui.screens.evaluation import Evaluation
     from srs_eval.tui.screens.export import Wanted
     from srs_eval.tui.screens.ranking import RunScreen
@@ -80,8 +79,8 @@ _NEXT = (
     *(
         f"srs_eval.tui.screens.{each}"
         for each in (
-            *("evaluation", "evidence", "ranking", "details", "compare", "model_errors"),
-            *("costs", "import_summary", "choose", "export", "families", "help"),
+            *("evidence", "ranking", "details", "compare", "costs", "import_summary"),
+            *("dialogs", "export"),
         )
     ),
 )
@@ -176,7 +175,6 @@ class SrsEvalApp(App[int]):
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
         self._keys = TypedKeys(self, self._forward, monotonic)
-        self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
@@ -200,8 +198,6 @@ class SrsEvalApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does it, but keys one after another."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.touched()
         await self._keys.take(event)
 
     async def _forward(self, event: events.Event) -> None:
@@ -246,13 +242,12 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        self._garbage.end()
+        gc.unfreeze()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        self._garbage.begin()
-        self.set_interval(EVERY_S, self._garbage.collect)
+        gc.freeze()  # what is there by now stays: garbage is looked for among the rest only
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:
@@ -276,7 +271,7 @@ class SrsEvalApp(App[int]):
             self._warm_up.pop().terminate_workers()
 
     def get_driver_class(self) -> type[Driver]:
-        from srs_eval.tui.widgets.terminal import lasting
+        from srs_eval.tui.workarounds import lasting
 
         return lasting(super().get_driver_class())
 
@@ -492,7 +487,7 @@ class SrsEvalApp(App[int]):
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
-        from srs_eval.tui.screens.confirm_dialog import Question
+        from srs_eval.tui.screens.dialogs import Question
 
         if self.can_cancel and self.asked_for_models:
             title = "Stop the models that still run?"
@@ -555,7 +550,7 @@ class SrsEvalApp(App[int]):
 
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         """Say in a dialog why something was not done."""
-        from srs_eval.tui.screens.error_dialog import Refusal
+        from srs_eval.tui.screens.dialogs import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
@@ -921,7 +916,6 @@ class SrsEvalApp(App[int]):
         self.evaluation = Evaluation(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
-            known_pace=dict(self.state.pace),
         )
         self._evaluated = (log, self.models, self.protocol)
         if again:
@@ -983,12 +977,9 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        from srs_eval.tui.screens.time_left import measured_pace
-
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
-        self.remember(replace(self.state, pace=measured_pace(self.evaluation)))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()
