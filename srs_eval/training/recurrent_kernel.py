@@ -43,7 +43,7 @@ success_adjoint: Any = None
 failure: Any = None
 failure_adjoint: Any = None
 same_day: Any = None
-_same_day_adjoint: Any = None
+same_day_adjoint: Any = None
 recall: Any = None
 recall_adjoint: Any = None
 
@@ -141,7 +141,7 @@ def recurrent_pass(
                         dt, rating = load(delta_t, i), load(ratings, i)
                         new_bar = load_state(bar, i - base, STATES)
                         left = rows_from(tape, (i - base) * width)
-                        old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
+                        old_bar = same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
                         scatter_add(bar, parent, i, old_bar)
                     continue
             if kind == SUCCESS:
