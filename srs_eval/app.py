@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
+    from srs_eval.engine.run import Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
     from srs_eval.stats.calibration_graph import CalibrationGraph
     from srs_eval.tui.screens.choose import Chosen
-    from srs_eval.tui.screens.evaluation import Evaluation
     from srs_eval.tui.screens.export import Wanted
     from srs_eval.tui.screens.ranking import RunScreen
 
@@ -221,11 +221,11 @@ class SrsEvalApp(App[int]):
     # --- start and end
 
     @cached_property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         """What has become of the models so far."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
-        return Evaluation()
+        return Run()
 
     @cached_property
     def overview(self) -> Overview:
@@ -595,11 +595,11 @@ class SrsEvalApp(App[int]):
             if isinstance(outcome, Exception):
                 self.refuse("Can't judge this", outcome, "Back", "")
                 return
+            from srs_eval.engine.run import Run
             from srs_eval.tui.screens.answers import AnswersScreen
-            from srs_eval.tui.screens.evaluation import Evaluation
 
             self.cancel_evaluation()
-            self.evaluation, self._evaluated = Evaluation(), None
+            self.evaluation, self._evaluated = Run(), None
             self.log_, self.receipt = outcome
             self.judged_only = chosen
             presets = [each for each in whole[1].presets if str(each.id) in chosen[0]]
@@ -821,19 +821,19 @@ class SrsEvalApp(App[int]):
         return f"Ranked in it: {number} of {whole}, as far as they have finished."
 
     @property
-    def of_open_file(self) -> Evaluation:
+    def of_open_file(self) -> Run:
         """The models' figures, if they are of what is open."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
         same = self._evaluated is not None and self._evaluated[0] is self.log_
-        return self.evaluation if same else Evaluation()
+        return self.evaluation if same else Run(equivalence=self.config.equivalence)
 
     def export(self, wanted: Wanted | None) -> None:
         """Write a report in another process, and say where it is."""
         log = self.log_
         if log is None or wanted is None:
             return
-        outcome = self.of_open_file.outcome(self.config.equivalence)
+        run = self.of_open_file.snapshot()
         protocol = self.protocol if self._evaluated is None else self._evaluated[2]
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]
@@ -846,7 +846,7 @@ class SrsEvalApp(App[int]):
         task = partial(
             self._write_report or export_learner,
             log,
-            outcome,
+            run,
             protocol,
             form=wanted.form,
             path=wanted.path,
@@ -905,8 +905,8 @@ class SrsEvalApp(App[int]):
         """
         from srs_eval.engine.evaluate import Finished
         from srs_eval.engine.ranking import ranking
+        from srs_eval.engine.run import Run
         from srs_eval.models.configurations import resolve
-        from srs_eval.tui.screens.evaluation import Evaluation
 
         log = self.log_
         if log is None:
@@ -918,7 +918,7 @@ class SrsEvalApp(App[int]):
         before = self.evaluation
         missing: list[Configuration] = []
         finished: list[tuple[Configuration, Result]] = []
-        self.evaluation = Evaluation(
+        self.evaluation = Run(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
             known_pace=dict(self.state.pace),

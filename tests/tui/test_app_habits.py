@@ -30,10 +30,10 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import Finished, Prepared, Started
+from srs_eval.engine.run import Run
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.compare import CompareScreen
-from srs_eval.tui.screens.evaluation import Evaluation
 from srs_eval.tui.screens.import_summary import ReceiptScreen
 from srs_eval.tui.screens.jump import JumpScreen
 from srs_eval.tui.screens.open import told_apart
@@ -757,7 +757,7 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
     """After a second, on a machine of any speed, with two workers, until little is left."""
     chosen = resolve("fast")
     compile_first = {each.name for each in chosen if each.compiles and kind == "compiling"}
-    first = Evaluation(reviews=reviews)
+    first = Run(reviews=reviews)
 
     def seconds(each: Configuration, compiles: bool, begins: bool, loads: bool) -> float:
         odd = 1 + 0.3 * (sum(each.name.encode()) % 7 - 3) / 3  # the table is not exact either
@@ -765,7 +765,7 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
         compiling = each.model.seconds_to_compile * compiles * (1 + odd) / 2
         return speed * (work + compiling + 0.8 * begins + 0.8 * loads)
 
-    def run(evaluation: Evaluation) -> list[tuple[float | None, float]]:
+    def run(evaluation: Run) -> list[tuple[float | None, float]]:
         missing = frozenset(compile_first)
         evaluation.apply(Prepared(reviews, reviews, tuple(chosen), missing), 0.0)
         waiting, working, now = list(chosen), [], 0.0
@@ -790,7 +790,7 @@ def test_the_time_left_is_right_within_half(speed: float, reviews: int, kind: st
 
     ratios = run(first)
     if kind == "again":  # what the first run measured is remembered
-        ratios = run(Evaluation(reviews=reviews, known_pace=measured_pace(first)))
+        ratios = run(Run(reviews=reviews, known_pace=measured_pace(first)))
     assert len(ratios) > 5 or speed * reviews < 5_000  # nothing is told of a single second
     for left, true in ratios:
         assert left is not None

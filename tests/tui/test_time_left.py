@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Started
+from srs_eval.engine.run import Run
 from srs_eval.engine.start_order import start_order
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.tui.screens.evaluation import Evaluation
 from srs_eval.tui.screens.time_left import _expected, expected_seconds, measured_pace, seconds_left
 from tests.tui.app_world import make_result
 
@@ -86,7 +86,7 @@ def recorded(
 
 
 def said(
-    evaluation: Evaluation, events: Iterator[tuple[float, Event]]
+    evaluation: Run, events: Iterator[tuple[float, Event]]
 ) -> list[tuple[float, float, float]]:
     """(seconds gone, said to be left, left), four times a second, while a fifth is left."""
     listed, told = list(events), []
@@ -120,11 +120,11 @@ def test_recorded_runs_are_told_within_half(
     first_run: bool, workers: int, slowness: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the third second on, or the first on a machine like that of the recording."""
-    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.run.missing", lambda module: "")
     monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
     missing = all_compiled() if first_run else frozenset[str]()
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
-    told = said(Evaluation(), events)
+    told = said(Run(), events)
     assert len(told) > 20
     for now, left, true in told:
         if slowness == 1 or now > 3 * slowness:
@@ -135,9 +135,9 @@ def test_recorded_runs_are_told_within_half(
 def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.run.missing", lambda module: "")
     monkeypatch.setattr("srs_eval.engine.start_order.missing", lambda module: "")
-    told = said(Evaluation(), recorded(resolve("all"), workers=workers, telling=0.09))
+    told = said(Run(), recorded(resolve("all"), workers=workers, telling=0.09))
     assert len(told) > 20
     for now, left, true in told:
         assert true / 1.5 < left < true * 1.5, (now, left, true)
@@ -146,10 +146,10 @@ def test_short_models_that_are_told_late_make_the_long_ones_no_slower(
 def test_compiling_what_another_compiles_says_nothing_of_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: "")
+    monkeypatch.setattr("srs_eval.engine.run.missing", lambda module: "")
     names = "AVG", "90%", "HLR", "DASH", "GRU", "GRU-P", "LSTM"
     *before, gru, gru_p, lstm = chosen = [resolve(name)[0] for name in names]
-    evaluation = Evaluation()
+    evaluation = Run()
     evaluation.apply(Prepared(REVIEWS, REVIEWS, tuple(chosen), frozenset({"GRU", "GRU-P"})), 0.0)
     for pair, begins, ends in (
         (before[:2], 0.1, 1.0),
@@ -170,7 +170,7 @@ def test_compiling_what_another_compiles_says_nothing_of_work(
 def test_kernels_that_were_kept_make_the_rest_no_faster() -> None:
     """Said to be missing, and there: work takes what it takes."""
     chosen = resolve("FSRSv1,FSRSv2,FSRSv3,FSRSv4,FSRS-4.5,SBD,GRU-503")
-    evaluation = Evaluation()
+    evaluation = Run()
     missing = frozenset(each.name for each in chosen)
     evaluation.apply(Prepared(1_000_000, 1, tuple(chosen), missing), 0.0)
     before, now = seconds_left(evaluation, 1.0), 0.8
@@ -191,10 +191,10 @@ def test_kernels_that_were_kept_make_the_rest_no_faster() -> None:
 def test_one_odd_pace_says_little_of_the_rest(seconds: float, models: int) -> None:
     """However fast some cheap models once were."""
     chosen = resolve("all")
-    usual = Evaluation()
+    usual = Run()
     usual.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
     known = {each.name: (seconds, 1_000_000) for each in chosen[:models]}
-    odd = Evaluation(known_pace=known)
+    odd = Run(known_pace=known)
     odd.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
     told, expected = seconds_left(odd, 1.0), seconds_left(usual, 1.0)
     assert told is not None
@@ -208,8 +208,8 @@ def test_without_what_networks_need_nothing_is_expected_of_them(
     chosen = resolve("AVG,LSTM")
 
     def left(lacking: str) -> float:
-        monkeypatch.setattr("srs_eval.tui.screens.evaluation.missing", lambda module: lacking)
-        evaluation = Evaluation()
+        monkeypatch.setattr("srs_eval.engine.run.missing", lambda module: lacking)
+        evaluation = Run()
         evaluation.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
         told = seconds_left(evaluation, 1.0)
         assert told is not None
@@ -250,7 +250,7 @@ def test_whatever_happens_the_figure_keeps_within_reason(
     What comes from the cache tells nothing of the machine.
     """
     missing = frozenset(each.name for each in CHOSEN if each.compiles and compile_first)
-    evaluation = Evaluation(known_pace=known)
+    evaluation = Run(known_pace=known)
     evaluation.apply(Prepared(reviews, 1, tuple(CHOSEN), missing), 0.0)
     expected = sum(each.whole for each in _expected(evaluation).values())
     expected *= workers + 1  # each worker starts
@@ -287,7 +287,7 @@ def test_whatever_happens_the_figure_keeps_within_reason(
 def test_what_was_kept_makes_no_jump() -> None:
     """Results from the cache leave what is expected of the others as it was."""
     chosen = resolve("fast")
-    evaluation = Evaluation()
+    evaluation = Run()
     evaluation.apply(Prepared(REVIEWS, 1, tuple(chosen)), 0.0)
     before = expected_seconds(evaluation)[chosen[-1].name]
     now = 1.0

@@ -17,12 +17,12 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval.engine.ranking import ORDERS
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.actions import RUN, bindings
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.tui.screens.time_left import seconds_left
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
@@ -93,7 +93,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         yield Static(id="status")
 
     @property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         return self.srs_app.evaluation
 
     @property

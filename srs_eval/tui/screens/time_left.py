@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.engine.start_order import LEAST_S, usual_seconds
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 
 _WORKER_S = 0.8  # until a worker is there
 _LOADING_S = 0.8  # what runs compiled kernels, once in each worker
@@ -20,7 +20,7 @@ _SHORT_S = 0.1  # what takes less is mostly waiting until it is told and the nex
 _SLOWEST = 10.0  # so many times as long as expected, and no longer, counts what one model took
 
 
-def seconds_left(evaluation: Evaluation, now: float) -> float | None:
+def seconds_left(evaluation: Run, now: float) -> float | None:
     """What is expected of the rest, at the pace measured in this run; None while unknown."""
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
@@ -65,7 +65,7 @@ def model_seconds_left(model: ModelRun, now: float, expected: float = 0.0) -> fl
     return max(left - (now - model.told), left / 5)
 
 
-def expected_seconds(evaluation: Evaluation) -> dict[str, float]:
+def expected_seconds(evaluation: Run) -> dict[str, float]:
     """Of each model before it has begun, by name: as it took here before, or usually takes."""
     slowness = _slowness_before(evaluation)
     found = {}
@@ -76,8 +76,8 @@ def expected_seconds(evaluation: Evaluation) -> dict[str, float]:
     return found
 
 
-def measured_pace(evaluation: Evaluation) -> dict[str, tuple[float, int]]:
-    """What this run tells of the machine, added to what was known; as `Evaluation.known_pace`."""
+def measured_pace(evaluation: Run) -> dict[str, tuple[float, int]]:
+    """What this run tells of the machine, added to what was known; as `Run.known_pace`."""
     found, expected = dict(evaluation.known_pace), _expected(evaluation)
     for model in _begun(evaluation):
         if model.result is None or model.cached or model.compiles or not evaluation.reviews:
@@ -103,7 +103,7 @@ class _Expected:
         return self.work + self.starting + self.compiling
 
 
-def _expected(evaluation: Evaluation) -> dict[str, _Expected]:
+def _expected(evaluation: Run) -> dict[str, _Expected]:
     """By name; what models share is expected of the first of them."""
     found, compiled = {}, set()
     slowness, works = _slowness_before(evaluation), expected_seconds(evaluation)
@@ -131,7 +131,7 @@ def _expected(evaluation: Evaluation) -> dict[str, _Expected]:
     return found
 
 
-def _known_seconds(evaluation: Evaluation, model: ModelRun) -> float | None:
+def _known_seconds(evaluation: Run, model: ModelRun) -> float | None:
     """As it took here before; None where it was never tried."""
     if model.name not in evaluation.known_pace:
         return None
@@ -157,7 +157,7 @@ def _slowness(
     return took / usual
 
 
-def _slowness_before(evaluation: Evaluation) -> float:
+def _slowness_before(evaluation: Run) -> float:
     """How much longer than usual everything took here."""
     known = [(_known_seconds(evaluation, model), model) for model in evaluation.models.values()]
     return _slowness(
@@ -168,7 +168,7 @@ def _slowness_before(evaluation: Evaluation) -> float:
 
 
 def _slowness_now(
-    evaluation: Evaluation, expected: Mapping[str, _Expected], now: float
+    evaluation: Run, expected: Mapping[str, _Expected], now: float
 ) -> tuple[float, float, float, float]:
     """How many times as long as expected it takes in this run.
 
@@ -217,7 +217,7 @@ def _compiled(
             yield gone, each.compiling
 
 
-def _begun(evaluation: Evaluation) -> list[ModelRun]:
+def _begun(evaluation: Run) -> list[ModelRun]:
     """In this run, in the order of their beginning."""
     begun = [
         model

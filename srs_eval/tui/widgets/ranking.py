@@ -18,10 +18,10 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.tui.screens.themes import Palette, palette
 from srs_eval.tui.screens.time_left import expected_seconds, model_seconds_left
 from srs_eval.tui.state import State
@@ -94,7 +94,7 @@ class RankingTable(DataTable[Any]):
 
     # --- what is shown
 
-    def show(self, evaluation: Evaluation, now: float, state: State, own: str | None) -> None:
+    def show(self, evaluation: Run, now: float, state: State, own: str | None) -> None:
         """Bring every row up to date; `own` is the learner's own scheduler."""
         if not self.size.width:
             return
@@ -116,7 +116,7 @@ class RankingTable(DataTable[Any]):
 
     def _all_rows(
         self,
-        evaluation: Evaluation,
+        evaluation: Run,
         groups: list[Group],
         wanted: set[str],
         now: float,
@@ -149,7 +149,7 @@ class RankingTable(DataTable[Any]):
             yield line.configuration.name, self._cells(line)
 
     def _unfinished_rows(
-        self, models: Iterable[ModelRun], now: float, evaluation: Evaluation
+        self, models: Iterable[ModelRun], now: float, evaluation: Run
     ) -> Iterator[tuple[str, Text]]:
         expected = expected_seconds(evaluation)
         for model in models:

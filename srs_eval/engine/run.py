@@ -1,23 +1,20 @@
-"""The state of one evaluation, updated by the engine's events; knows no widgets."""
+"""The one state of an evaluation, updated by the engine's events: what views and documents show."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from srs_eval.data.errors import missing
 from srs_eval.data.printable import printable
 from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
-from srs_eval.engine.ranking import Group, Ranked, ranking
+from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
-
-if TYPE_CHECKING:
-    from srs_eval.report.export import Outcome
 
 
 class Stage(Enum):
@@ -54,6 +51,7 @@ class ModelRun:
     took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
+    detail: str = ""  # traceback, for a log
 
     @property
     def name(self) -> str:
@@ -84,21 +82,33 @@ class ModelRun:
 
 
 @dataclass
-class Evaluation:
+class Run:
     """All configurations of a run; `apply` takes the engine's events in order."""
 
+    hidden: frozenset[str] = frozenset()
+    """Configurations that are evaluated as the floor only and not listed in documents."""
+    reference: str = REFERENCE
+    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     reviews: int | None = None
     judged: int | None = None
     models: dict[str, ModelRun] = field(default_factory=dict)
     started: float = 0.0
     ended: float | None = None
     cancelled: bool = False
-    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     known_pace: _Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
     _groups: list[Group] | None = None
 
-    def apply(self, event: Event, now: float, groups: list[Group] | None = None) -> None:
+    @classmethod
+    def of(cls, configurations: Iterable[Configuration], **settings: Any) -> Run:
+        """Of what will be evaluated, before it has begun."""
+        return cls(models={each.name: ModelRun(each) for each in configurations}, **settings)
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        return [model.configuration for model in self.models.values()]
+
+    def apply(self, event: Event, now: float = 0.0, groups: list[Group] | None = None) -> None:
         """`groups` is the ranking with a result that has come, where somebody has made it."""
         if isinstance(event, Prepared):
             self.reviews, self.judged = event.reviews, event.judged
@@ -130,6 +140,7 @@ class Evaluation:
             self._groups = groups
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, printable(event.reason, None)
+            model.detail = event.detail
         elif isinstance(event, Skipped):
             model.stage, model.reason = Stage.SKIPPED, printable(event.reason, None)
 
@@ -161,26 +172,33 @@ class Evaluation:
             name: model.result for name, model in self.models.items() if model.result is not None
         }
 
-    def outcome(self, equivalence: float) -> Outcome:
-        """What has finished so far, as documents take it."""
-        from srs_eval.report.export import Outcome
+    @property
+    def failed(self) -> dict[str, ModelRun]:
+        return self._of(Stage.FAILED)
 
-        found = Outcome(
-            [model.configuration for model in self.models.values()], equivalence=equivalence
-        )
-        for model in self.models.values():
-            if model.result is not None:
-                found.add(Finished(model.configuration, model.result))
-            elif model.stage is Stage.FAILED:
-                found.add(Failed(model.configuration, model.reason))
-            elif model.stage is Stage.SKIPPED:
-                found.add(Skipped(model.configuration, model.reason))
-        return found
+    @property
+    def skipped(self) -> dict[str, ModelRun]:
+        return self._of(Stage.SKIPPED)
+
+    def _of(self, stage: Stage) -> dict[str, ModelRun]:
+        return {name: model for name, model in self.models.items() if model.stage is stage}
+
+    @property
+    def so_far(self) -> str:
+        """How much of the run the ranking rests on; "" once every configuration is settled."""
+        everyone = len(self.models)
+        settled = self.finished - len(self._of(Stage.CANCELLED))
+        return "" if settled >= everyone else f"{settled} of {everyone} models have finished"
+
+    def snapshot(self) -> Run:
+        """As it is now, for who takes longer than until the next event."""
+        models = {name: replace(model) for name, model in self.models.items()}
+        return replace(self, models=models)
 
     def groups(self) -> list[Group]:
         """The ranking of what has finished so far."""
         if self._groups is None:
-            self._groups = ranking(self.finished_pairs(), equivalence=self.equivalence)
+            self._groups = ranking(self.finished_pairs(), self.reference, self.equivalence)
         return self._groups
 
     def usual_reason(self, stage: Stage) -> str:
