@@ -1,5 +1,6 @@
 # make demo   a simulated learner, evaluated: app in a terminal, a table elsewhere
-# make test   all tests
+# make test   the tests, but what is slow and seldom breaks
+# make test-all   these, then the slow ones
 # make lint   style and types
 # make bench  speed against the reference packages and torch loops
 #
@@ -12,14 +13,21 @@ WORKERS ?= 2
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
 	$(BIN)/srs-eval demo
 
+# Bytecode is kept between runs, beside the compiled kernels: tests start some hundred programs.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/python \
+  $(BIN)/python -m pytest -n $(WORKERS)
+
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: test
+	$(PYTEST) -m slow $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -19,8 +19,9 @@ import pytest
 
 from srs_eval.data.simulated import Learner, simulate_learner, write_collection, write_dataset
 
-# Compiling and lazy imports make a first example slow; how slow is nothing to fail on.
-hypothesis.settings.register_profile("srs-eval", deadline=None)
+# Compiling and lazy imports make a first example slow; how slow is nothing to fail on. The same
+# examples each time: what fails, fails for everybody.
+hypothesis.settings.register_profile("srs-eval", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("srs-eval")
 
 PATIENCE = 300.0
@@ -34,6 +35,8 @@ SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 # cached results are not, so that no test passes on an older version's figures. Nothing touches a
 # person's own cache. Subprocesses inherit all of it.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(REPOSITORY / ".cache" / "python"))
 _places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "CONFIG", "DATA", "STATE"):
     os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())

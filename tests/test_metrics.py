@@ -275,6 +275,7 @@ def test_lowess_is_statsmodels(n: int, decimals: int | None) -> None:
 
 @given(predictions(), st.sampled_from([0.1, 0.5, 2 / 3, 1.0]))
 @example((np.eye(8)[7], np.array([0.0, 0, 0, 0, 0, 0.99999, 1, 1])), 0.5)
+@example((np.eye(22)[21], np.array([0.0] * 18 + [0.25] * 3 + [1e-5])), 0.5)
 @settings(max_examples=60)
 def test_lines_from_moments_are_those_from_points(pair: Pair, frac: float) -> None:
     y, p = pair

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from srs_eval.data.errors import InputError, require
 from srs_eval.data.paths import VERSION
-from srs_eval.engine.cache import code_digest
 from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
+from srs_eval.training.compile import program_digest
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -224,7 +224,7 @@ def environment() -> Mapping[str, str]:
     """What figures may depend on besides the set-up: this program, Python, libraries."""
     found = {
         "srs_eval": VERSION,
-        "code": code_digest()[:16],
+        "code": program_digest()[:16],
         "python": platform.python_version(),
         "machine": platform.machine(),
     }

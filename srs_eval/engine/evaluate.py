@@ -18,7 +18,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,11 +58,10 @@ from srs_eval.engine.workers import (
     WorkersCannotStart,
     send,
 )
-from srs_eval.models import file_of
+from srs_eval.models import no_thread_left
 from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.context import Cancelled, Context
-from srs_eval.training.kernel_marks import kernels_there, mark_kernels
-from srs_eval.training.local_imports import no_thread_left
 
 
 @dataclass(frozen=True)
@@ -296,16 +294,16 @@ def _checksum(array: NDArray[Any]) -> int:
     return 0 if array.dtype.hasobject else zlib.adler32(array.tobytes())
 
 
-def _kernels(configuration: Configuration) -> tuple[str, Path]:
+def _kernels(configuration: Configuration) -> str:
     """What configurations that need the same kernels have in common."""
     model = configuration.model
     fit = "default" if configuration.fit == "own" else configuration.fit  # neither is fitted
-    return f"{model.name} {fit}", file_of(model)
+    return f"{model.name} {fit}{model.file.digest[:16] if model.file else ''}"
 
 
 def must_compile(configuration: Configuration) -> bool:
     """Whether its kernels are not on disk yet, so that its first run takes seconds more."""
-    return configuration.compiles and not kernels_there(*_kernels(configuration))
+    return configuration.compiles and not kernels_there(_kernels(configuration))
 
 
 def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
@@ -317,7 +315,7 @@ def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
 def mark_compiled(configuration: Configuration) -> None:
     """Remember that its kernels are on disk; for callers that have run all of them."""
     if configuration.compiles:
-        mark_kernels(*_kernels(configuration))
+        mark_kernels(_kernels(configuration))
 
 
 def fit_and_predict(

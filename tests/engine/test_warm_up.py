@@ -12,7 +12,6 @@ import pytest
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import evaluate as engine
 from srs_eval.models.configurations import OWN, resolve
-from srs_eval.training.kernel_marks import mark_kernels
 from tests.conftest import COMPILED, PATIENCE
 
 
@@ -86,7 +85,6 @@ def test_ones_own_parameters_need_what_the_defaults_need(
 ) -> None:
     """Their kernels are the same, so that no run of one is a first run after one of the other."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    mark_kernels.cache_clear()
     defaults, own = resolve(f"FSRS-6-dry-run,{OWN}")
     assert engine.must_compile(defaults)
     assert engine.must_compile(own)

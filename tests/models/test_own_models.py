@@ -309,6 +309,43 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
     assert "no finite numbers" in document["failed"][0]["reason"]
 
 
+# What it imports from its folder
+
+
+@pytest.mark.parametrize("jobs", ["0", "1"])
+def test_a_file_imports_what_lies_beside_it(jobs: str, write: Write, collection: Path) -> None:
+    """Also while it runs, and in a worker."""
+    file = write("from parts.fitted import more\nassert more == 2", above="import helper_of_slip")
+    (file.parent / "helper_of_slip.py").write_text("x = 1\n")
+    (file.parent / "parts").mkdir()
+    (file.parent / "parts" / "fitted.py").write_text("more = 2\n")
+    run = ("run", collection, "--models", "SLIP", "--model-file", file, "--jobs", jobs, "--json")
+    first = json.loads(program(*run).stdout)
+    assert [each["configuration"] for each in first["results"]] == ["SLIP"]
+    assert json.loads(program(*run).stdout)["results"][0]["cached"]
+    (file.parent / "parts" / "fitted.py").write_text("more = 3\n")
+    assert "AssertionError" in json.loads(program(*run).stdout)["failed"][0]["reason"]
+
+
+def test_two_files_with_equally_named_helpers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(models, "_own_folders", [])
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        text = MODEL.format(fit="pass", predict="pass", above="import helper_of_two")
+        (tmp_path / name / f"{name}.py").write_text(text.replace("SLIP", f"SLIP-{name}"))
+        (tmp_path / name / "helper_of_two.py").write_text("x = 1\n")
+    try:
+        models.load_model_file(tmp_path / "one" / "one.py")
+        with pytest.raises(InputError, match=r"helper_of_two\.py.*cannot be used in one run"):
+            models.load_model_file(tmp_path / "two" / "two.py")
+    finally:
+        models.all_models().pop("SLIP-one", None)
+        sys.modules.pop("helper_of_two", None)
+
+
 # Whatever a model raises
 
 WICKED = """

@@ -27,15 +27,15 @@ step: Any = None
 recall: Any = None
 SEES_TIME = 0  # whether the memory sees what an answer takes
 SEPARATE = 0  # whether the scheduler is another model or has other parameters
-_scheduler_begin: Any = None
-_scheduler_review: Any = None
-_scheduler_step: Any = None
-_scheduler_factor: Any = None
-_scheduler_intervals: Any = None
+scheduler_begin: Any = None
+scheduler_review: Any = None
+scheduler_step: Any = None
+scheduler_factor: Any = None
+scheduler_intervals: Any = None
 
-_MOST_STEPS = 5  # of learning or relearning that a card takes on one day
+MOST_STEPS = 5  # of learning or relearning that a card takes on one day
 LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
-_RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
+RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
 (DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
 
 
@@ -153,7 +153,7 @@ def answer_time(random: Any, mean: float, spread: float) -> float:
 
 
 @njit(nogil=True, error_model="numpy")
-def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
+def fuzz_range(days: int, longest: int) -> tuple[int, int]:
     """The shortest and the longest interval that Anki draws from instead of so many days."""
     if days < 3:
         return days, days
@@ -172,7 +172,7 @@ def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
-def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
+def balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
     """An interval of a fuzz range, rather on a day with few cards due.
 
     A day without cards has weight 1, one with n cards n^-2.15 interval^-3
@@ -207,7 +207,7 @@ def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, qu
 
 
 @njit(nogil=True, error_model="numpy")
-def _smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
+def smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
     """Reorder so that the `wanted` cards with the smallest keys come first (Hoare 1961)."""
     low, high = 0, count - 1
     while low < high:
@@ -280,9 +280,9 @@ def play(
     longest = int(question.maximum_interval)
     for at in range(queue.horizon):
         crowd[at] = crowding[due[at]]
-        lows[at], highs[at] = _fuzz_range(at, longest)
+        lows[at], highs[at] = fuzz_range(at, longest)
 
-    factor = _scheduler_factor(scheduler_parameters, question.retention, work)
+    factor = scheduler_factor(scheduler_parameters, question.retention, work)
     for day in range(days):
         # Who comes up today; where these are too many, who comes first
         n, k = 0, head[day]
@@ -316,7 +316,7 @@ def play(
                 elif order == MOST_RECALLED:
                     key = -recalls[i]
                 ratings[i] = key
-            _smallest_first(card, ratings, n, question.reviews_a_day)
+            smallest_first(card, ratings, n, question.reviews_a_day)
             for i in range(question.reviews_a_day, n):
                 k = card[i]
                 due[day] -= 1
@@ -338,7 +338,7 @@ def play(
                 k, rating = card[i], 1
                 lapses[k] += 1
                 stepping[steps], step_rating[steps] = k, 1.0
-                row[steps], consecutive[steps] = _RELEARNING_ROW, 0
+                row[steps], consecutive[steps] = RELEARNING_ROW, 0
                 needed[steps] = question.relearning_steps
                 steps += 1
             ratings[i] = rating
@@ -349,7 +349,7 @@ def play(
             ratings[i] = 3.0
         review(parameters, states, room, card, t, ratings, taken, n, work)
         if SEPARATE:
-            _scheduler_review(
+            scheduler_review(
                 scheduler_parameters, scheduler_states, room, card, t, ratings, taken, n, work
             )
 
@@ -372,14 +372,14 @@ def play(
             card[i], ratings[i] = 0, 3.0
         begin(parameters, states, room, card, ratings, taken, n, n + new, work)
         if SEPARATE:
-            _scheduler_begin(
+            scheduler_begin(
                 scheduler_parameters, scheduler_states, room, card, ratings, taken, n, n + new, work
             )
         learned += new
         waiting -= new
 
         # Steps of learning and relearning
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             going = 0
             for i in range(steps):
                 rating = int(step_rating[i])
@@ -387,7 +387,7 @@ def play(
                     continue
                 kind = row[i]
                 rating = 1 + drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
-                mean = seconds[(RELEARNING if kind == _RELEARNING_ROW else LEARNING) + rating - 1]
+                mean = seconds[(RELEARNING if kind == RELEARNING_ROW else LEARNING) + rating - 1]
                 cost += mean
                 if SEES_TIME:
                     taken[going] = answer_time(clock, mean, spread)
@@ -409,14 +409,14 @@ def play(
                 work,
             )  # fmt: skip
             if SEPARATE:
-                _scheduler_step(
+                scheduler_step(
                     scheduler_parameters, scheduler_states, room, stepping,
                     question.scheduler_step_days, step_rating, taken, steps, work,
                 )  # fmt: skip
 
         # When they come up again
         n += new
-        _scheduler_intervals(
+        scheduler_intervals(
             scheduler_parameters, scheduler_states, room, card, n, question.retention, factor,
             question.maximum_interval, t,
         )  # fmt: skip
@@ -427,8 +427,8 @@ def play(
                 if interval < queue.horizon:
                     low, high = lows[interval], highs[interval]
                 else:
-                    low, high = _fuzz_range(interval, longest)
-                interval = _balanced_interval(random, low, high, day, days, queue)
+                    low, high = fuzz_range(interval, longest)
+                interval = balanced_interval(random, low, high, day, days, queue)
             at = day + interval
             last[k], cards.due[k] = day, at
             if at < queue.horizon:

@@ -95,7 +95,7 @@ class Followed(NamedTuple):
 # Recurrent models
 
 
-def _recurrent_begin(
+def recurrent_begin(
     parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
     end: int, work: Any,
 ) -> None:  # fmt: skip
@@ -107,7 +107,7 @@ def _recurrent_begin(
                 states[k * room + card[i + lane]] = work.state[k * LANES + lane]
 
 
-def _recurrent_review(
+def recurrent_review(
     parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
     count: int, work: Any,
 ) -> None:  # fmt: skip
@@ -155,7 +155,7 @@ def recurrent_step(
                     states[k * room + card[i + lane]] = work.state[k * LANES + lane]
 
 
-def _recurrent_recall(
+def recurrent_recall(
     parameters: Any, states: Any, room: int, card: Any, t: Any, count: int, out: Any
 ) -> None:
     for i in range(0, count, LANES):
@@ -166,7 +166,7 @@ def _recurrent_recall(
 # Intervals by a recurrent model
 
 
-def _recurrent_factor(parameters: Any, retention: float, work: Any) -> float:
+def recurrent_factor(parameters: Any, retention: float, work: Any) -> float:
     """The interval of a stability of 1 day, where all are multiples of it."""
     if not SCALES:
         return 0.0
@@ -183,7 +183,7 @@ def _recurrent_factor(parameters: Any, retention: float, work: Any) -> float:
     return work.t[0]
 
 
-def _recurrent_intervals(
+def recurrent_intervals(
     parameters: Any, states: Any, room: int, card: Any, count: int, retention: float,
     factor: float, longest: float, out: Any,
 ) -> None:  # fmt: skip
@@ -219,7 +219,7 @@ def _recurrent_intervals(
 # with the interval that follows it.
 
 
-def _cell_scratch(shape: Any) -> Any:
+def cell_scratch(shape: Any) -> Any:
     """Inputs, states before and after, and what the cells leave: for LANES cards."""
     units = shape.hidden * (2 if shape.cell == 2 else 1)
     return (
@@ -240,7 +240,7 @@ def show(x: Any, lane: int, t: float, rating: float) -> None:
             x[k, lane] = 1.0 if rating == k else 0.0
 
 
-def _through_cells(
+def through_cells(
     shape: Any, w: Any, states: Any, room: int, card: Any, i: int, scratch: Any
 ) -> None:
     """LANES cards from card[i] on through the cells, with the inputs in the scratch."""
@@ -251,12 +251,12 @@ def _through_cells(
     forward(shape, w, x, 0, after, kept, 0, rows_of(before))
 
 
-def _network_begin(
+def network_begin(
     parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
     end: int, work: Any,
 ) -> None:  # fmt: skip
     shape = Shape(CELL, HEAD, INPUTS, HIDDEN)
-    x, before, after, kept = _cell_scratch(shape)
+    x, before, after, kept = cell_scratch(shape)
     for i in range(start, end, LANES):
         if not FOLLOWING:
             for lane in range(LANES):
@@ -270,19 +270,19 @@ def _network_begin(
                 states[len(after) * room + at] = rating[i + lane]
 
 
-def _network_review(
+def network_review(
     parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
     count: int, work: Any,
 ) -> None:  # fmt: skip
     shape = Shape(CELL, HEAD, INPUTS, HIDDEN)
-    scratch = _cell_scratch(shape)
+    scratch = cell_scratch(shape)
     x, _, after, _ = scratch
     units = len(after)
     for i in range(0, count, LANES):
         for lane in range(LANES):
             given = states[units * room + card[i + lane]] if FOLLOWING else rating[i + lane]
             show(x, lane, t[i + lane], given)
-        _through_cells(shape, parameters, states, room, card, i, scratch)
+        through_cells(shape, parameters, states, room, card, i, scratch)
         for lane in range(min(LANES, count - i)):
             at = card[i + lane]
             for k in range(units):
@@ -301,11 +301,11 @@ def network_step(
     review(parameters, states, room, card, work.t, rating, seconds, count, work)
 
 
-def _network_recall(
+def network_recall(
     parameters: Any, states: Any, room: int, card: Any, t: Any, count: int, out: Any
 ) -> None:
     shape = Shape(CELL, HEAD, INPUTS, HIDDEN)
-    scratch = _cell_scratch(shape)
+    scratch = cell_scratch(shape)
     x, _, after, _ = scratch
     units = len(after)
     gates = (3 if CELL == 0 else 1 if CELL == 1 else 4) * HIDDEN
@@ -314,7 +314,7 @@ def _network_recall(
         if FOLLOWING:
             for lane in range(LANES):
                 show(x, lane, t[i + lane], states[units * room + card[i + lane]])
-            _through_cells(shape, parameters, states, room, card, i, scratch)
+            through_cells(shape, parameters, states, room, card, i, scratch)
         else:
             for k in range(HIDDEN):
                 for lane in range(LANES):

@@ -30,10 +30,10 @@ from srs_eval.training.simd import (
 )
 
 RECURRENT = 4 * HIDDEN  # numbers in a card's state before those of its curves
-_CURVE_VALUES = 3 * CURVES
-_NORMALISATION = VALUES - 4  # where mean and deviation of both inputs begin among the weights
-_EPSILON = 1e-5  # of the layer norms
-_LARGEST_LOG = 25.0  # of stabilities and exponents
+CURVE_VALUES = 3 * CURVES
+NORMALISATION = VALUES - 4  # where mean and deviation of both inputs begin among the weights
+EPSILON = 1e-5  # of the layer norms
+LARGEST_LOG = 25.0  # of stabilities and exponents
 
 
 def silu(x: Any) -> Any:
@@ -51,12 +51,12 @@ def linear(w: Any, at: int, inputs: int, outputs: int, x: Any, out: Any) -> int:
     return bias + outputs
 
 
-def _through_silu(x: Any) -> None:
+def through_silu(x: Any) -> None:
     for k in range(HIDDEN):
         x[k] = silu(x[k])
 
 
-def _normed(w: Any, at: int, x: Any, out: Any) -> int:
+def normed(w: Any, at: int, x: Any, out: Any) -> int:
     """out = the layer norm of x, without a bias."""
     mean, square = broadcast(0.0), broadcast(0.0)
     for k in range(HIDDEN):
@@ -64,13 +64,13 @@ def _normed(w: Any, at: int, x: Any, out: Any) -> int:
     mean = mean * (1.0 / HIDDEN)
     for k in range(HIDDEN):
         square += (x[k] - mean) * (x[k] - mean)
-    scale = exp(-0.5 * log(square * (1.0 / HIDDEN) + _EPSILON))
+    scale = exp(-0.5 * log(square * (1.0 / HIDDEN) + EPSILON))
     for k in range(HIDDEN):
         out[k] = w[at + k] * ((x[k] - mean) * scale)
     return at + HIDDEN
 
 
-def _scratch_of_cards() -> Any:
+def scratch_of_cards() -> Any:
     """Room for LANES cards: two of a layer's values, a cell's state before and after, its rest."""
     return (
         np.empty((HIDDEN, LANES)),
@@ -81,7 +81,7 @@ def _scratch_of_cards() -> Any:
     )
 
 
-def _recurrent_layer(w: Any, at: int, states: Any, room: int, card: Any, i: int, count: int,
+def recurrent_layer(w: Any, at: int, states: Any, room: int, card: Any, i: int, count: int,
     first: int, row: int, scratch: Any) -> int:  # fmt: skip
     """The cells, whose states begin at a row of the cards': h + their output in place of h."""
     h, x, before, after, kept = scratch
@@ -106,36 +106,36 @@ def answered(w: Any, states: Any, room: int, card: Any, i: int, count: int, firs
     rows, others, curves = rows_of(h), rows_of(x), rows_of(after)
     ms = 1000.0 * seconds
     ms = where(ms < 100.0, 100.0, where(ms > 60_000.0, 60_000.0, ms))
-    others[0] = (log(1e-5 + t) - w[_NORMALISATION]) / broadcast(w[_NORMALISATION + 2])
-    others[1] = (log(ms) - w[_NORMALISATION + 1]) / broadcast(w[_NORMALISATION + 3])
+    others[0] = (log(1e-5 + t) - w[NORMALISATION]) / broadcast(w[NORMALISATION + 2])
+    others[1] = (log(ms) - w[NORMALISATION + 1]) / broadcast(w[NORMALISATION + 3])
     for k in range(1, 5):
         others[1 + k] = where(rating == float(k), 1.0, broadcast(0.0))
     at = linear(w, 0, INPUTS, HIDDEN, others, rows)
-    _through_silu(rows)
-    at = _normed(w, at, rows, others)
+    through_silu(rows)
+    at = normed(w, at, rows, others)
     at = linear(w, at, HIDDEN, HIDDEN, others, rows)
-    _through_silu(rows)
+    through_silu(rows)
 
-    at = _normed(w, at, rows, others)
-    at = _recurrent_layer(w, at, states, room, card, i, count, first, 0, scratch)
-    at = _normed(w, at, rows, others)
+    at = normed(w, at, rows, others)
+    at = recurrent_layer(w, at, states, room, card, i, count, first, 0, scratch)
+    at = normed(w, at, rows, others)
     for k in range(HIDDEN):  # the only norm with a bias
         others[k] = others[k] + w[at + k]
     at += HIDDEN
-    at = _recurrent_layer(w, at, states, room, card, i, count, first, 2 * HIDDEN, scratch)
+    at = recurrent_layer(w, at, states, room, card, i, count, first, 2 * HIDDEN, scratch)
 
     mixed = curves
-    at = _normed(w, at, rows, others)
+    at = normed(w, at, rows, others)
     at = linear(w, at, HIDDEN, HIDDEN, others, mixed)
-    _through_silu(mixed)
-    at = _normed(w, at, mixed, others)
+    through_silu(mixed)
+    at = normed(w, at, mixed, others)
     at = linear(w, at, HIDDEN, HIDDEN, others, mixed)
-    _through_silu(mixed)
+    through_silu(mixed)
     for k in range(HIDDEN):
         rows[k] = rows[k] + mixed[k]
-    at = _normed(w, at, rows, others)
+    at = normed(w, at, rows, others)
     at = linear(w, at, HIDDEN, HIDDEN, others, rows)
-    _through_silu(rows)
+    through_silu(rows)
 
     for part in range(3):  # weights, stabilities, exponents
         at = linear(w, at, HIDDEN, CURVES, rows, others)
@@ -143,24 +143,22 @@ def answered(w: Any, states: Any, room: int, card: Any, i: int, count: int, firs
         for k in range(CURVES):
             z = others[k]
             if part > 0:
-                z = where(
-                    z < -_LARGEST_LOG, -_LARGEST_LOG, where(z > _LARGEST_LOG, _LARGEST_LOG, z)
-                )
+                z = where(z < -LARGEST_LOG, -LARGEST_LOG, where(z > LARGEST_LOG, LARGEST_LOG, z))
             curves[part * CURVES + k] = exp(z)
             total += exp(z)
         if part == 0:
             for k in range(CURVES):
                 curves[k] = curves[k] / total
     for lane in range(min(LANES, count - i)):
-        for k in range(_CURVE_VALUES):
+        for k in range(CURVE_VALUES):
             states[(RECURRENT + k) * room + card[i + lane]] = after[k, lane]
 
 
-def _lstm_begin(
+def lstm_begin(
     parameters: Any, states: Any, room: int, card: Any, rating: Any, seconds: Any, start: int,
     end: int, work: Any,
 ) -> None:  # fmt: skip
-    scratch = _scratch_of_cards()
+    scratch = scratch_of_cards()
     for i in range(start, end, LANES):
         answered(
             parameters, states, room, card, i, end, 1, broadcast(0.0), load(rating, i),
@@ -168,11 +166,11 @@ def _lstm_begin(
         )  # fmt: skip
 
 
-def _lstm_review(
+def lstm_review(
     parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, seconds: Any,
     count: int, work: Any,
 ) -> None:  # fmt: skip
-    scratch = _scratch_of_cards()
+    scratch = scratch_of_cards()
     for i in range(0, count, LANES):
         answered(
             parameters, states, room, card, i, count, 0, load(t, i), load(rating, i),
@@ -180,11 +178,11 @@ def _lstm_review(
         )  # fmt: skip
 
 
-def _lstm_recall(
+def lstm_recall(
     parameters: Any, states: Any, room: int, card: Any, t: Any, count: int, out: Any
 ) -> None:
     for i in range(0, count, LANES):
-        curves = gather_state((starting_at(states, RECURRENT * room), room), card, i, _CURVE_VALUES)
+        curves = gather_state((starting_at(states, RECURRENT * room), room), card, i, CURVE_VALUES)
         p = broadcast(0.0)
         for k in range(CURVES):
             s, d = curves[CURVES + k], curves[2 * CURVES + k]
