@@ -141,7 +141,7 @@ def character(seed: int) -> Any:
 def sharing(data: Path, user: int) -> str:
     """How many nodes there are for each judged review, in words."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
     from srs_eval.training.trie import history_trie
 
@@ -194,7 +194,7 @@ class Measured:
 def serve(data: Path, user: int, models: str) -> None:
     """What `Measured` talks to: reads names from standard input, answers in JSON."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
 
     named = models != "all"

@@ -43,7 +43,9 @@ from compiling import record_compilation
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Finished, Session, Started, evaluate
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.run import Finished, Started
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 from srs_eval.models.configurations import Configuration, resolve

@@ -59,9 +59,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.saved_answers import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
-    from srs_eval.engine.run import Run
+    from srs_eval.engine.run import Event, Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
@@ -635,7 +634,7 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval.advice import saved_answers as kept_answers
-            from srs_eval.engine.evaluate import must_compile
+            from srs_eval.engine.session import must_compile
             from srs_eval.models.configurations import resolve
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
@@ -903,9 +902,8 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
-        from srs_eval.engine.evaluate import Finished
         from srs_eval.engine.ranking import ranking
-        from srs_eval.engine.run import Run
+        from srs_eval.engine.run import Finished, Run
         from srs_eval.models.configurations import resolve
 
         log = self.log_
@@ -972,7 +970,7 @@ class SrsEvalApp(App[int]):
         background.start()
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        from srs_eval.engine.evaluate import Prepared
+        from srs_eval.engine.run import Prepared
 
         if message.run != self.run_number:
             return
@@ -1062,7 +1060,7 @@ class SrsEvalApp(App[int]):
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
         from srs_eval.advice.model_evidence import model_evidence
-        from srs_eval.engine.evaluate import Session
+        from srs_eval.engine.session import Session
 
         model = self.evaluation.models[name]
         if self.log_ is None or model.result is None:

@@ -36,7 +36,7 @@ from srs_eval.data.datasets import absent_users, open_dataset, select_users, sha
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve

@@ -66,8 +66,7 @@ if TYPE_CHECKING:
 
     from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.evaluate import Event
-    from srs_eval.engine.run import Run
+    from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
@@ -766,7 +765,7 @@ def _expected_seconds(configurations: list[Configuration], entries: int) -> floa
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
-    from srs_eval.engine.evaluate import must_compile
+    from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import cores
 
     seconds = _expected_seconds(configurations, entries)

@@ -1,20 +1,98 @@
-"""The one state of an evaluation, updated by the engine's events: what views and documents show."""
+"""A run: its events, the order in which models begin, and what has come of it so far."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from srs_eval.data.errors import missing
 from srs_eval.data.printable import printable
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows are chosen and counted; the configurations come next."""
+
+    reviews: int  # rows that the protocol starts from
+    judged: int  # rows that are judged without `--secs`; 0 where there are too few
+    configurations: tuple[Configuration, ...]  # about in the order of their start
+    uncompiled: frozenset[str] = frozenset()
+    """Names of those whose kernels are not on disk yet; some share theirs."""
+
+
+@dataclass(frozen=True)
+class Started:
+    configuration: Configuration
+    compiles: bool = False
+    """Kernels are compiled before it can begin: the first run since an update."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A fold, or a part of one, is done."""
+
+    configuration: Configuration
+    fraction: float  # of the whole configuration, 0-1
+    fold: int  # folds finished so far
+    folds: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    configuration: Configuration
+    result: Result
+
+
+@dataclass(frozen=True)
+class Failed:
+    configuration: Configuration
+    reason: str  # one sentence
+    detail: str = ""  # traceback, for a log
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Too little data, or something is not installed: no failure."""
+
+    configuration: Configuration
+    reason: str
+    lacked: str = ""  # the module that was not installed
+
+
+Final = Finished | Failed | Skipped
+Event = Prepared | Started | Progress | Final
+
+
+LEAST_S = 0.05  # of any model, however cheap: loading what is compiled, metrics
+
+
+def usual_seconds(configuration: Configuration, reviews: int) -> float:
+    """What it takes of one core, in a worker that has compiled kernels and imported packages."""
+    return LEAST_S + configuration.expected_seconds(reviews)
+
+
+def start_order(
+    configurations: Iterable[Configuration],
+    reviews: int,
+    workers: int,
+    first: Collection[str] = (),
+) -> list[Configuration]:
+    """The shortest first, of these those that are named in `first`.
+
+    Workers beyond two begin with what takes longest, so that nobody waits for it in the end.
+    """
+    found = sorted(
+        configurations, key=lambda each: (each.name not in first, usual_seconds(each, reviews))
+    )
+    longest = sorted(found, key=lambda each: -usual_seconds(each, reviews))[: max(0, workers - 2)]
+    return [*longest, *(each for each in found if each not in longest)]
 
 
 class Stage(Enum):

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Cell
     from srs_eval.advice.answers import Table as AnswerTable
     from srs_eval.benchmark.plan import BatchEvent, Planned
-    from srs_eval.engine.evaluate import Event
-    from srs_eval.engine.run import Run
+    from srs_eval.engine.run import Event, Run
 
 _PLAIN_WIDTH = 80
 _PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
@@ -126,7 +125,7 @@ class RunProgress:
             self._progress.stop()
 
     def show(self, event: Event) -> None:
-        from srs_eval.engine.evaluate import Failed, Finished, Prepared, Progress, Skipped, Started
+        from srs_eval.engine.run import Failed, Finished, Prepared, Progress, Skipped, Started
 
         if isinstance(event, Prepared) and not self.live:
             words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "

@@ -22,9 +22,10 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Session, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
+from srs_eval.engine.session import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of

@@ -23,18 +23,9 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import cache
 from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import (
-    Event,
-    Failed,
-    Finished,
-    Prepared,
-    Progress,
-    Session,
-    Skipped,
-    Started,
-    evaluate,
-    fit_and_predict,
-)
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.models import Context, all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from tests.cli.program import dying_workers
@@ -236,7 +227,8 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
         textwrap.dedent(
             f"""
             import multiprocessing, srs_eval
-            from srs_eval.engine.evaluate import Started, evaluate
+            from srs_eval.engine.evaluate import evaluate
+            from srs_eval.engine.run import Started
             if __name__ == "__main__":
                 log = srs_eval.load({str(simulated_collection)!r})
                 for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):

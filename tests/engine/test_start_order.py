@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srs_eval.engine.start_order import start_order, usual_seconds
+from srs_eval.engine.run import start_order, usual_seconds
 from srs_eval.models.configurations import Configuration, resolve
 
 REVIEWS = 12_000

@@ -14,8 +14,8 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Session
 from srs_eval.engine.ranking import own_scheduler, ranking, with_own
+from srs_eval.engine.session import Session
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, version_of

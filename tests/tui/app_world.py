@@ -16,8 +16,8 @@ from srs_eval.advice.answers import Answer, Table
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve

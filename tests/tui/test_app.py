@@ -20,9 +20,9 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
-from srs_eval.engine.run import Run, Stage
+from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import Config
 from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Started
-from srs_eval.engine.run import Run
-from srs_eval.engine.start_order import start_order
+from srs_eval.engine.run import (
+    Event,
+    Failed,
+    Finished,
+    Prepared,
+    Progress,
+    Run,
+    Started,
+    start_order,
+)
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.tui.screens.time_left import _expected, expected_seconds, measured_pace, seconds_left
 from tests.tui.app_world import make_result

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
-from srs_eval.engine.run import ModelRun, Run, Stage
-from srs_eval.engine.start_order import LEAST_S, usual_seconds
+from srs_eval.engine.run import LEAST_S, ModelRun, Run, Stage, usual_seconds
 
 _WORKER_S = 0.8  # until a worker is there
 _LOADING_S = 0.8  # what runs compiled kernels, once in each worker
