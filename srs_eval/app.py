@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import signal
 import sys
@@ -46,7 +47,6 @@ from srs_eval.tui.screens.background import (
     Remembered,
 )
 from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.tui.screens.garbage import EVERY_S, Garbage
 from srs_eval.tui.screens.palette import Commands, commands
 from srs_eval.tui.screens.reports import Reports
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
@@ -175,7 +175,6 @@ class SrsEvalApp(App[int]):
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
         self._keys = TypedKeys(self, self._forward, monotonic)
-        self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
@@ -199,8 +198,6 @@ class SrsEvalApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does it, but keys one after another."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.touched()
         await self._keys.take(event)
 
     async def _forward(self, event: events.Event) -> None:
@@ -245,13 +242,12 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        self._garbage.end()
+        gc.unfreeze()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        self._garbage.begin()
-        self.set_interval(EVERY_S, self._garbage.collect)
+        gc.freeze()  # what is there by now stays: garbage is looked for among the rest only
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:
@@ -919,7 +915,6 @@ class SrsEvalApp(App[int]):
         self.evaluation = Run(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
-            known_pace=dict(self.state.pace),
         )
         self._evaluated = (log, self.models, self.protocol)
         if again:
@@ -981,12 +976,9 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        from srs_eval.tui.screens.time_left import measured_pace
-
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
-        self.remember(replace(self.state, pace=measured_pace(self.evaluation)))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -70,14 +70,6 @@ Final = Finished | Failed | Skipped
 Event = Prepared | Started | Progress | Final
 
 
-LEAST_S = 0.05  # of any model, however cheap: loading what is compiled, metrics
-
-
-def usual_seconds(configuration: Configuration, reviews: int) -> float:
-    """What it takes of one core, in a worker that has compiled kernels and imported packages."""
-    return LEAST_S + configuration.expected_seconds(reviews)
-
-
 def start_order(
     configurations: Iterable[Configuration],
     reviews: int,
@@ -88,10 +80,12 @@ def start_order(
 
     Workers beyond two begin with what takes longest, so that nobody waits for it in the end.
     """
-    found = sorted(
-        configurations, key=lambda each: (each.name not in first, usual_seconds(each, reviews))
-    )
-    longest = sorted(found, key=lambda each: -usual_seconds(each, reviews))[: max(0, workers - 2)]
+
+    def seconds(each: Configuration) -> float:
+        return each.expected_seconds(reviews)
+
+    found = sorted(configurations, key=lambda each: (each.name not in first, seconds(each)))
+    longest = sorted(found, key=seconds, reverse=True)[: max(0, workers - 2)]
     return [*longest, *(each for each in found if each not in longest)]
 
 
@@ -102,12 +96,6 @@ class Stage(Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
-
-
-_FIRST_STEPS = 0.05  # of a model's work: during it kernels may be compiled once more
-
-_Pace = Mapping[str, tuple[float, int]]
-"""Seconds that configurations took on this machine, by name, and on how many reviews."""
 
 
 @dataclass
@@ -123,9 +111,6 @@ class ModelRun:
     fold: int = 0
     folds: int = 0
     started: float = 0.0
-    working_since: float | None = None  # what came before was compiling, or starting a worker
-    fraction_then: float = 0.0
-    told: float = 0.0  # when it last said how far it is
     took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
@@ -138,13 +123,6 @@ class ModelRun:
     @property
     def over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
-
-    def worked(self) -> tuple[float, float] | None:
-        """Seconds and the share of its work that was done in them; None while that says little."""
-        if self.working_since is None:
-            return None
-        seconds, share = self.told - self.working_since, self.fraction - self.fraction_then
-        return (seconds, share) if seconds >= 0.5 and share >= 0.01 else None
 
     @property
     def cached(self) -> bool:
@@ -173,7 +151,6 @@ class Run:
     started: float = 0.0
     ended: float | None = None
     cancelled: bool = False
-    known_pace: _Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
     _groups: list[Group] | None = None
 
@@ -205,14 +182,12 @@ class Run:
             model.preparing = model.compiles = event.compiles
             self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
-            if model.fraction <= (_FIRST_STEPS if model.compiles else 0.0):
-                model.working_since, model.fraction_then = now, event.fraction
-            model.preparing, model.told = False, now
+            model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
-            model.took, model.told = now - model.started, now
+            model.took = now - model.started
             if not event.result.cached:  # its beginning may have been told late
                 model.took = max(model.took, event.result.seconds)
             self._groups = groups

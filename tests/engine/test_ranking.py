@@ -32,6 +32,7 @@ from srs_eval.engine.ranking import (
     with_floors,
 )
 from srs_eval.engine.results import Result
+from srs_eval.engine.session import Session
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
@@ -495,7 +496,7 @@ def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> No
     assert group.floor is not None
     floor = group.floor.result
     assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
-    trials = srs_eval.engine.evaluate.Session(log).trials(group.floor.configuration.protocol)
+    trials = Session(log).trials(group.floor.configuration.protocol)
     expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
     np.testing.assert_array_equal(floor.p, np.concatenate(expected))
     assert all((line.against_floor is None) == line.is_floor for line in group.lines)

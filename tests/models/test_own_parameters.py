@@ -53,7 +53,7 @@ def test_a_run_tells_that_its_kernels_are_there(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[Configuration] = []
-    monkeypatch.setattr("srs_eval.engine.evaluate.mark_compiled", compiled.append)
+    monkeypatch.setattr("srs_eval.engine.session.mark_compiled", compiled.append)
     Session(log).run(OWN)
     assert compiled == [OWN]
 

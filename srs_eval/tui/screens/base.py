@@ -12,14 +12,14 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.css.query import NoMatches
 from textual.geometry import Offset
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from srs_eval.data.printable import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import Action
-from srs_eval.tui.screens.drawing import Piecewise
 from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
+from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp
@@ -35,7 +35,7 @@ class Harmless(Highlighter):
         text.plain = harmless(text.plain)
 
 
-class AppScreen(Piecewise):
+class AppScreen(Forgetful, Screen[Any]):
     """A screen of the app; `actions` are its keys, `about` is its help text."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -166,7 +166,7 @@ class AppScreen(Piecewise):
             widget.focus()
 
 
-class Dialog(ModalScreen[Any], Piecewise):  # Textual styles it as the first
+class Dialog(Forgetful, ModalScreen[Any]):
     """A box over the current screen; Esc closes it."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
