@@ -79,7 +79,7 @@ _NEXT = (
     *(
         f"srs_eval.tui.screens.{each}"
         for each in (
-            *("evaluation", "evidence", "ranking", "details", "compare", "model_errors"),
+            *("evidence", "ranking", "details", "compare", "model_errors"),
             *("costs", "import_summary", "choose", "export", "families", "help"),
         )
     ),
@@ -412,8 +412,8 @@ class SrsEvalApp(App[int]):
                 log = self._read(path)
                 from srs_eval.report.inspection import inspect_log
 
-                for name in ("answers", "evaluation"):  # shown next
-                    importlib.import_module(f"srs_eval.tui.screens.{name}")
+                for name in ("tui.screens.answers", "engine.run"):  # shown next
+                    importlib.import_module(f"srs_eval.{name}")
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:

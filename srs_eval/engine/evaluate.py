@@ -32,6 +32,7 @@ from srs_eval.data.reviews import (
     Rows,
 )
 from srs_eval.engine import cache
+from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
     Failed,
@@ -283,6 +284,7 @@ def _in_workers(
     waiting = deque(configurations)
     working: dict[Future[Final], Started] = {}
     events = TaskEvents()
+    tests: dict[TestSet, TestSet] = {}  # workers have sent equal ones
     pool = WorkerPool(
         jobs,
         initializer=_share,
@@ -311,7 +313,12 @@ def _in_workers(
                 done = working.pop(future).configuration
                 # The worker need not wait until the caller has dealt with this.
                 begun = [start_next()] if waiting else []
-                yield _outcome(done, future)
+                outcome = _outcome(done, future)
+                if isinstance(outcome, Finished):
+                    result = outcome.result
+                    shared = tests.setdefault(result.tests, result.tests)
+                    outcome = replace(outcome, result=replace(result, tests=shared))
+                yield outcome
                 yield from begun
             else:
                 yield Progress(working[future].configuration, *message)

@@ -34,7 +34,7 @@ from srs_eval.data.reviews import (
 from srs_eval.data.rows import Selection, select_rows
 from srs_eval.data.trials import Trials, prepare_trials, recency_weights
 from srs_eval.engine import cache
-from srs_eval.engine.results import Result
+from srs_eval.engine.results import Result, TestSet
 from srs_eval.models import no_thread_left
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.compile import kernels_there, mark_kernels
@@ -366,10 +366,17 @@ def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, I
         yield value, read_only(index[partition == value])
 
 
-def _bins(trials: Trials) -> IntArray:
-    """The bin for RMSE(bins) of each judged review, in the order of `trials.test_index`."""
+def _tests(trials: Trials) -> TestSet:
     index = trials.test_index
-    return rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
+    sizes = [len(fold.test) for fold in trials.folds]
+    return TestSet(
+        y=trials.y[index],
+        review_th=trials.review_th[index],
+        fold=np.repeat(np.arange(1, len(sizes) + 1), sizes),
+        partition=trials.partition[index],
+        day=trials.day[index],
+        bin=rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]),
+    )
 
 
 def _result(
@@ -379,24 +386,15 @@ def _result(
     user: int | None,
     cached: bool,
 ) -> Result:
-    index = trials.test_index
-    y = trials.y[index]
     if not (np.isfinite(stored.p).all() and ((stored.p >= 0) & (stored.p <= 1)).all()):
         raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
+    tests = trials.derived(_tests)
     return Result(
         configuration=configuration.name,
-        metrics=metrics.summary(y, stored.p, trials.derived(_bins)),
-        size=len(index),
+        metrics=metrics.summary(tests.y, stored.p, tests.bin),
+        tests=tests,
         parameters=stored.parameters,
         p=stored.p,
-        y=y,
-        review_th=trials.review_th[index],
-        fold=np.repeat(
-            np.arange(1, len(trials.folds) + 1), [len(fold.test) for fold in trials.folds]
-        ),
-        partition=trials.partition[index],
-        day=trials.day[index],
-        bin=trials.derived(_bins),
         seconds=stored.seconds,
         cached=cached,
         user=user,

@@ -123,7 +123,9 @@ def test_an_error_at_long_intervals_is_found_there(session: Session, result: Res
 
 def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
     with pytest.raises(ValueError, match="not judged on these trials"):
-        tables_of(session, replace(result, review_th=result.review_th + 1))
+        tables_of(
+            session, replace(result, tests=replace(result.tests, review_th=result.review_th + 1))
+        )
 
 
 def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
