@@ -108,9 +108,8 @@ def make_dataset(folder: Path, learners: int) -> None:
 def character(seed: int) -> Any:
     """A learner who relearns much within a day, like 106 of the golden data set."""
     from srs_eval.data.simulated import Character, Habits
-    from srs_eval.data.simulated.learner import character_presets
-    from srs_eval.data.simulated.memories import Fsrs6
-    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
+    from srs_eval.data.simulated.character import character_presets
+    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6
 
     random = np.random.default_rng(seed)
     w = np.array(DEFAULT_PARAMETERS) * np.exp(SPREAD * random.standard_normal(21))

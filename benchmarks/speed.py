@@ -297,7 +297,7 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 def part_cold(repeat: int) -> None:
     """In fresh processes with an empty cache folder; wall time from their start on."""
-    from srs_eval.data.simulated.demo import make_demo_collection
+    from srs_eval.data.simulated.files import make_demo_collection
 
     with tempfile.TemporaryDirectory() as folder:
         collection = make_demo_collection(Path(folder))

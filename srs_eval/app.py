@@ -516,7 +516,7 @@ class SrsEvalApp(App[int]):
 
         def make() -> None:
             from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
-            from srs_eval.data.simulated.demo import make_demo_collection
+            from srs_eval.data.simulated.files import make_demo_collection
 
             try:
                 if self._demo is None:

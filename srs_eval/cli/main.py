@@ -588,7 +588,7 @@ def demo(
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
     from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
-    from srs_eval.data.simulated.demo import make_demo_collection
+    from srs_eval.data.simulated.files import make_demo_collection
     from srs_eval.report.console import say
 
     folder = make_folder(DEMO_FOLDER)

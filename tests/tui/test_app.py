@@ -663,7 +663,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.data.simulated.demo.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
