@@ -58,14 +58,13 @@ if TYPE_CHECKING:
     from srs_eval.advice.saved_answers import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
+    from srs_eval.engine.run import Event, Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
     from srs_eval.stats.calibration_graph import CalibrationGraph
     from srs_eval.tui.screens.dialogs import Chosen
-    from srs_eval.tui.screens.evaluation import Evaluation
     from srs_eval.tui.screens.export import Wanted
     from srs_eval.tui.screens.ranking import RunScreen
 
@@ -217,11 +216,11 @@ class SrsEvalApp(App[int]):
     # --- start and end
 
     @cached_property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         """What has become of the models so far."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
-        return Evaluation()
+        return Run()
 
     @cached_property
     def overview(self) -> Overview:
@@ -412,8 +411,8 @@ class SrsEvalApp(App[int]):
                 log = self._read(path)
                 from srs_eval.report.inspection import inspect_log
 
-                for name in ("answers", "evaluation"):  # shown next
-                    importlib.import_module(f"srs_eval.tui.screens.{name}")
+                for name in ("tui.screens.answers", "engine.run"):  # shown next
+                    importlib.import_module(f"srs_eval.{name}")
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
@@ -516,7 +515,7 @@ class SrsEvalApp(App[int]):
 
         def make() -> None:
             from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
-            from srs_eval.data.simulated.demo import make_demo_collection
+            from srs_eval.data.simulated.files import make_demo_collection
 
             try:
                 if self._demo is None:
@@ -590,11 +589,11 @@ class SrsEvalApp(App[int]):
             if isinstance(outcome, Exception):
                 self.refuse("Can't judge this", outcome, "Back", "")
                 return
+            from srs_eval.engine.run import Run
             from srs_eval.tui.screens.answers import AnswersScreen
-            from srs_eval.tui.screens.evaluation import Evaluation
 
             self.cancel_evaluation()
-            self.evaluation, self._evaluated = Evaluation(), None
+            self.evaluation, self._evaluated = Run(), None
             self.log_, self.receipt = outcome
             self.judged_only = chosen
             presets = [each for each in whole[1].presets if str(each.id) in chosen[0]]
@@ -630,7 +629,7 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval.advice import saved_answers as kept_answers
-            from srs_eval.engine.evaluate import must_compile
+            from srs_eval.engine.session import must_compile
             from srs_eval.models.configurations import resolve
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
@@ -816,19 +815,19 @@ class SrsEvalApp(App[int]):
         return f"Ranked in it: {number} of {whole}, as far as they have finished."
 
     @property
-    def of_open_file(self) -> Evaluation:
+    def of_open_file(self) -> Run:
         """The models' figures, if they are of what is open."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
         same = self._evaluated is not None and self._evaluated[0] is self.log_
-        return self.evaluation if same else Evaluation()
+        return self.evaluation if same else Run(equivalence=self.config.equivalence)
 
     def export(self, wanted: Wanted | None) -> None:
         """Write a report in another process, and say where it is."""
         log = self.log_
         if log is None or wanted is None:
             return
-        outcome = self.of_open_file.outcome(self.config.equivalence)
+        run = self.of_open_file.snapshot()
         protocol = self.protocol if self._evaluated is None else self._evaluated[2]
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]
@@ -841,7 +840,7 @@ class SrsEvalApp(App[int]):
         task = partial(
             self._write_report or export_learner,
             log,
-            outcome,
+            run,
             protocol,
             form=wanted.form,
             path=wanted.path,
@@ -898,10 +897,9 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
-        from srs_eval.engine.evaluate import Finished
         from srs_eval.engine.ranking import ranking
+        from srs_eval.engine.run import Finished, Run
         from srs_eval.models.configurations import resolve
-        from srs_eval.tui.screens.evaluation import Evaluation
 
         log = self.log_
         if log is None:
@@ -913,7 +911,7 @@ class SrsEvalApp(App[int]):
         before = self.evaluation
         missing: list[Configuration] = []
         finished: list[tuple[Configuration, Result]] = []
-        self.evaluation = Evaluation(
+        self.evaluation = Run(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
         )
@@ -966,7 +964,7 @@ class SrsEvalApp(App[int]):
         background.start()
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        from srs_eval.engine.evaluate import Prepared
+        from srs_eval.engine.run import Prepared
 
         if message.run != self.run_number:
             return
@@ -1053,7 +1051,7 @@ class SrsEvalApp(App[int]):
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
         from srs_eval.advice.model_evidence import model_evidence
-        from srs_eval.engine.evaluate import Session
+        from srs_eval.engine.session import Session
 
         model = self.evaluation.models[name]
         if self.log_ is None or model.result is None:

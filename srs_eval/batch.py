@@ -38,16 +38,10 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.evaluate import (
-    Failed,
-    Finished,
-    Session,
-    Skipped,
-    attempt,
-    in_words,
-    seconds_to_compile,
-)
+from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Failed, Finished, Skipped
+from srs_eval.engine.session import Session, seconds_to_compile
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,

@@ -35,8 +35,7 @@ from srs_eval.data.dataset_check import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
@@ -712,7 +711,7 @@ def test_the_plan_tells_of_compiling(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(engine, "kernels_there", lambda name, file: there)
+    monkeypatch.setattr("srs_eval.engine.session.kernels_there", lambda name: there)
     chosen = resolve("AVG,HLR,HLR-short,DASH[MCM]")
     plan = planned(dataset, chosen, tmp_path, 3)
     BatchProgress().show(plan)

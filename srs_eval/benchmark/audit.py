@@ -44,8 +44,8 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
-from srs_eval.engine.evaluate import seconds_to_compile
 from srs_eval.engine.ranking import placed
+from srs_eval.engine.session import seconds_to_compile
 from srs_eval.engine.workers import cores
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals

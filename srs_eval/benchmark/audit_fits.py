@@ -31,15 +31,9 @@ from srs_eval.data.errors import InputError, NotEnoughData, is_installed, requir
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.evaluate import (
-    Failed,
-    Finished,
-    Session,
-    Skipped,
-    attempt,
-    in_words,
-    outcome_of,
-)
+from srs_eval.engine.evaluate import attempt, in_words, outcome_of
+from srs_eval.engine.run import Failed, Finished, Skipped
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerDied, WorkerPool, send
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration

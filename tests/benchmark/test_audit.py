@@ -34,7 +34,7 @@ from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from srs_eval.models.published import published, spelled

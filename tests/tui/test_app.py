@@ -20,13 +20,13 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
+from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import Config
 from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.evaluation import Evaluation, Stage
 from srs_eval.tui.screens.ranking import seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.tui.state import Recent, State, load_state, save_state
@@ -671,7 +671,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.data.simulated.demo.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
@@ -806,12 +806,12 @@ def test_run_app_refuses_unknown_models() -> None:
 
 def test_preparing_is_told_and_expected() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
-    evaluation = Evaluation()
+    evaluation = Run()
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
     evaluation.apply(Started(fsrs, compiles=True), 0.0)
     assert evaluation.preparing
     assert seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
-    soon, usual = seconds_left(evaluation, 1.0), Evaluation()
+    soon, usual = seconds_left(evaluation, 1.0), Run()
     usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
     usual.apply(Started(fsrs), 0.0)
     without = seconds_left(usual, 1.0)

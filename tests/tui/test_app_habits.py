@@ -29,7 +29,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Prepared
+from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.compare import CompareScreen

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from srs_eval.engine.evaluate import Event, Finished, Prepared, Progress, Started
+from srs_eval.engine.run import Event, Finished, Prepared, Progress, Run, Started
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.tui.screens.evaluation import Evaluation
 from srs_eval.tui.screens.ranking import seconds_left
 from tests.tui.app_world import make_result
 
@@ -77,7 +76,7 @@ def recorded(
 
 
 def said(
-    evaluation: Evaluation, events: Iterator[tuple[float, Event]]
+    evaluation: Run, events: Iterator[tuple[float, Event]]
 ) -> list[tuple[float, float, float]]:
     """(seconds gone, said to be left, left), four times a second, while a fifth is left."""
     listed, told = list(events), []
@@ -112,7 +111,7 @@ def test_recorded_runs_are_told_within_a_factor_of_two(
 ) -> None:
     """From the third second on."""
     events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
-    told = [each for each in said(Evaluation(), events) if each[0] > 3 * max(slowness, 1)]
+    told = [each for each in said(Run(), events) if each[0] > 3 * max(slowness, 1)]
     assert len(told) > 5
     for now, left, true in told:
         assert true / 2 < left < true * 2, (now, left, true)

@@ -19,12 +19,12 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval.engine.ranking import ORDERS
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.actions import RUN, bindings
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
@@ -96,7 +96,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         yield Static(id="status")
 
     @property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         return self.srs_app.evaluation
 
     @property
@@ -433,7 +433,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.update_now()
 
 
-def seconds_left(evaluation: Evaluation, now: float) -> float | None:
+def seconds_left(evaluation: Run, now: float) -> float | None:
     """Until all models are over, `lanes` of them at work at once; None in the first second."""
     if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
         return None
@@ -447,7 +447,7 @@ def seconds_left(evaluation: Evaluation, now: float) -> float | None:
     return max(free)
 
 
-def seconds_by_model(evaluation: Evaluation, now: float) -> dict[str, float]:
+def seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
     """What each model that is not over will take still: as expected, at this run's pace so far."""
     expected = _expected_seconds(evaluation)
     took = usual = 1.0  # how slow the machine is counts as much before anything is measured
@@ -467,7 +467,7 @@ def seconds_by_model(evaluation: Evaluation, now: float) -> dict[str, float]:
     return found
 
 
-def _expected_seconds(evaluation: Evaluation) -> Mapping[str, float]:
+def _expected_seconds(evaluation: Run) -> Mapping[str, float]:
     """Of each model; what workers do once, and what is compiled for several, in the first ones."""
     once = dict.fromkeys(_ONCE_S, evaluation.lanes)
     found, compiled = {}, set()

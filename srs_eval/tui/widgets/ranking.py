@@ -18,10 +18,10 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.tui.screens.themes import Palette, palette
 from srs_eval.tui.state import State
 from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
@@ -94,7 +94,7 @@ class RankingTable(DataTable[Any]):
     # --- what is shown
 
     def show(
-        self, evaluation: Evaluation, left: Mapping[str, float], state: State, own: str | None
+        self, evaluation: Run, left: Mapping[str, float], state: State, own: str | None
     ) -> None:
         """Bring every row up to date.
 
@@ -120,7 +120,7 @@ class RankingTable(DataTable[Any]):
 
     def _all_rows(
         self,
-        evaluation: Evaluation,
+        evaluation: Run,
         groups: list[Group],
         wanted: set[str],
         left: Mapping[str, float],
