@@ -128,15 +128,6 @@ def batch(
             rich_help_panel=RUN_PANEL,
         ),
     ] = None,
-    like_upstream: Annotated[
-        str | None,
-        typer.Option(
-            "--like-upstream",
-            help="Only tell which rules of srs-benchmark in a year, or at a commit, differ.",
-            metavar="2025|2026|COMMIT",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import Keeper, run_batch
@@ -151,10 +142,6 @@ def batch(
     from srs_eval.report.tables import batch_table
 
     flags = flags.set_up_by(setup, models)
-    if like_upstream is not None:
-        refuse_rows_of_anki(flags)
-        _tell_differences(flags.resolve(models), like_upstream)
-        return FINE
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
     opened = _opened(dataset, flags)
@@ -483,17 +470,6 @@ def results(
             show(f"{folder}: nothing is wrong")
         left += sum(each.wrong for each in remaining)
     return SOME_FAILED if left else FINE
-
-
-def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
-    from srs_eval.benchmark.upstream import differences, year_of_commit
-    from srs_eval.report.console import show
-
-    year = year_of_commit(commit_or_year)
-    for each in differences(configurations, year):
-        whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
-        remedy = f" ({each.remedy} for that)" if each.remedy else ""
-        show(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
 
 
 def say_tuned_on(
