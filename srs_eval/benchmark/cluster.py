@@ -50,6 +50,11 @@ class Place:
     for_device: Place | None = None
     """Where tasks go that run on a device."""
 
+    @property
+    def all_jobs(self) -> int:
+        """With those on a device."""
+        return self.jobs + (0 if self.for_device is None else self.for_device.jobs)
+
 
 def is_engine(words: str) -> bool:
     return words in ON_THIS_MACHINE or _address(words) is not None

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from srs_eval.benchmark.cluster import environment
-from srs_eval.benchmark.store import Unit, folder_fingerprint
+from srs_eval.benchmark.store import ResultStore, Status, Unit, folder_fingerprint
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION
+from srs_eval.engine.evaluate import seconds_to_compile
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.context import Context
 
 _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 
 START_SECONDS = 1.5  # of a worker
+
+Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
+Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def _size(path: Path) -> int:
 
 def expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
-) -> Callable[[int, Sequence[str]], float]:
+) -> Expected:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
     by_name = {each.name: each for each in configurations}
     rows = size = 0
@@ -130,3 +134,63 @@ def expectations(
         return sum(_UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
 
     return expected
+
+
+class ToDo:
+    """The units that are missing in a store, and how far they have come."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        configurations: Sequence[Configuration],
+        users: Sequence[int] | Mapping[str, Sequence[int]],
+        kinds: Collection[str],
+        expected: Expected,
+    ) -> None:
+        self._store, self._expected = store, expected
+        self._configurations = configurations
+        self._done_with_less: set[tuple[str, int]] = set()  # without all files of these kinds
+        self.before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+        missing: dict[int, list[str]] = {}
+        for configuration in configurations:
+            name = configuration.name
+            statuses = store.statuses(name)
+            for user in users[name] if isinstance(users, Mapping) else users:
+                missing.setdefault(user, [])
+                status = statuses.get(user)
+                if status == "done" and not all(store.keeps(kind, name, user) for kind in kinds):
+                    self._done_with_less.add((name, user))
+                    status = None
+                if status is not None:
+                    self.before[status] += 1
+                if status in (None, "failed"):
+                    missing[user].append(name)
+        self.users = len(missing)
+        tasks = [(user, tuple(names)) for user, names in missing.items() if names]
+        # The longest first, so that no worker is left with one at the end.
+        self.tasks: Tasks = sorted(tasks, key=lambda task: (-expected(*task), task[0]))
+        self.units = sum(len(names) for _, names in tasks)
+        self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+        self._left = {user: len(names) for user, names in tasks}
+        self._work = sum(expected(*task) for task in tasks)
+        self._worked = 0.0
+
+    def store(self, unit: Unit) -> UnitDone:
+        """Keep a unit, unless it is a vain try for more files of one that is done."""
+        if unit.status == "done" or (unit.configuration, unit.user) not in self._done_with_less:
+            self._store.append(unit)
+        self.counts[unit.status] += 1
+        self._left[unit.user] -= 1
+        self._worked += self._expected(unit.user, (unit.configuration,))
+        finished = sum(self.counts.values())
+        return UnitDone(
+            unit,
+            finished=finished,
+            users_finished=sum(not count for count in self._left.values()),
+            share=self._worked / self._work if finished < self.units else 1.0,
+        )
+
+    def seconds_to_compile(self) -> float:
+        """What the kernels take that are not there yet."""
+        awaited = {name for _, names in self.tasks for name in names}
+        return seconds_to_compile(each for each in self._configurations if each.name in awaited)
