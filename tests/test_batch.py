@@ -25,7 +25,6 @@ import pytest
 from srs_eval import batch, metrics
 from srs_eval.batch import evaluate_user, run_batch
 from srs_eval.benchmark import cluster
-from srs_eval.benchmark.audit_fits import Try, fit_user
 from srs_eval.benchmark.check import check
 from srs_eval.benchmark.cluster import Place, is_engine
 from srs_eval.benchmark.plan import Ended, Planned
@@ -641,15 +640,6 @@ def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_p
         assert not (tmp_path / "failed" / f"{name}.jsonl").exists()
     again = run(odd, tmp_path, models="AVG,SM2-short")
     assert "0 units to evaluate" in again.stderr
-
-
-def test_an_audit_leaves_them_out_too(odd: Path) -> None:
-    (average,) = resolve("AVG")
-    tries = [(Try("AVG", "past", ()), average), (Try("AVG", "judged", ()), average)]
-    assert [each.status for each in fit_user(odd, 1, tries, Context())] == ["done"] * 2
-    for record in fit_user(odd, 2, tries, Context()):
-        assert record.status == "skipped"
-        assert "impossible rating" in record.reason
 
 
 def test_a_user_made_ready_for_a_device_is_checked_too(odd: Path) -> None:

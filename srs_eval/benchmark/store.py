@@ -461,6 +461,15 @@ def result_text(folder: Path, configuration: str) -> str:
     return "".join(f"{line}\n" for line in _files(records, names)["result"])
 
 
+def units_of(folder: Path, configuration: str) -> dict[int, Unit]:
+    """What became of a configuration's users, by the journal of a batch folder."""
+    records, _ = _read_journal(_journal(folder, configuration))
+    return {
+        user: Unit(configuration, **{**record, "notes": tuple(record.get("notes", ()))})
+        for user, record in records.items()
+    }
+
+
 def has_journal(folder: Path, configuration: str) -> bool:
     """Whether a batch folder has units of a configuration."""
     return bool(configuration) and _journal(folder, configuration).is_file()

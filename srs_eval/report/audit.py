@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
@@ -178,11 +177,7 @@ def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
         for half, found in enumerate(each.found, start=1):
-            moved = ", ".join(
-                f"{name} {way}" + (f" ×{count}" if count > 1 else "")
-                for name, ways in found.extended.items()
-                for way, count in Counter(ways).items()
-            )
+            moved = ", ".join(f"{name} {way}" for name, way in found.beyond.items())
             rows.append(
                 (
                     each.configuration.words,
