@@ -207,6 +207,7 @@ MODELS = (
 RIVALS = "SM2-trainable-dry-run,HLR-dry-run"
 
 
+@pytest.mark.slow
 def test_a_baseline_that_was_trained_badly_gets_its_place_back(
     dataset: Dataset, tmp_path: Path
 ) -> None:
