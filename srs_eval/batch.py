@@ -31,9 +31,9 @@ from srs_eval.benchmark.plan import (
     Tasks,
     ToDo,
     expectations,
-    make_setup,
     survey,
 )
+from srs_eval.benchmark.setup import make_setup
 from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.benchmark.journal import hold
 from srs_eval.benchmark.leaderboard import Change, changes, compare
 from srs_eval.benchmark.ledger import LEDGER, Entry, HalfEntry, rounded, write_ledger
 from srs_eval.benchmark.plan import (
@@ -36,20 +35,11 @@ from srs_eval.benchmark.plan import (
     Planned,
     UnitDone,
     expectations,
-    make_setup,
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.benchmark.store import (
-    AUDIT,
-    JOURNAL,
-    PUBLISHED,
-    SETUP,
-    TUNED,
-    ResultStore,
-    Status,
-    as_json,
-)
+from srs_eval.benchmark.setup import SETUP, as_json, make_setup
+from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData

@@ -9,21 +9,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.benchmark.cluster import environment
-from srs_eval.benchmark.result_files import configuration_of, year_of
-from srs_eval.benchmark.result_lines import ENDINGS, parse_line, read_lines, spelled
+from srs_eval.benchmark.result_files import (
+    ENDINGS,
+    configuration_of,
+    parse_line,
+    read_lines,
+    spelled,
+    year_of,
+)
+from srs_eval.benchmark.setup import (
+    environment,
+    environments,
+    file_name,
+    named_by,
+    read_setup,
+    with_setup_of,
+)
 from srs_eval.benchmark.store import (
     ResultStore,
     Unit,
     damaged_lines,
-    environments,
-    file_name,
     has_journal,
-    named_by,
-    read_setup,
     refuse_audits,
     result_text,
-    with_setup_of,
 )
 from srs_eval.data.errors import InputError, counted
 from srs_eval.data.protocol import Protocol

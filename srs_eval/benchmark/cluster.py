@@ -15,14 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from srs_eval.benchmark.setup import environment
 from srs_eval.data.errors import InputError, require
-from srs_eval.data.paths import VERSION
-from srs_eval.engine.cache import code_digest
 from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its compiled kernels
-_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 _AHEAD = 1_000
 """Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
 _SECONDS_TO_CONNECT = 20
@@ -222,20 +218,3 @@ def _checked(
             "the data set must lie under the same path on every machine."
         )
     return fn(*args, **kwargs)
-
-
-@cache
-def environment() -> Mapping[str, str]:
-    """What figures may depend on besides the set-up: this program, Python, libraries."""
-    found = {
-        "srs_eval": VERSION,
-        "code": code_digest()[:16],
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
-    for library in _LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from srs_eval.benchmark.store import as_json
+from srs_eval.benchmark.setup import as_json
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import write_atomically
 from srs_eval.data.paths import VERSION

@@ -1,20 +1,17 @@
-"""What a batch or an audit is going to do: its set-up, its size, what it is expected to take."""
+"""What a batch or an audit is going to do: its size, what it is expected to take, how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from srs_eval.benchmark.cluster import environment
-from srs_eval.benchmark.store import ResultStore, Status, Unit, folder_fingerprint
+from srs_eval.benchmark.store import ResultStore, Status, Unit
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import seconds_to_compile
 from srs_eval.models.configurations import Configuration
-from srs_eval.training.context import Context
 
 _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 
@@ -60,37 +57,16 @@ class Ended:
 BatchEvent = Planned | UnitDone | Ended
 
 
-def make_setup(
-    dataset: Dataset,
-    fingerprint: str,
-    configurations: Sequence[Configuration],
-    context: Context,
-) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it."""
-    options = context.settings()
-    del options["user"]  # each unit has its own
-    return {
-        "srs_eval": VERSION,
-        "data": {
-            "folder": str(dataset.folder.absolute()),
-            "users": len(dataset.users),
-            "fingerprint": fingerprint,
-        },
-        "options": options,
-        "configurations": {
-            each.name: {
-                "model": each.model.name,
-                "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
-                "fit": each.fit,
-                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
-                **({"ledger": each.ledger} if each.ledger else {}),
-                "protocol": asdict(each.protocol),
-            }
-            for each in configurations
-        },
-        "environment": dict(environment()),
-    }
+def _folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
+    """SHA-256 over names and sizes of files; the names are given, so that a folder may move."""
+    digest = hashlib.sha256()
+    for name, path in paths:
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = -1
+        digest.update(f"{name}:{size};".encode())
+    return digest.hexdigest()
 
 
 def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
@@ -103,7 +79,7 @@ def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
             names += [(f"{table}/{user}/{part.name}", part) for part in parts]
             if table == "revlogs":
                 sizes[user] = sum(_size(part) for part in parts)
-    return folder_fingerprint(names), sizes
+    return _folder_fingerprint(names), sizes
 
 
 def _size(path: Path) -> int:

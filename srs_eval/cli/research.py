@@ -134,7 +134,7 @@ def batch(
     from srs_eval.benchmark.cluster import is_engine
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
-    from srs_eval.benchmark.store import read_results
+    from srs_eval.benchmark.result_files import read_results
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.ranking import mean_ranking
     from srs_eval.report.console import BatchProgress, console_for, say
@@ -499,7 +499,7 @@ def say_tuned_on(
 
 def _say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.store import different_environments, read_setup
+    from srs_eval.benchmark.setup import different_environments, read_setup
     from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import Audit, run_audit
 from srs_eval.benchmark.check import merge
-from srs_eval.benchmark.journal import read_records
 from srs_eval.benchmark.ledger import Ledger
-from srs_eval.benchmark.plan import Planned, UnitDone, make_setup
+from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.store import disagreement
+from srs_eval.benchmark.setup import disagreement, make_setup
+from srs_eval.benchmark.store import read_records
 from srs_eval.benchmark.tuning import Search, split_past
 from srs_eval.cli.options import Flags
 from srs_eval.cli.output import write_document

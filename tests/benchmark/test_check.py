@@ -11,7 +11,8 @@ import pytest
 
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.check import DamagedParts, check, merge, repair
-from srs_eval.benchmark.store import SETUP, ResultStore, Unit, read_setup
+from srs_eval.benchmark.setup import SETUP, read_setup
+from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError

@@ -18,7 +18,8 @@ import pytest
 
 from srs_eval import models
 from srs_eval.batch import evaluate_user
-from srs_eval.benchmark.store import Unit, read_results
+from srs_eval.benchmark.result_files import read_results
+from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
