@@ -11,23 +11,19 @@ its own: one worker, so that the device's memory holds one learner, whatever the
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place, open_place
+from srs_eval.benchmark.cluster import Place, open_place
 from srs_eval.benchmark.plan import (
-    START_SECONDS,
     BatchEvent,
     Ended,
-    Expected,
-    Planned,
     Tasks,
     ToDo,
     expectations,
@@ -39,7 +35,6 @@ from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
-from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import (
     Failed,
@@ -92,15 +87,13 @@ def run_batch(
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
-    Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend
-    on `jobs`, on interruptions or on the order of events (`timing/` apart). Closing the
-    iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
-    finished is kept and visible. `users` are the same for all configurations, or by their names.
-    `merge` names other batch folders with the same set-up, whose units are taken over first.
-    `engine` is "local", "dask-local" or "dask://HOST:PORT" (`benchmark.cluster`). `keep` makes
-    files of units besides their figures, by kind (`benchmark.store.KEPT`,
-    `benchmark.prediction_files`), also of units that were done without. `names` is the spelling
-    that the files have (`configurations.spelled`). `session` makes what evaluates a user. Raises
+    Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend on `jobs`,
+    on interruptions or on the order of events (`timing/` apart). Closing the iterator, or an
+    exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
+    `users` are the same for all configurations, or by their names. `merge` names batch folders with
+    the same set-up, whose units are taken over first. `engine` is that of `cluster.open_place`.
+    `keep` makes files of units besides their figures, by kind, also of units that were done
+    without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
     InputError for an unusable set-up or device.
     """
     context, makers = context or Context(), keep or {}
@@ -123,41 +116,21 @@ def run_batch(
                 store.take_over(other)
             wanted = dataset.users if users is None else users
             todo = ToDo(store, configurations, wanted, makers, expected)
-            tasks = todo.tasks
-            there, others = _divided(tasks, on_device)
-            if there and others and jobs == 1 and lane is not None:
-                there, others = tasks, []  # the one process does everything
+            there, others = _divided(todo.tasks, on_device, jobs == 1 and lane is not None)
             if lane is not None and not there:
                 lane.terminate_workers()
                 lane = None
-            place = None
-            if tasks:
-                place = stack.enter_context(
-                    open_place(
-                        engine,
-                        min(jobs - bool(there), len(others)),
-                        dataset.folder,
-                        _import_engine,
-                        happenings.put,
-                        lane=lane,
-                        gpus=bool(there),
-                    )
-                )
-            compiling = todo.seconds_to_compile() if engine in ON_THIS_MACHINE else 0.0
-            seconds = _seconds_to_work(place, there, others, expected)
-            yield Planned(
-                users=todo.users,
-                configurations=tuple(each.name for each in configurations),
-                data=fingerprint,
-                units=todo.units,
-                present=todo.before["done"],
-                skipped_before=todo.before["skipped"],
-                retried=todo.before["failed"],
-                jobs=0 if place is None else place.all_jobs,
-                expected_seconds=seconds + START_SECONDS + compiling if tasks else 0.0,
-                compile_seconds=compiling,
-                damaged=store.damaged,
+            opening = open_place(
+                engine,
+                min(jobs - bool(there), len(others)),
+                dataset.folder,
+                _import_engine,
+                happenings.put,
+                lane=lane,
+                gpus=bool(there),
             )
+            place = stack.enter_context(opening) if todo.tasks else None
+            yield todo.planned(fingerprint, place, others, there, engine)
             start = time.monotonic()
             if place is not None:
                 user_tasks = _UserTasks(
@@ -176,18 +149,6 @@ def run_batch(
             yield Ended(seconds=time.monotonic() - start, **todo.counts)
         finally:
             store.publish(everything=True)
-
-
-def _seconds_to_work(
-    place: Place | None, on_device: Tasks, others: Tasks, expected: Expected
-) -> float:
-    if place is None:
-        return 0.0
-    seconds = sum(expected(*task) for task in others) / max(1, place.jobs)
-    if place.for_device is not None:
-        on_it = sum(expected(*task) for task in on_device) / place.for_device.jobs
-        seconds = max(seconds, on_it)
-    return seconds
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -217,13 +178,15 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
         pool.terminate_workers()
 
 
-def _divided(tasks: Tasks, on_device: frozenset[str]) -> tuple[Tasks, Tasks]:
-    """What runs on the device, and the rest."""
+def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tuple[Tasks, Tasks]:
+    """What runs on the device, and the rest; all on the device where `one_process` does both."""
     parts: tuple[Tasks, Tasks] = [], []
     for user, names in tasks:
         for part, there in zip(parts, (True, False), strict=True):
             if some := tuple(name for name in names if (name in on_device) == there):
                 part.append((user, some))
+    if one_process and all(parts):
+        return tasks, []
     return parts
 
 
@@ -297,11 +260,9 @@ class _UserTasks:
         while any(lanes.values()) or suspects or self.tasks:
             for place, waiting in lanes.items():
                 while waiting and self._at(place) < place.ahead:
-                    task = waiting.popleft()
-                    one = place is self.place.for_device and place.jobs == 1
-                    self._submit(task, following=waiting[0].user if waiting and one else None)
+                    self._submit(waiting.popleft())
             if suspects and not self.tasks:
-                self._submit(suspects.popleft(), following=None)
+                self._submit(suspects.popleft())
             happening = self.happenings.next(timeout=0.5)
             if happening is None:
                 continue
@@ -347,7 +308,7 @@ class _UserTasks:
     def _at(self, place: Place) -> int:
         return sum(task.place is place for task in self.tasks.values())
 
-    def _submit(self, task: _Task, following: int | None) -> None:
+    def _submit(self, task: _Task) -> None:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
             task.place.executor,
@@ -357,7 +318,6 @@ class _UserTasks:
             chosen,
             self.context,
             self.keep,
-            following,
             self.session,
         )
         self.tasks[future] = task
@@ -383,18 +343,16 @@ def evaluate_user(
     configurations: Sequence[Configuration],
     context: Context,
     keep: Mapping[str, Keeper],
-    following: int | None = None,
     make_session: SessionMaker = Session,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
 
     Configurations that share a preparation come one after the other, and what they share goes
     before the next is made: that halves the memory that the largest users take. On its way it
-    sends the name of each configuration that it begins with, and each unit. Where a device
-    computes, the user whose turn is next in this process (`following`) is made ready meanwhile.
+    sends the name of each configuration that it begins with, and each unit.
     """
     try:
-        session = _session(folder, user, make_session)
+        session = make_session(load_possible(_dataset(folder), user))
     except NotEnoughData as why:
         return [Unit(each.name, user, "skipped", reason=str(why)) for each in configurations]
     except Exception as error:
@@ -402,8 +360,6 @@ def evaluate_user(
         return [
             Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
         ]
-    if following is not None:
-        _make_ready(folder, following, configurations[0].protocol, make_session)
     on_device = _on_device(configurations, context)
     units = []
     preparations = [session.preparation(each.protocol) for each in configurations]
@@ -418,46 +374,6 @@ def evaluate_user(
                     os._exit(_LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
-
-
-@dataclass(frozen=True)
-class _Ready:
-    user: int
-    session: Future[Session]
-
-
-_ready: _Ready | None = None
-
-
-def _make_ready(folder: Path, user: int, protocol: Protocol, make: SessionMaker) -> None:
-    """Load and prepare a user in a thread, for the task after this.
-
-    No more than a thread, for there is little to do: for 20,000 reviews 0.03 s, where training
-    takes seconds even on a GPU, in hundreds of steps one after the other.
-    """
-    global _ready
-    session: Future[Session] = Future()
-
-    def work() -> None:
-        try:
-            made = make(load_possible(_dataset(folder), user))
-            with suppress(NotEnoughData):
-                made.trials(protocol)
-            session.set_result(made)
-        except BaseException as error:  # told when its turn comes
-            session.set_exception(error)
-
-    threading.Thread(target=work, daemon=True, name="next learner").start()
-    _ready = _Ready(user, session)
-
-
-def _session(folder: Path, user: int, make: SessionMaker) -> Session:
-    """The user's session, made ready or not. Raises what loading raises."""
-    global _ready
-    ready, _ready = _ready, None
-    if ready is not None and ready.user == user:
-        return ready.session.result()
-    return make(load_possible(_dataset(folder), user))
 
 
 def _import_engine() -> None:

@@ -655,13 +655,6 @@ def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_p
     assert "0 units to evaluate" in again.stderr
 
 
-def test_a_user_made_ready_for_a_device_is_checked_too(odd: Path) -> None:
-    average = resolve("AVG")
-    (first,) = evaluate_user(odd, 1, average, Context(), {}, following=2)
-    (second,) = evaluate_user(odd, 2, average, Context(), {})
-    assert (first.status, second.status) == ("done", "skipped")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="makes a broken link")
 def test_a_broken_link_is_one_users_misfortune(tmp_path: Path) -> None:
     write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")

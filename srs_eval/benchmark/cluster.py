@@ -51,6 +51,11 @@ class Place:
         """With those on a device."""
         return self.jobs + (0 if self.for_device is None else self.for_device.jobs)
 
+    def seconds(self, work: float, on_device: float) -> float:
+        """What takes so many seconds of one worker, of either kind, takes here."""
+        there = 0.0 if self.for_device is None else on_device / self.for_device.jobs
+        return max(work / max(1, self.jobs), there)
+
 
 def is_engine(words: str) -> bool:
     return words in ON_THIS_MACHINE or _address(words) is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place
 from srs_eval.benchmark.store import ResultStore, Status, Unit
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
 from srs_eval.data.errors import InputError
@@ -148,7 +149,7 @@ class ToDo:
         self.units = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
         self._left = {user: len(names) for user, names in tasks}
-        self._work = sum(expected(*task) for task in tasks)
+        self._work = self._seconds(tasks)
         self._worked = 0.0
 
     def store(self, unit: Unit) -> UnitDone:
@@ -166,7 +167,31 @@ class ToDo:
             share=self._worked / self._work if finished < self.units else 1.0,
         )
 
-    def seconds_to_compile(self) -> float:
-        """What the kernels take that are not there yet."""
-        awaited = {name for _, names in self.tasks for name in names}
-        return seconds_to_compile(each for each in self._configurations if each.name in awaited)
+    def planned(
+        self, data: str, place: Place | None, others: Tasks, on_device: Tasks, engine: str
+    ) -> Planned:
+        """What there is to do at a place; `data` is the data set's fingerprint."""
+        compiling = seconds = 0.0
+        if place is not None:
+            awaited = {name for _, names in self.tasks for name in names}
+            chosen = [each for each in self._configurations if each.name in awaited]
+            compiling = seconds_to_compile(chosen) if engine in ON_THIS_MACHINE else 0.0
+            seconds = place.seconds(self._seconds(others), self._seconds(on_device))
+            seconds += START_SECONDS + compiling
+        return Planned(
+            users=self.users,
+            configurations=tuple(each.name for each in self._configurations),
+            data=data,
+            units=self.units,
+            present=self.before["done"],
+            skipped_before=self.before["skipped"],
+            retried=self.before["failed"],
+            jobs=0 if place is None else place.all_jobs,
+            expected_seconds=seconds,
+            compile_seconds=compiling,
+            damaged=self._store.damaged,
+        )
+
+    def _seconds(self, tasks: Tasks) -> float:
+        """Of one worker."""
+        return sum(self._expected(*task) for task in tasks)
