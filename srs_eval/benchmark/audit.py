@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.ledger import LEDGER, Entry, HalfEntry, rounded, write_ledger
+from srs_eval.benchmark.ledger import LEDGER, Entry, Found, write_ledger
 from srs_eval.benchmark.plan import (
     START_SECONDS,
     BatchEvent,
@@ -50,19 +50,6 @@ from srs_eval.engine.ranking import placed
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.training.context import Context
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the search over one half of the users has found."""
-
-    users: int  # whose training parts have chosen
-    trials: int  # besides the published set-up
-    setup: Setup
-    log_loss: float  # mean over these users of the held-out training rows; nan where there are none
-    published: float  # the same of the published set-up
-    beyond: Mapping[str, str]  # where it is outside of the first limits: "lower" or "higher"
-    on_edge: tuple[str, ...]  # where more trials may find a better one
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,10 +283,10 @@ def _found(tries: Tries, name: str) -> tuple[Found, ...]:
                 Found(
                     users=usable,
                     trials=len(search.tried) - 1,
-                    setup=best,
-                    log_loss=loss if usable else math.nan,
-                    published=search.tried[0][1] if usable else math.nan,
-                    beyond=search.beyond,
+                    hyperparameters=best,
+                    log_loss=round(loss, 6) if usable else None,
+                    published_log_loss=round(search.tried[0][1], 6) if usable else None,
+                    limits_moved=search.beyond,
                     on_edge=search.on_edge,
                 )
             )
@@ -310,7 +297,7 @@ def _best(tries: Tries, name: str, found: Sequence[Found]) -> Setup:
     """The best known set-up: with the least mean loss over all users' training parts."""
     setups = [
         setup
-        for setup in ({}, *(each.setup for each in found))
+        for setup in ({}, *(dict(each.hyperparameters) for each in found))
         if all(tries.made(SEARCH, name, setup, user) for user in tries.users)
     ]
     losses = tries.losses(name, tries.users, setups)
@@ -327,18 +314,7 @@ def _entries(tries: Tries) -> dict[str, Entry]:
                 if each.searched
             },
             best=_best(tries, name, found),
-            halves=tuple(
-                HalfEntry(
-                    users=each.users,
-                    trials=each.trials,
-                    hyperparameters=each.setup,
-                    log_loss=rounded(each.log_loss),
-                    published_log_loss=rounded(each.published),
-                    limits_moved={knob: [way] for knob, way in each.beyond.items()},
-                    on_edge=each.on_edge,
-                )
-                for each in found
-            ),
+            halves=found,
         )
         for name, configuration in tries.configurations.items()
         if (found := _found(tries, name))

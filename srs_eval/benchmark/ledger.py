@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,16 +19,16 @@ _LAYOUT = 1
 
 
 @dataclass(frozen=True)
-class HalfEntry:
-    """What the search over one half of the users has found, as a ledger tells it."""
+class Found:
+    """What the search over one half of the users has found."""
 
     users: int  # whose training parts have chosen
     trials: int  # besides the published set-up
-    hyperparameters: Mapping[str, Value]
-    log_loss: float | None
-    published_log_loss: float | None
-    limits_moved: Mapping[str, Sequence[str]]
-    on_edge: Sequence[str]
+    hyperparameters: Mapping[str, int | Value]  # of the best set-up: what is not as published
+    log_loss: float | None  # mean over these users of the held-out training rows
+    published_log_loss: float | None  # the same of the published set-up
+    limits_moved: Mapping[str, tuple[str, ...]]  # "lower" or "higher", where it is beyond the first
+    on_edge: tuple[str, ...]  # where more trials may find a better one
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Entry:
 
     published: dict[str, int | Value]  # all that can be set
     best: dict[str, int | Value]  # what is not as published
-    halves: tuple[HalfEntry, ...] = ()
+    halves: tuple[Found, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,3 @@ def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int],
     """Renew the ledger of an audit in one step; `data` is the fingerprint of the data set."""
     file = _File(_LAYOUT, dict(entries), data=data, users=tuple(sorted(users)))
     write_atomically(path, as_json(asdict(file)))
-
-
-def rounded(loss: float) -> float | None:
-    """As a ledger holds it: None for nan."""
-    return round(loss, 6) if math.isfinite(loss) else None

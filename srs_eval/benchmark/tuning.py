@@ -89,12 +89,12 @@ class Search:
             self._size *= _SHRINKS
 
     @property
-    def beyond(self) -> dict[str, str]:
+    def beyond(self) -> dict[str, tuple[str, ...]]:
         """Where the best one is beyond the first box: "lower" or "higher", by name."""
         best = self.best[0]
         moved = {each: self._log(each, best) - self._log(each, {}) for each in self._numbers}
         return {
-            each.name: "higher" if by > 0 else "lower"
+            each.name: ("higher" if by > 0 else "lower",)
             for each, by in moved.items()
             if abs(by) > math.log(each.spread)
         }

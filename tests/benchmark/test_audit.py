@@ -81,7 +81,7 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
     best, loss = search.best
     assert search.tried[0] == ({}, distance({}, 0.04 * 10.0**orders, 5))
     assert abs(math.log10(float(best["learning_rate"]) / (0.04 * 10.0**orders))) < 0.5
-    assert search.beyond["learning_rate"] == ("higher" if orders > 0 else "lower")
+    assert search.beyond["learning_rate"] == ("higher" if orders > 0 else "lower",)
     assert loss < search.tried[0][1]
 
 
@@ -333,12 +333,12 @@ def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: 
         found[name] = audit.tuned[0].found
     mine, others_now = found["there"]
     assert mine == found["here"][0]
-    assert others_now.setup != found["here"][1].setup
-    assert mine.setup
+    assert others_now.hyperparameters != found["here"][1].hyperparameters
+    assert mine.hyperparameters
     judged: dict[int, set[str]] = {}
     for record in fits(tmp_path / "there", "judged"):
         judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
-    for users, setup in (((2, 4), mine.setup), ((1, 3), others_now.setup)):
+    for users, setup in (((2, 4), mine.hyperparameters), ((1, 3), others_now.hyperparameters)):
         assert all(judged[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
 
 
@@ -376,8 +376,10 @@ def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -
     (tuned,) = audit.tuned
     first, second = tuned.found
     assert first.trials == second.trials == 4
-    assert first.setup.get("learning_rate", 1.0) >= 1  # the first user fails below
-    assert second.setup.get("learning_rate", 1.0) <= 1  # the second user's worker dies above
+    assert first.hyperparameters.get("learning_rate", 1.0) >= 1  # the first user fails below
+    assert (
+        second.hyperparameters.get("learning_rate", 1.0) <= 1
+    )  # the second user's worker dies above
     assert tuned.change is not None
     records = fits(tmp_path / "out", "search")
     reasons = {each["reason"] for each in records if each["status"] == "failed"}
