@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,9 +136,9 @@ class ResultStore:
         Those are missing that were skipped for what was not installed then, and is now.
         """
         return {
-            user: record["status"]
-            for user, record in self._records(configuration).items()
-            if not ("lacked" in record and is_installed(record["lacked"]))
+            user: unit.status
+            for user, unit in self._units(configuration).items()
+            if not (unit.lacked and is_installed(unit.lacked))
         }
 
     def append(self, unit: Unit) -> None:
@@ -147,21 +147,14 @@ class ResultStore:
         Raises InputError where it cannot be written, as on a full disk; what was added before
         stays whole, and so does what is added later.
         """
-        record: dict[str, Any] = {"user": unit.user, "status": unit.status}
-        if unit.status == "done":
-            record |= {
-                "line": unit.line,
-                "seconds": round(unit.seconds, 6),
-                "peak_mb": round(unit.peak_mb, 1),
-            }
-            if unit.notes:
-                record["notes"] = list(unit.notes)
-        else:
-            record["reason"] = unit.reason
-            record |= {"lacked": unit.lacked} if unit.lacked else {}
-            if unit.detail:
-                record["detail"] = unit.detail
-        self._add(unit.configuration, record, unit.kept)
+        with self._refusals_told():
+            # First, for by it all files here are known.
+            handle = self._journal_of(unit.configuration)
+            for kind, content in unit.kept.items():
+                path = _kept_file(self.folder, kind, unit.configuration, unit.user)
+                write_atomically(path, content)
+            _append(handle, _record(unit))
+            self._dirty.add(unit.configuration)
 
     def keeps(self, kind: str, configuration: str, user: int) -> bool:
         """Whether a file of KEPT is there of a unit."""
@@ -181,27 +174,23 @@ class ResultStore:
             self._save_setup(joined)
         added = 0
         for configuration in _configurations_in(other):
-            mine = self._records(configuration)
-            records, damaged = _read_journal(_journal(other, configuration))
+            mine = self._units(configuration)
+            units, damaged = _read_units(_journal(other, configuration))
             self.damaged += damaged
-            for user in sorted(records):
-                more = [
-                    kind
+            for user, theirs in sorted(units.items()):
+                more = {
+                    kind: path.read_bytes()
                     for kind in _KEPT
-                    if _kept_file(other, kind, configuration, user).is_file()
+                    if (path := _kept_file(other, kind, configuration, user)).is_file()
                     and not self.keeps(kind, configuration, user)
-                ]
-                before, theirs = mine.get(user), records[user]
+                }
+                before = mine.get(user)
                 if (
                     before is None
                     or (_is_settled(theirs) and not _is_settled(before))
-                    or (before["status"] == theirs["status"] == "done" and more)
+                    or (before.status == theirs.status == "done" and more)
                 ):
-                    kept = {
-                        kind: _kept_file(other, kind, configuration, user).read_bytes()
-                        for kind in more
-                    }
-                    self._add(configuration, theirs, kept)
+                    self.append(replace(theirs, kept=more))
                     added += 1
         return added
 
@@ -218,22 +207,10 @@ class ResultStore:
 
     # --- inside ---
 
-    def _records(self, configuration: str) -> dict[int, dict[str, Any]]:
-        records, damaged = _read_journal(_journal(self.folder, configuration))
+    def _units(self, configuration: str) -> dict[int, Unit]:
+        units, damaged = _read_units(_journal(self.folder, configuration))
         self.damaged += damaged
-        return records
-
-    def _add(
-        self, configuration: str, record: Mapping[str, Any], kept: Mapping[str, bytes]
-    ) -> None:
-        with self._refusals_told():
-            handle = self._journal_of(configuration)  # first, for by it all files here are known
-            for kind, content in kept.items():
-                write_atomically(
-                    _kept_file(self.folder, kind, configuration, record["user"]), content
-                )
-            _append(handle, record)
-            self._dirty.add(configuration)
+        return units
 
     def _journal_of(self, configuration: str) -> int:
         if configuration not in self._handles:
@@ -255,9 +232,7 @@ class ResultStore:
     def _publish(self, configuration: str) -> None:
         if configuration in self._handles:
             os.fsync(self._handles[configuration])
-        records = self._records(configuration)
-        files = _files(records, self.names)
-        for folder, lines in files.items():
+        for folder, lines in _files(self._units(configuration), self.names).items():
             path = self.folder / folder / f"{spelled(configuration, self.names)}.jsonl"
             if lines:
                 write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
@@ -351,9 +326,22 @@ class ResultStore:
         write_atomically(self.folder / SETUP, as_json(setup))
 
 
-def _is_settled(record: Mapping[str, Any]) -> bool:
+def _is_settled(unit: Unit) -> bool:
     """Whether it would be the same wherever it is evaluated."""
-    return record["status"] != "failed" and "lacked" not in record
+    return unit.status != "failed" and not unit.lacked
+
+
+def _record(unit: Unit) -> dict[str, Any]:
+    """A unit as its journal holds it."""
+    record: dict[str, Any] = {"user": unit.user, "status": unit.status}
+    if unit.status == "done":
+        seconds, peak_mb = round(unit.seconds, 6), round(unit.peak_mb, 1)
+        record |= {"line": unit.line, "seconds": seconds, "peak_mb": peak_mb}
+        more: dict[str, object] = {"notes": list(unit.notes)}
+    else:
+        record["reason"] = unit.reason
+        more = {"lacked": unit.lacked, "detail": unit.detail}
+    return record | {key: value for key, value in more.items() if value}
 
 
 def _journal(folder: Path, configuration: str) -> Path:
@@ -365,43 +353,39 @@ def _kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
     return folder / _KEPT[kind].format(configuration=configuration, user=user)
 
 
-def _files(records: Mapping[int, Mapping[str, Any]], names: Names) -> dict[str, list[str]]:
+def _files(units: Mapping[int, Unit], names: Names) -> dict[str, list[str]]:
     """By folder, the lines of the files that people read.
 
     Results under names of 2026 tell the time, as srs-benchmark's do since then: readers know
     by it which year's names a file has (`result_files.year_of`).
     """
     files: dict[str, list[str]] = {folder: [] for folder in _FOLDERS}
-    for user in sorted(records):
-        record = records[user]
-        if record["status"] == "done":
-            time_ms = {"time_ms": round(1000 * record.get("seconds", 0.0), 3)}  # upstream's key
-            result = record["line"] | (time_ms if names == "2026" else {})
-            files["result"].append(json.dumps(result))
-            timing = {"user": user, "size": record["line"]["size"]}
-            timing |= {key: record[key] for key in ("seconds", "peak_mb", "notes") if key in record}
-            timing |= time_ms
-            files["timing"].append(json.dumps(timing))
+    for user, unit in sorted(units.items()):
+        told = _record(unit)
+        if unit.line is not None:
+            time_ms = {"time_ms": round(1000 * unit.seconds, 3)}  # upstream's key
+            files["result"].append(
+                json.dumps({**unit.line, **(time_ms if names == "2026" else {})})
+            )
+            timing = {"user": user, "size": unit.line["size"]}
+            timing |= {key: told[key] for key in ("seconds", "peak_mb", "notes") if key in told}
+            files["timing"].append(json.dumps(timing | time_ms))
         else:
-            why = {key: record[key] for key in ("user", "reason", "detail") if key in record}
-            files[record["status"]].append(json.dumps(why))
+            why = {key: told[key] for key in ("user", "reason", "detail") if key in told}
+            files[unit.status].append(json.dumps(why))
     return files
 
 
 def result_text(folder: Path, configuration: str) -> str:
     """What a configuration's result file says by its journal."""
-    records, _ = _read_journal(_journal(folder, configuration))
     names: Names = (read_setup(folder) or {}).get("names", "2025")
-    return "".join(f"{line}\n" for line in _files(records, names)["result"])
+    lines = _files(units_of(folder, configuration), names)["result"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def units_of(folder: Path, configuration: str) -> dict[int, Unit]:
     """What became of a configuration's users, by the journal of a batch folder."""
-    records, _ = _read_journal(_journal(folder, configuration))
-    return {
-        user: Unit(configuration, **{**record, "notes": tuple(record.get("notes", ()))})
-        for user, record in records.items()
-    }
+    return _read_units(_journal(folder, configuration))[0]
 
 
 def has_journal(folder: Path, configuration: str) -> bool:
@@ -412,28 +396,29 @@ def has_journal(folder: Path, configuration: str) -> bool:
 def damaged_lines(folder: Path) -> dict[Path, int]:
     """Journals of a batch folder, and how many of their lines are damaged or torn."""
     paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
-    return {path: _read_journal(path)[1] for path in paths}
+    return {path: _read_units(path)[1] for path in paths}
 
 
 def _configurations_in(folder: Path) -> list[str]:
     return sorted(path.name.removesuffix(".jsonl") for path in (folder / JOURNAL).glob("*.jsonl"))
 
 
-def _read_journal(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
-    """Last record of each user, and the number of lines that are damaged or torn.
+def _read_units(path: Path) -> tuple[dict[int, Unit], int]:
+    """Last unit of each user in a journal, and the number of lines that are damaged or torn.
 
-    A damaged line no longer counts once every user that it names has a later record.
+    A damaged line no longer counts once every user that it names has a later unit.
     """
-    records: dict[int, dict[str, Any]] = {}
-    lost: list[set[int]] = []  # the users that each damaged line names and that wait for a record
+    units: dict[int, Unit] = {}
+    lost: list[set[int]] = []  # the users that each damaged line names and that wait for a unit
     for record, line in read_records(path):
         if record is None:
             lost.append({int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1})
             continue
-        records[record["user"]] = record
+        notes = tuple(record.pop("notes", ()))
+        units[record["user"]] = Unit(path.name.removesuffix(".jsonl"), **record, notes=notes)
         for users in lost:
             users.discard(record["user"])
-    return records, sum(map(bool, lost))
+    return units, sum(map(bool, lost))
 
 
 # --- the journal: a line is a checksum and a JSON object, and only whole lines count
