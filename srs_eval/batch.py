@@ -65,7 +65,7 @@ _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 Keeper = Callable[[Session, Configuration, int, Result], bytes]
 """Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
-SessionMaker = Callable[[ReviewLog], Session]
+_SessionMaker = Callable[[ReviewLog], Session]
 """`Session`, or what judges on other reviews; a class of a module."""
 
 
@@ -83,7 +83,7 @@ def run_batch(
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
-    session: SessionMaker = Session,
+    session: _SessionMaker = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
@@ -232,7 +232,7 @@ class _UserTasks:
         configurations: Sequence[Configuration],
         context: Context,
         keep: Mapping[str, Keeper] | None = None,
-        session: SessionMaker = Session,
+        session: _SessionMaker = Session,
     ) -> None:
         self.keep, self.session = keep or {}, session
         self.place = place
@@ -343,7 +343,7 @@ def evaluate_user(
     configurations: Sequence[Configuration],
     context: Context,
     keep: Mapping[str, Keeper],
-    make_session: SessionMaker = Session,
+    make_session: _SessionMaker = Session,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
 

@@ -66,7 +66,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Pair:
+class _Pair:
     """Two configurations, the first one ahead as published; differences are first minus second."""
 
     first: str
@@ -94,7 +94,7 @@ class Ranking:
     users: int  # with results of all configurations, before and after
     published: tuple[str, ...]  # labels, best first by the mean over these users
     tuned: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[_Pair, ...]
 
     @property
     def survives(self) -> bool:
@@ -429,7 +429,7 @@ def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
 
 def _pairs(
     files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
-) -> Iterator[Pair]:
+) -> Iterator[_Pair]:
     before = {each.label: each.of(users)["LogLoss"] for each in files}
     now = {each.label: after[each.name].of(users)["LogLoss"] for each in files}
     pairs = list(itertools.combinations(before, 2))
@@ -439,4 +439,4 @@ def _pairs(
         for loss in (before, now)
     ]
     for (first, second), published, tuned in zip(pairs, *intervals, strict=True):
-        yield Pair(first, second, published, tuned, len(users))
+        yield _Pair(first, second, published, tuned, len(users))

@@ -44,7 +44,7 @@ SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """Something that is wrong with a file of results, or not certain."""
 
     path: Path
@@ -54,7 +54,7 @@ class Finding:
     wrong: bool = True
 
 
-def check(folder: Path) -> list[Finding]:
+def check(folder: Path) -> list[_Finding]:
     """What is wrong with a folder: torn, repeated, unsorted, impossible and stale lines.
 
     In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
@@ -72,11 +72,11 @@ def check(folder: Path) -> list[Finding]:
         findings, results[path] = _check_file(path, ours, result_text(folder, ours) if ours else "")
         found += findings
         told = "" if setup else left_open(spelled(path), year_of(results[path].values()))
-        found += [Finding(path, told, wrong=False)] if told else []
+        found += [_Finding(path, told, wrong=False)] if told else []
     return found + _sizes(folder, results, setup)
 
 
-def repair(folder: Path, findings: Sequence[Finding]) -> list[Finding]:
+def repair(folder: Path, findings: Sequence[_Finding]) -> list[_Finding]:
     """Mend what `srs-eval batch` has written; returns what is left.
 
     Files are written anew from the journal, and units that are worthless by the journal count as
@@ -146,25 +146,25 @@ _ANEW = "written anew from the journal"
 _AGAIN = "counted as failed, so that the same batch command evaluates them again"
 
 
-def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[Finding], _Results]:
+def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[_Finding], _Results]:
     """What is wrong with a file, and its results by user: by its journal where it has one."""
     try:
         found, results = _check_lines(path, read_lines(path))
     except InputError as error:
         told = str(error).removeprefix(f'"{path}" ').removesuffix(".")
-        found, results = [Finding(path, f"it {told}")], {}
+        found, results = [_Finding(path, f"it {told}")], {}
     if not configuration:
         return found + _check_truth(path, results), results
     if path.read_bytes() == journal.encode():
         found = []  # what is wrong is the journal's, too
     elif not found:
-        found = [Finding(path, "it is not what its journal says")]
+        found = [_Finding(path, "it is not what its journal says")]
     results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
     found = [replace(each, remedy=_ANEW) for each in found]
     return found + _check_truth(path, results, configuration), results
 
 
-def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[Finding], _Results]:
+def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[_Finding], _Results]:
     """What is wrong with the order of lines and their form, and the last one of each user."""
     told = []
     if not lines:
@@ -181,17 +181,17 @@ def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[Find
     if users != sorted(users):
         told.append("its users are not in order")
     results = {line["user"]: line for line in lines if line is not None}
-    return [Finding(path, each) for each in told], results
+    return [_Finding(path, each) for each in told], results
 
 
-def _check_truth(path: Path, results: _Results, configuration: str = "") -> list[Finding]:
+def _check_truth(path: Path, results: _Results, configuration: str = "") -> list[_Finding]:
     wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
     if not wrong:
         return []
     user, told = next(iter(wrong.items()))
     what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})"
     units = tuple((configuration, user) for user in wrong)
-    return [Finding(path, what, _AGAIN if configuration else "", units)]
+    return [_Finding(path, what, _AGAIN if configuration else "", units)]
 
 
 def _impossible(line: Mapping[str, Any]) -> str:
@@ -211,7 +211,7 @@ def _impossible(line: Mapping[str, Any]) -> str:
 
 def _sizes(
     folder: Path, results: Mapping[Path, Mapping[int, _Result]], setup: Mapping[str, Any] | None
-) -> list[Finding]:
+) -> list[_Finding]:
     """Users of whom configurations on the same reviews have judged different numbers."""
     judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
     for path, of_users in results.items():
@@ -229,7 +229,7 @@ def _sizes(
                 elif others and count == others[0][1]:
                     different[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
     return [
-        Finding(
+        _Finding(
             path,
             f"{counted(len(users), 'user')} with another number of reviews than other "
             f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
@@ -240,7 +240,7 @@ def _sizes(
     ]
 
 
-def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
+def _stale(folder: Path, setup: Mapping[str, Any]) -> list[_Finding]:
     """Configurations whose model has changed, and figures of other code or other libraries."""
     found = []
     for name, made in sorted(setup["configurations"].items()):
@@ -248,7 +248,7 @@ def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
         if model is not None and model.version != version:
             path = folder / "result" / f"{file_name(name, setup)}.jsonl"
             what = f"made with version {version} of the model, which is at {model.version}"
-            found.append(Finding(path, f"{what}: evaluate again"))
+            found.append(_Finding(path, f"{what}: evaluate again"))
     here = environment()
     if any(
         there.get(name, here[name]) != here[name]
@@ -256,14 +256,14 @@ def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
         for name in ("srs_eval", "code")
     ):
         what = "made by another state of srs-eval than this one; figures may have changed"
-        found.append(Finding(folder / "setup.json", what))
+        found.append(_Finding(folder / "setup.json", what))
     return found
 
 
-def _journals(folder: Path) -> list[Finding]:
+def _journals(folder: Path) -> list[_Finding]:
     what = "damaged: the same batch command evaluates those units again"
     return [
-        Finding(path, f"{counted(count, 'line')} {what}")
+        _Finding(path, f"{counted(count, 'line')} {what}")
         for path, count in damaged_lines(folder).items()
         if count
     ]

@@ -25,8 +25,8 @@ from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
 if TYPE_CHECKING:
     from distributed import Client
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its compiled kernels
 _AHEAD = 1_000
@@ -171,10 +171,10 @@ class _DaskExecutor(Executor):
         self._executor = client.get_executor(pure=False, **where)
         self._expected = expected
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        outer: Future[T] = Future()
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        outer: Future[_T] = Future()
 
-        def done(inner: Future[T]) -> None:
+        def done(inner: Future[_T]) -> None:
             from distributed import KilledWorker
 
             if inner.cancelled():
@@ -202,10 +202,10 @@ class _DaskExecutor(Executor):
 
 def _checked(
     expected: Mapping[str, str],
-    fn: Callable[..., T],
+    fn: Callable[..., _T],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-) -> T:
+) -> _T:
     """On a worker: the task, if this is the program that sent it."""
     here = environment()
     for name, version in expected.items():

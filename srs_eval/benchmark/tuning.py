@@ -203,7 +203,7 @@ class PastSession(Session):
 
 
 @dataclass(frozen=True)
-class Try:
+class _Try:
     """A configuration with one set-up, and who is to be evaluated with it."""
 
     part: str  # of PARTS
@@ -246,7 +246,7 @@ class Tries:
             if any(knob.searched for knob in each.tunable)
         }
 
-    def stages(self) -> Iterator[list[Try]]:
+    def stages(self) -> Iterator[list[_Try]]:
         """The fits in parts, each of one of PARTS; `read` has to follow each."""
         while asked := [
             (name, half, setups)
@@ -281,7 +281,7 @@ class Tries:
         judged = (_HALVES if searched else 1) * len(self.seedings(name))
         return judged + (trials + _HALVES if searched else 0)
 
-    def read(self, tries: Iterable[Try]) -> None:
+    def read(self, tries: Iterable[_Try]) -> None:
         """Look up what came of a stage."""
         for each in tries:
             name = each.configuration.name
@@ -328,12 +328,14 @@ class Tries:
         tried = ((user, self.made(SEARCH, name, {}, user)) for user in users)
         return [user for user, unit in tried if unit is not None and unit.status == "done"]
 
-    def _try(self, part: str, name: str, setup: Mapping[str, Value], users: tuple[int, ...]) -> Try:
-        return Try(part, name, _tried(self.configurations[name], setup), users)
+    def _try(
+        self, part: str, name: str, setup: Mapping[str, Value], users: tuple[int, ...]
+    ) -> _Try:
+        return _Try(part, name, _tried(self.configurations[name], setup), users)
 
-    def _joined(self, tries: Iterable[Try]) -> list[Try]:
+    def _joined(self, tries: Iterable[_Try]) -> list[_Try]:
         """Each configuration once, with all users that it is wanted for."""
-        found: dict[str, Try] = {}
+        found: dict[str, _Try] = {}
         for each in tries:
             key = each.configuration.name
             known = found[key].users if key in found else ()

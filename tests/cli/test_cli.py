@@ -227,11 +227,6 @@ def test_documents_can_have_names_of_2026(
     assert "--names takes 2025, 2026" in capsys.readouterr().err
 
 
-def test_a_batch_asks_for_its_data_set(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["batch"]) == 2
-    assert "--dataset" in capsys.readouterr().err
-
-
 def test_table_without_a_terminal_is_plain_and_of_fixed_width(collection: Path) -> None:
     outputs = set()
     for columns in ("40", "200"):
