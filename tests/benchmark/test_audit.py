@@ -294,20 +294,21 @@ def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path)
     configurations = resolve("HLR,AVG", SMALL_BATCHES)
     whole = audited(dataset, "HLR,AVG", tmp_path / "whole", **options)
     made = 0
-    for stop in (3, 20):
-        events = run_audit(
-            dataset, configurations, tmp_path / "parts", evaluate=run_batch, jobs=2, **options
-        )
-        for event in events:
-            if isinstance(event, UnitDone) and event.finished == stop:
-                made += stop
-                break
-        events.close()
+    for stop, where in ((3, nullcontext()), (20, in_this_process())):
+        with where:
+            events = run_audit(
+                dataset, configurations, tmp_path / "parts", evaluate=run_batch, jobs=2, **options
+            )
+            for event in events:
+                if isinstance(event, UnitDone) and event.finished == stop:
+                    made += stop
+                    break
+            events.close()
     searched = tmp_path / "parts" / ".journal" / "search" / ".journal"
     assert len(fits(tmp_path / "parts", "search")) >= made
     torn = searched / "HLR.jsonl"
     torn.write_bytes(torn.read_bytes()[:-9])
-    again = audited(dataset, "HLR,AVG", tmp_path / "parts", jobs=2, **options)
+    again = audited(dataset, "HLR,AVG", tmp_path / "parts", **options)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
     for part in ("search", "judged"):
         keys = [(each["name"], each["user"]) for each in fits(tmp_path / "parts", part)]
