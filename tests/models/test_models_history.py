@@ -20,7 +20,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr

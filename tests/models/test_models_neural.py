@@ -22,7 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import (
     Cancelled,
     Context,

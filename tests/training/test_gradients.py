@@ -18,7 +18,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
 from srs_eval.models.configurations import resolve
 from srs_eval.training import recurrent

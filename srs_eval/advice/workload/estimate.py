@@ -40,7 +40,7 @@ from srs_eval.advice.workload.today import (
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import cores
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
