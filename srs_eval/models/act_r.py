@@ -79,7 +79,7 @@ class _Paths:
     """ln of 0, 1, 2 ... days where all intervals are whole, else empty."""
 
 
-def make_paths(trials: Trials) -> _Paths:
+def _make_paths(trials: Trials) -> _Paths:
     delta_t = trials.history_delta_t
     m = len(delta_t)
     length = np.zeros(m, np.int64)  # of each card's needed rows, at the card's first row
@@ -261,7 +261,7 @@ def _clip(w: FloatArray) -> None:
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
-    paths = trials.derived(make_paths)
+    paths = trials.derived(_make_paths)
     length = trials.sequence_length[train] + 1
     short = length <= trials.protocol.max_seq_len
     if not short.any():
@@ -289,7 +289,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     if not len(index):
         return np.empty(0)
     w = np.array(parameters, np.float64)
-    part, place = _part(trials.derived(make_paths), trials, index, np.zeros(len(index)))
+    part, place = _part(trials.derived(_make_paths), trials, index, np.zeros(len(index)))
     _loss(part, w)
     p: FloatArray = recall(part.activation[0, place], w)
     return p.astype(np.float32).astype(np.float64)

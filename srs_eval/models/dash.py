@@ -55,7 +55,7 @@ def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
     return p, p * (1.0 - p)
 
 
-def window_counts(
+def _window_counts(
     delta_t: FloatArray, rating: IntArray, start: IntArray, end: IntArray, decay: bool
 ) -> FloatArray:
     """Reviews and successes in each window before each trial (n, 8), decayed with `decay`.
@@ -78,7 +78,7 @@ def window_counts(
 
 def _features(trials: Trials, decay: bool) -> FloatArray:
     """ln(1 + count) of each window, and 1 (n, 9)."""
-    counts = compiled(window_counts)(
+    counts = compiled(_window_counts)(
         trials.history_delta_t,
         trials.history_rating,
         trials.history_start,
@@ -92,7 +92,7 @@ def features(trials: Trials) -> FloatArray:
     return _features(trials, decay=False)
 
 
-def features_mcm(trials: Trials) -> FloatArray:
+def _features_mcm(trials: Trials) -> FloatArray:
     return _features(trials, decay=True)
 
 
@@ -102,7 +102,7 @@ def _start(otherwise: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]
 
 
 DASH = Linear("DASH", recall_and_slope, features, _start(START))
-_MCM = Linear("DASH", recall_and_slope, features_mcm, _start(START_MCM))
+_MCM = Linear("DASH", recall_and_slope, _features_mcm, _start(START_MCM))
 
 
 # DASH[ACT-R]
@@ -181,7 +181,7 @@ def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]
     return p, total, z
 
 
-def act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
+def _act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
     """Weighted sum of the losses of the trials."""
     loss = 0.0
     for k in range(len(y)):
@@ -190,10 +190,10 @@ def act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArra
     return loss
 
 
-def act_r_gradient(
+def _act_r_gradient(
     sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
 ) -> FloatArray:
-    """Gradient of `act_r_loss` in w (5,)."""
+    """Gradient of `_act_r_loss` in w (5,)."""
     bar = np.zeros(5)
     for k in range(len(y)):
         p, total, _ = _act_r_recall(sums[k], w)
@@ -234,13 +234,13 @@ def _fit_act_r(
     def gradient(w: FloatArray, batch: int) -> FloatArray:
         part = slice(batch * size, (batch + 1) * size)
         sums = _strength(ages, rows[part], w)
-        slope: FloatArray = compiled(act_r_gradient)(sums, y[part], weight[part], w)
+        slope: FloatArray = compiled(_act_r_gradient)(sums, y[part], weight[part], w)
         return slope
 
     w = adam(
         np.array(START_ACT_R),
         gradient,
-        lambda w: float(compiled(act_r_loss)(_strength(ages, rows, w), y, weight, w)),
+        lambda w: float(compiled(_act_r_loss)(_strength(ages, rows, w), y, weight, w)),
         math.ceil(len(rows) / size),
         context,
         clip=_clip_act_r,

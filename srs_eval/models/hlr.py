@@ -45,7 +45,7 @@ def features(trials: Trials) -> FloatArray:
     return np.stack([np.sqrt(passes), np.sqrt(failures), np.ones(len(trials))], axis=1)
 
 
-LINEAR = Linear("HLR", recall_and_slope, features, lambda trials: START)
+_LINEAR = Linear("HLR", recall_and_slope, features, lambda trials: START)
 
 
 MODELS = (
@@ -55,8 +55,8 @@ MODELS = (
         inputs="IL, G",
         parameters=3,
         source="Settles & Meeder 2016; srs-benchmark other.py, class HLR",
-        fit=LINEAR.fit,
-        predict=LINEAR.predict,
+        fit=_LINEAR.fit,
+        predict=_LINEAR.predict,
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,

@@ -136,7 +136,7 @@ class _AllRows(NamedTuple):
     w_bar: FloatArray  # (7, LANES) result, gradient in the parameters
 
 
-def all_rows(
+def _all_rows(
     trials: Trials, rows: IntArray, weights: FloatArray | None = None
 ) -> tuple[_AllRows, IntArray]:
     """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
@@ -231,7 +231,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         raise NotEnoughData("no history is short enough to train on")
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
-    training, _ = all_rows(trials, rows, weight_of)
+    training, _ = _all_rows(trials, rows, weight_of)
     start = np.array(START)
     total = float(weight.sum())
     pull = PULL.number(context) / len(rows)
@@ -265,7 +265,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     if not len(index):
         return np.empty(0)
-    rows, target = all_rows(trials, index)
+    rows, target = _all_rows(trials, index)
     _kernel()(False, np.array(parameters, np.float64), rows)
     return rows.recall[target]
 
