@@ -539,7 +539,7 @@ def models(
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.console import console_for, say
     from srs_eval.report.export import models_document, to_json
-    from srs_eval.report.tables import model_stories, models_table
+    from srs_eval.report.terminal import model_stories, models_table
 
     check_targets([], json)
     load_model_files(model_file)

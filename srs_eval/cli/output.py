@@ -61,7 +61,7 @@ def write_document(
 
         say(f"{counted(len(written), 'file')} written.")
     if html is md is csv is png is json is None:
-        from srs_eval.report.tables import document_text
+        from srs_eval.report.terminal import document_text
 
         console = console_for(sys.stdout)
         console.print(document_text(document, console.width))

@@ -128,33 +128,19 @@ def batch(
             rich_help_panel=RUN_PANEL,
         ),
     ] = None,
-    like_upstream: Annotated[
-        str | None,
-        typer.Option(
-            "--like-upstream",
-            help="Only tell which rules of srs-benchmark in a year, or at a commit, differ.",
-            metavar="2025|2026|COMMIT",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import Keeper, run_batch
     from srs_eval.benchmark.cluster import is_engine
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
-    from srs_eval.benchmark.store import read_results
     from srs_eval.data.datasets import shard_of
-    from srs_eval.engine.ranking import mean_ranking
     from srs_eval.report.console import BatchProgress, console_for, say
+    from srs_eval.report.dataset import leaderboards
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.report.tables import batch_table
+    from srs_eval.report.terminal import leaderboard_text
 
     flags = flags.set_up_by(setup, models)
-    if like_upstream is not None:
-        refuse_rows_of_anki(flags)
-        _tell_differences(flags.resolve(models), like_upstream)
-        return FINE
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
     opened = _opened(dataset, flags)
@@ -219,16 +205,11 @@ def batch(
     _say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
-    console = console_for(sys.stdout)
-    asked = set(chosen)  # the folder may hold others, too
-    results = {
-        each.name: {
-            user: line for user, line in read_results(out, each.name).items() if user in asked
-        }
-        for each in configurations
-    }
-    for group in mean_ranking(configurations, results):
-        console.print(batch_table(group, console.width))
+    if any((out / "result").glob("*.jsonl")):
+        names_asked = {each.name for each in configurations}  # the folder may hold others, too
+        console = console_for(sys.stdout)
+        for section in leaderboards(out, names_asked, set(chosen)):
+            console.print(leaderboard_text(section, console.width, out))
     return SOME_FAILED if failed else FINE
 
 
@@ -485,17 +466,6 @@ def results(
     return SOME_FAILED if left else FINE
 
 
-def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
-    from srs_eval.benchmark.upstream import differences, year_of_commit
-    from srs_eval.report.console import show
-
-    year = year_of_commit(commit_or_year)
-    for each in differences(configurations, year):
-        whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
-        remedy = f" ({each.remedy} for that)" if each.remedy else ""
-        show(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
-
-
 def say_tuned_on(
     ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
 ) -> None:
@@ -575,7 +545,7 @@ def dataset(
     from srs_eval.data.datasets import open_dataset
     from srs_eval.report.console import show
     from srs_eval.report.export import dataset_document, to_json
-    from srs_eval.report.tables import dataset_lines
+    from srs_eval.report.terminal import dataset_lines
 
     opened = open_dataset(folder)
     check_targets([opened.folder], json)

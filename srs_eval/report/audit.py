@@ -8,7 +8,8 @@ from collections import Counter
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import counted
-from srs_eval.report.document import Cell, Column, Document, Figure, Section, Table
+from srs_eval.report.document import Document, Section
+from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MeanInterval
 from srs_eval.training.hyperparameters import setup_in_words
 

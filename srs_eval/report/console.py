@@ -191,7 +191,7 @@ class ReportProgress:
 
 def show_run(outcome: Outcome, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.report.tables import run_table
+    from srs_eval.report.terminal import run_table
 
     groups = outcome.groups()
     for group in groups:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from srs_eval.benchmark.leaderboard import (
     PERCENTILES,
@@ -13,25 +15,24 @@ from srs_eval.benchmark.leaderboard import (
     Comparison,
     Standing,
     Standings,
+    compare,
     fitted_percentiles,
 )
-from srs_eval.benchmark.result_files import ResultFolder
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, read_folders
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
-from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.document import Document, Picture, Section
 from srs_eval.report.pairs import SURE, pairs_of, readable_of
+from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
 
-if TYPE_CHECKING:
-    pass
-
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
-LINES = 8  # of a chart
-INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
+_LINES = 8  # of a chart
+_INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
 _SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
 _SPEED = "of one core, as the batch measured it"
 
@@ -75,14 +76,38 @@ def dataset_document(
     )
 
 
-def heading(metric: str) -> str:
+def leaderboards(folder: Path, configurations: Collection[str], users: Set[int]) -> list[Section]:
+    """The first table on each set of judged reviews, of some configurations and users."""
+    files = [
+        _only(file, users)
+        for found in read_folders([folder])
+        for file in found.files
+        if file.name in configurations and not users.isdisjoint(file.users.tolist())
+    ]
+    return [
+        Section(
+            _title(each),
+            (_over_whom(each, False), _means(each.tables[0], each, METRICS, "", False)),
+        )
+        for each in compare(files)
+    ]
+
+
+def _only(file: ResultFile, users: Set[int]) -> ResultFile:
+    """Results of some users, the rest as it is."""
+    there = np.isin(file.users, list(users))
+    metrics = {name: values[there] for name, values in file.metrics.items()}
+    return replace(file, users=file.users[there], sizes=file.sizes[there], metrics=metrics)
+
+
+def _heading(metric: str) -> str:
     """A metric as people call it."""
     return KEYS[metric].name if metric in KEYS else metric
 
 
 def _arrow(metric: str) -> str:
     arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better(metric)]
-    return heading(metric) + arrow
+    return _heading(metric) + arrow
 
 
 # What it comes to
@@ -154,7 +179,7 @@ def _lead(comparison: Comparison) -> list[str]:
 
 def _best_by(comparison: Comparison) -> str:
     """Which models the confidence sets hold."""
-    words = heading(comparison.metric)
+    words = _heading(comparison.metric)
     if comparison.complete < FEWEST_USERS:
         return (
             f"Can't tell yet which can be the best by {words}: {comparison.complete} of "
@@ -215,7 +240,7 @@ def _comparison(
     if moved:
         blocks.append(_places(moved, name))
     if len(comparison.files) > 1:
-        blocks.append(pairs_of(comparison, heading(comparison.metric), name))
+        blocks.append(pairs_of(comparison, _heading(comparison.metric), name))
     blocks += [_sizes(comparison, name), _distribution(comparison, name)]
     if averages:
         blocks.append(_averages(averages, name))
@@ -257,12 +282,12 @@ def _means(
         Column("place"),
         *(Column(_arrow(each)) for each in metrics),
         Column("parameters", note="trainable ones"),
-        Column("input", note=INPUTS),
-        Column(f"{heading(metric)} to the best", signed=True, note="mean paired difference"),
+        Column("input", note=_INPUTS),
+        Column(f"{_heading(metric)} to the best", signed=True, note="mean paired difference"),
         Column("set p", digits=3, note=_SET_P),
         *([Column("s / 10,000 reviews", digits=3, note=_SPEED)] if SECONDS in columns else []),
         *([Column("users")] if own_users else []),
-        *(Column(f"users without {heading(each)}") for each in undefined),
+        *(Column(f"users without {_heading(each)}") for each in undefined),
     ]
     rows: list[tuple[Cell, ...]] = []
     for line in table.lines:
@@ -281,7 +306,9 @@ def _means(
     title = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}[
         table.weighting
     ]
-    return Table(f"{name}means-by-{table.weighting}", title, tuple(heads), tuple(rows))
+    floors = tuple(k for k, line in enumerate(table.lines) if line.file.is_floor)
+    name = f"{name}means-by-{table.weighting}"
+    return Table(name, title, tuple(heads), tuple(rows), faint=floors)
 
 
 def _differ(table: Standings, metric: str) -> bool:
@@ -314,9 +341,9 @@ def _means_picture(comparison: Comparison, name: str) -> Picture:
     )
     return Picture(
         f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
-        pictures.intervals(labels, series, heading(metric), floor),
+        f"Mean {_heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
+        f"Mean {_heading(metric)} of each model by reviews and by users, as in the tables.",
+        pictures.intervals(labels, series, _heading(metric), floor),
         None,
     )
 
@@ -335,11 +362,11 @@ def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
 
 def _sizes(comparison: Comparison, name: str) -> Section:
     groups = comparison.by_size
-    words = heading(comparison.metric)
-    chosen = readable_of(comparison)[:LINES]
+    words = _heading(comparison.metric)
+    chosen = readable_of(comparison)[:_LINES]
     floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
     if floor is not None and floor not in chosen:
-        chosen = [*chosen[: LINES - 1], floor]
+        chosen = [*chosen[: _LINES - 1], floor]
 
     def table(models: Sequence[int], file_name: str, shown: bool) -> Table:
         return Table(
@@ -379,7 +406,7 @@ def _sizes(comparison: Comparison, name: str) -> Section:
 
 
 def _distribution(comparison: Comparison, name: str) -> Section:
-    words = heading(comparison.metric)
+    words = _heading(comparison.metric)
     labels = [file.label for file in comparison.files]
     table = Table(
         f"{name}percentiles",
@@ -484,9 +511,9 @@ def _averages(averages: Sequence[Averages], name: str) -> Section:
             if len({by_mode[mode][k] for mode in modes if mode in each.means}) > 1
         ]
         blocks.append(
-            f"Places by {heading(metric)} that change with the averaging: {_listed(changing)}."
+            f"Places by {_heading(metric)} that change with the averaging: {_listed(changing)}."
             if changing
-            else f"No place by {heading(metric)} changes with the averaging."
+            else f"No place by {_heading(metric)} changes with the averaging."
         )
     counts = Table(
         f"{name}averages-groups",
@@ -517,14 +544,14 @@ def _changes(
     heads = [
         Column("model"),
         Column("users", note="in both runs, judged on as many reviews"),
-        Column("verdict by users", note=f"on {heading(metric)}"),
+        Column("verdict by users", note=f"on {_heading(metric)}"),
         Column("by reviews"),
     ]
     metrics = list(changes[0].differences) if changes else []
     for each in metrics:
         heads += [
-            Column(f"{heading(each)} by users", signed=True),
-            Column(f"{heading(each)} by reviews", signed=True),
+            Column(f"{_heading(each)} by users", signed=True),
+            Column(f"{_heading(each)} by reviews", signed=True),
         ]
     heads += [
         Column("users better"),
@@ -644,7 +671,7 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
         for metric in columns
         if metric != SECONDS
     }
-    told = [f"{heading(metric)}: {counted(n, 'user')}" for metric, n in most.items() if n]
+    told = [f"{_heading(metric)}: {counted(n, 'user')}" for metric, n in most.items() if n]
     return ", ".join(told) or "none"
 
 
@@ -676,6 +703,3 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
 def _folder_name(path: Path) -> str:
     """The end of a path, which tells nobody where somebody works."""
     return path.name or path.absolute().name
-
-
-__all__ = ("METRICS", "SECONDS", "dataset_document")

@@ -21,19 +21,10 @@ from srs_eval.engine.ranking import Group
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import QUESTION_TITLES
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-)
+from srs_eval.report.document import Block, Code, Document, Picture, Section
 from srs_eval.report.export import Outcome
 from srs_eval.report.inspection import Inspection
+from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 

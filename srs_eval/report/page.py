@@ -12,19 +12,8 @@ from html import escape
 from importlib import resources
 
 from srs_eval.data.outputs import GENERATOR, MADE_BY
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    with_commands,
-    written,
-)
+from srs_eval.report.document import Block, Code, Document, Picture, Section, with_commands
+from srs_eval.report.table import Cell, Column, Figure, Table, written
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _LONG = 60  # characters from which a cell is wrapped
@@ -136,10 +125,7 @@ def _figure(picture: Picture, number: int) -> str:
 
 
 def _table(table: Table) -> str:
-    right = [
-        bool(table.rows) and all(not isinstance(row[k], str) for row in table.rows)
-        for k in range(len(table.columns))
-    ]
+    right = table.right
     heads = "".join(
         f'<th scope="col"{_class(_kind(column, number))}{_title(column)}>'
         f"<button>{escape(column.title)}</button></th>"

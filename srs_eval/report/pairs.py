@@ -12,7 +12,8 @@ import numpy as np
 from srs_eval.benchmark.leaderboard import Comparison
 from srs_eval.data.reviews import FloatArray
 from srs_eval.report import pictures
-from srs_eval.report.document import Column, Figure, Picture, Section, Table, written
+from srs_eval.report.document import Picture, Section
+from srs_eval.report.table import Column, Figure, Table, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
