@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import harmless
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from srs_eval.report.document import Document
 
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The forms of a report that are asked for: files, `-` for stdout, and folders."""
+
+    html: str | None = None
+    md: str | None = None
+    csv: Path | None = None
+    png: Path | None = None
+    json: str | None = None
+
+    def check(self, *read: Path | None) -> None:
+        """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
+        check_targets(read, self.html, self.md, self.json, csv=self.csv, png=self.png)
+
+    def write(self, document: Document) -> None:
+        """A report in the forms that were asked for; in the terminal's where none was."""
+        from srs_eval.report.console import console_for, say
+        from srs_eval.report.files import as_text, write_as
+
+        for form, target in (("html", self.html), ("md", self.md), ("json", self.json)):
+            if target is not None:
+                write(target, as_text(document, form))
+        written: list[Path] = []
+        for form, folder in (("csv", self.csv), ("png", self.png)):
+            if folder is not None:
+                written += write_as(document, form, folder)
+        if written:
+            from srs_eval.data.errors import counted
+
+            say(f"{counted(len(written), 'file')} written.")
+        if self == Outputs():
+            from srs_eval.report.terminal import document_text
+
+            console = console_for(sys.stdout)
+            console.print(document_text(document, console.width))
 
 
 def check_targets(
@@ -37,34 +77,14 @@ def check_targets(
     check_outputs(named, folders, [each for each in read if each is not None])
 
 
-def write_document(
-    document: Document,
-    html: str | None,
-    md: str | None,
-    csv: Path | None,
-    png: Path | None,
-    json: str | None,
-) -> None:
-    """A report in the forms that were asked for; in the terminal's where none was."""
-    from srs_eval.report.console import console_for, say
-    from srs_eval.report.files import as_text, write_as
+def json_and_console(target: str | None, document: Any) -> Console | None:
+    """Write JSON if it is asked for; where the rest is shown, None where stdout has the JSON."""
+    from srs_eval.report.console import console_for
+    from srs_eval.report.export import to_json
 
-    for form, target in (("html", html), ("md", md), ("json", json)):
-        if target is not None:
-            write(target, as_text(document, form))
-    written: list[Path] = []
-    for form, folder in (("csv", csv), ("png", png)):
-        if folder is not None:
-            written += write_as(document, form, folder)
-    if written:
-        from srs_eval.data.errors import counted
-
-        say(f"{counted(len(written), 'file')} written.")
-    if html is md is csv is png is json is None:
-        from srs_eval.report.terminal import document_text
-
-        console = console_for(sys.stdout)
-        console.print(document_text(document, console.width))
+    if target is not None:
+        write(target, to_json(document))
+    return None if target == "-" else console_for(sys.stdout)
 
 
 def write(target: str, text: str) -> None:

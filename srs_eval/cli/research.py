@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,52 +12,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from srs_eval.cli.options import (
-    OUTPUT_PANEL,
     ROWS_PANEL,
-    RUN_PANEL,
-    CsvFolderOption,
     Flags,
-    HtmlOption,
     JobsOption,
     JsonOption,
-    MarkdownOption,
     ModelsOption,
     NamesOption,
-    PngFolderOption,
     SetupOption,
     context_options,
     names_of,
     one_of,
+    option,
+    output_option,
     protocol_options,
     refuse_rows_of_anki,
+    report_options,
+    rows_option,
+    table_options,
     takes,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, check_targets, write, write_document
+from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, check_targets, json_and_console
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.data.datasets import Dataset
     from srs_eval.models.configurations import Configuration
     from srs_eval.training.context import Context
 
 
-_UsersOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Ids and ranges, all if left out.",
-        metavar="1-1000,1005",
-        rich_help_panel=ROWS_PANEL,
-    ),
-]
+_UsersOption = Annotated[str | None, rows_option("Ids and ranges, all if left out.", "1-1000,1005")]
 _MaxUserOption = Annotated[
-    int | None,
-    typer.Option("--max-user-id", help="No users beyond.", rich_help_panel=ROWS_PANEL),
+    int | None, option("No users beyond.", "--max-user-id", panel=ROWS_PANEL)
 ]
-_FreshOption = Annotated[
-    bool,
-    typer.Option("--fresh", help="Delete what is there first.", rich_help_panel=RUN_PANEL),
-]
+_FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
 
 
 @takes(flags=protocol_options, context=context_options)
@@ -76,69 +65,42 @@ def batch(
     max_user_id: _MaxUserOption = None,
     models: ModelsOption = "all",
     setup: SetupOption = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the results.", rich_help_panel=OUTPUT_PANEL)
-    ] = Path("results"),
+    out: Annotated[Path, output_option("Folder of the results.")] = Path("results"),
     jobs: JobsOption = None,
     engine: Annotated[
         str,
-        typer.Option(
-            help="Where it runs: local, dask-local or dask://HOST:PORT.",
-            metavar="ENGINE",
-            rich_help_panel=RUN_PANEL,
-        ),
+        option("Where it runs: local, dask-local or dask://HOST:PORT.", metavar="ENGINE"),
     ] = "local",
     shard: Annotated[
         str | None,
-        typer.Option(
-            help="Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
-            metavar="K/N",
-            rich_help_panel=ROWS_PANEL,
+        rows_option(
+            "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.", "K/N"
         ),
     ] = None,
     names: NamesOption = "2025",
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", help="Keep every prediction, as parquet.", rich_help_panel=OUTPUT_PANEL
-        ),
-    ] = False,
+    raw: Annotated[bool, output_option("Keep every prediction, as parquet.", "--raw")] = False,
     file: Annotated[
-        bool,
-        typer.Option(
-            "--file",
-            help="Keep every prediction with its history, as text.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
+        bool, output_option("Keep every prediction with its history, as text.", "--file")
     ] = False,
     plot: Annotated[
         bool,
-        typer.Option(
-            "--plot",
-            help="Keep a picture of calibration for each user and configuration.",
-            rich_help_panel=OUTPUT_PANEL,
-        ),
+        output_option("Keep a picture of calibration for each user and configuration.", "--plot"),
     ] = False,
     fresh: _FreshOption = False,
     merge: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Take over the results of another batch folder first; may be repeated.",
-            metavar="DIR",
-            rich_help_panel=RUN_PANEL,
+        option(
+            "Take over the results of another batch folder first; may be repeated.", metavar="DIR"
         ),
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import Keeper, run_batch
     from srs_eval.benchmark.cluster import is_engine
-    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
-    from srs_eval.report.console import BatchProgress, console_for, say
-    from srs_eval.report.dataset import leaderboards
+    from srs_eval.report.console import say
     from srs_eval.report.pictures import calibration_png
-    from srs_eval.report.terminal import leaderboard_text
 
     flags = flags.set_up_by(setup, models)
     if dataset is None:
@@ -151,36 +113,55 @@ def batch(
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
-    makers: dict[str, Keeper] = {"raw": raw_parquet, "file": raw_table, "plot": calibration_png}
-    asked_for = {"raw": raw, "file": file, "plot": plot}
+    keep: dict[str, Keeper] = {}
+    if raw:
+        keep["raw"] = raw_parquet
+    if file:
+        keep["file"] = raw_table
+    if plot:
+        keep["plot"] = calibration_png
+    events = run_batch(
+        opened,
+        configurations,
+        out,
+        users=chosen,
+        jobs=jobs,
+        engine=engine,
+        keep=keep,
+        fresh=fresh,
+        merge=merge or (),
+        context=context,
+        names=names_of(names),
+    )
+    failed = _followed(events, out, lambda data: say_tuned_on(flags.ledger, chosen, data))
+    _say_environments(out)
+    if failed:
+        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
+    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
+    return SOME_FAILED if failed else FINE
+
+
+def _followed(
+    events: Generator[BatchEvent], out: Path, say_what_is_known: Callable[[str], None]
+) -> int:
+    """Do a batch, with its progress and its end on stderr; how many units have failed.
+
+    `say_what_is_known` is given the fingerprint of the data set once that is known.
+    """
+    from srs_eval.benchmark.plan import Ended, Planned, UnitDone
+    from srs_eval.report.console import BatchProgress, say
+
     plan: Planned | None = None
     finished = failed = 0
     reasons: Counter[tuple[str, str]] = Counter()
     try:
-        with (
-            BatchProgress() as progress,
-            closing(
-                run_batch(
-                    opened,
-                    configurations,
-                    out,
-                    users=chosen,
-                    jobs=jobs,
-                    engine=engine,
-                    keep={kind: make for kind, make in makers.items() if asked_for[kind]},
-                    fresh=fresh,
-                    merge=merge or (),
-                    context=context,
-                    names=names_of(names),
-                )
-            ) as events,
-        ):
+        with BatchProgress() as progress, closing(events):
             for event in events:
                 progress.show(event)
                 match event:
                     case Planned():
                         plan = event
-                        say_tuned_on(flags.ledger, chosen, plan.data)
+                        say_what_is_known(plan.data)
                     case UnitDone():
                         finished = event.finished
                         if event.unit.status != "done":
@@ -202,17 +183,22 @@ def batch(
         told = [(each, count) for each, count in reasons.most_common() if each[0] == wanted]
         for (_, reason), count in told[:3]:
             say(f"{wanted}: {count:,} x {reason}")
-    _say_environments(out)
-    if failed:
-        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
+    return failed
+
+
+def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
+    """The report's first tables of what was asked for; the folder may hold more."""
+    from srs_eval.report.console import console_for
+    from srs_eval.report.dataset import leaderboards
+    from srs_eval.report.terminal import leaderboard_text
+
     if any((out / "result").glob("*.jsonl")):
-        names_asked = {each.name for each in configurations}  # the folder may hold others, too
         console = console_for(sys.stdout)
-        for section in leaderboards(out, names_asked, set(chosen)):
+        for section in leaderboards(out, configurations, users):
             console.print(leaderboard_text(section, console.width, out))
-    return SOME_FAILED if failed else FINE
 
 
+@takes(outputs=report_options)
 def report(
     folders: Annotated[
         list[Path],
@@ -222,56 +208,39 @@ def report(
             show_default=False,
         ),
     ],
-    html: HtmlOption = None,
-    md: MarkdownOption = None,
-    csv: CsvFolderOption = None,
-    png: PngFolderOption = None,
-    json: JsonOption = None,
+    outputs: Outputs,
     baseline: Annotated[
-        Path | None,
-        typer.Option(
-            help="Results of another run: tell what changed.",
-            metavar="DIR",
-            rich_help_panel=RUN_PANEL,
-        ),
+        Path | None, option("Results of another run: tell what changed.", metavar="DIR")
     ] = None,
     users: Annotated[
         str,
-        typer.Option(
-            help="Means over the users that all have, or over each one's own.",
-            metavar="common|each",
-            rich_help_panel=RUN_PANEL,
+        option(
+            "Means over the users that all have, or over each one's own.", metavar="common|each"
         ),
     ] = "common",
     metric: Annotated[
         str,
-        typer.Option(
-            help="The metric that pairs, sizes and distributions are of.",
-            metavar="NAME",
-            rich_help_panel=RUN_PANEL,
-        ),
+        option("The metric that pairs, sizes and distributions are of.", metavar="NAME"),
     ] = "LogLoss",
     columns: Annotated[
         str,
-        typer.Option(
-            help="Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
+        option(
+            "Columns of the tables: metrics of result files (ICI, smECE, ...) and seconds.",
             metavar="A,B",
-            rich_help_panel=RUN_PANEL,
         ),
     ] = "LogLoss,RMSE(bins),AUC",
     average: Annotated[
         str,
-        typer.Option(
-            help="Side by side: global, user, deck, card. All but user need predictions in raw/.",
+        option(
+            "Side by side: global, user, deck, card. All but user need predictions in raw/.",
             metavar="A,B",
-            rich_help_panel=RUN_PANEL,
         ),
     ] = "user",
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
     from srs_eval.report.build import dataset_report
 
-    check_targets([*folders, baseline], html, md, json, csv=csv, png=png)
+    outputs.check(*folders, baseline)
     document = dataset_report(
         folders,
         metric=metric,
@@ -280,11 +249,11 @@ def report(
         average=average.split(","),
         baseline=baseline,
     )
-    write_document(document, html, md, csv, png, json)
+    outputs.write(document)
     return FINE
 
 
-@takes(flags=protocol_options, context=context_options)
+@takes(flags=protocol_options, context=context_options, outputs=table_options)
 def audit(
     dataset: Annotated[
         str,
@@ -294,33 +263,19 @@ def audit(
     ],
     flags: Flags,
     context: Context,
+    outputs: Outputs,
     models: ModelsOption = "fast",
     trials: Annotated[
         int,
-        typer.Option(
-            help="Set-ups that are tried for each configuration, besides the published one.",
-            min=1,
-            rich_help_panel=RUN_PANEL,
-        ),
+        option("Set-ups that are tried for each configuration, besides the published one.", min=1),
     ] = 30,
     repeats: Annotated[
-        int,
-        typer.Option(
-            help="Seeds that are judged, where a training has seeds.",
-            min=1,
-            rich_help_panel=RUN_PANEL,
-        ),
+        int, option("Seeds that are judged, where a training has seeds.", min=1)
     ] = 3,
-    seed: Annotated[int, typer.Option(help="Of the search.", min=0, rich_help_panel=RUN_PANEL)] = 0,
+    seed: Annotated[int, option("Of the search.", min=0)] = 0,
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder of what is found.", rich_help_panel=OUTPUT_PANEL)
-    ] = Path("audit"),
-    html: HtmlOption = None,
-    md: MarkdownOption = None,
-    csv: CsvFolderOption = None,
-    json: JsonOption = None,
+    out: Annotated[Path, output_option("Folder of what is found.")] = Path("audit"),
     jobs: JobsOption = None,
     fresh: _FreshOption = False,
 ) -> int:
@@ -331,7 +286,7 @@ def audit(
     from srs_eval.report.console import BatchProgress, say
 
     opened = _opened(dataset, flags)
-    check_targets([out, opened.folder], html, md, json, csv=csv)
+    outputs.check(out, opened.folder)
     chosen = _chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
@@ -364,7 +319,7 @@ def audit(
         say(f"Interrupted: {finished:,} more fits are kept; the same command goes on from there.")
         raise
     assert found is not None
-    write_document(audit_document(found), html, md, csv, None, json)
+    outputs.write(audit_document(found))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
     return SOME_FAILED if found.failed else FINE
 
@@ -512,20 +467,11 @@ def dataset(
     ],
     users: Annotated[
         str | None,
-        typer.Option(
-            help="With verify and download: ids and ranges, all if left out.",
-            metavar="1-1000,1005",
-            rich_help_panel=ROWS_PANEL,
-        ),
+        rows_option("With verify and download: ids and ranges, all if left out.", "1-1000,1005"),
     ] = None,
     repo: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            help="With download: its name on the Hugging Face hub.",
-            metavar="OWNER/NAME",
-            rich_help_panel=RUN_PANEL,
-        ),
+        option("With download: its name on the Hugging Face hub.", "--from", metavar="OWNER/NAME"),
     ] = None,
     json: JsonOption = None,
 ) -> int:
@@ -544,15 +490,13 @@ def dataset(
     from srs_eval.data.dataset_check import describe
     from srs_eval.data.datasets import open_dataset
     from srs_eval.report.console import show
-    from srs_eval.report.export import dataset_document, to_json
+    from srs_eval.report.export import dataset_document
     from srs_eval.report.terminal import dataset_lines
 
     opened = open_dataset(folder)
     check_targets([opened.folder], json)
     found = describe(opened)
-    if json is not None:
-        write(json, to_json(dataset_document(found)))
-    if json != "-":
+    if json_and_console(json, dataset_document(found)):
         show("\n".join(dataset_lines(found)))
     return FINE
 

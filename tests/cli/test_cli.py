@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli.main import _expected_seconds, main
+from srs_eval.cli.learner import _expected_seconds
+from srs_eval.cli.main import main
 from srs_eval.cli.options import normalised
 from srs_eval.data.paths import VERSION
 from srs_eval.data.simulated import simulate_learner, write_dataset
