@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from srs_eval.cli.options import (
     Flags,
@@ -44,6 +43,8 @@ from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.errors import InputError, NotEnoughData
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.evaluate import Event
@@ -61,9 +62,7 @@ _QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than 
 def open_or_run(source: Source, flags: Flags, context: Context, running: Running) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
     flags = flags.set_up_by(running.setup, running.models)
-    if _for_the_app(running):
-        return _open_app(source, flags, context, running)
-    return _run(source, flags, context, running)
+    return _open_or_run(source, flags, context, running)
 
 
 @takes(
@@ -310,9 +309,7 @@ def demo(flags: Flags, context: Context, running: Running) -> int:
     try:
         say("Simulating a learner ...")
         source = Source(make_demo_collection(folder))
-        if _for_the_app(running):
-            return _open_app(source, flags, context, running)
-        return _run(source, flags, context, running)
+        return _open_or_run(source, flags, context, running)
     finally:
         remove_folder(folder)
 
@@ -320,10 +317,12 @@ def demo(flags: Flags, context: Context, running: Running) -> int:
 # --- what commands do ----------------------------------------------------------
 
 
-def _for_the_app(running: Running) -> bool:
-    """Whether there is a terminal, and nothing is asked for that only `run` does."""
+def _open_or_run(source: Source, flags: Flags, context: Context, running: Running) -> int:
+    """The app where there is a terminal and nothing is asked for that only `run` does."""
     terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    return terminal and running.json is running.csv is running.setup is None
+    if terminal and running.json is running.csv is running.setup is None:
+        return _open_app(source, flags, context, running)
+    return _run(source, flags, context, running)
 
 
 def _run(source: Source, flags: Flags, context: Context, running: Running) -> int:
@@ -408,21 +407,18 @@ def _evaluate(
     seconds = _expected_seconds(evaluated, log.receipt.entries_read) / max(1, jobs)
     if seconds >= _WORTH_TELLING_SECONDS:
         say(f"Expected to take about {clock(seconds)} if nothing of it is in the cache.")
+    coming = engine.evaluate(
+        log,
+        evaluated,
+        flags.protocol,
+        jobs=jobs,
+        context=context,
+        use_cache=not running.no_cache,
+    )
     interrupted: BaseException | None = None
     try:
-        with (
-            RunProgress() as progress,
-            _closed_at_end(
-                engine.evaluate(
-                    log,
-                    evaluated,
-                    flags.protocol,
-                    jobs=jobs,
-                    context=context,
-                    use_cache=not running.no_cache,
-                )
-            ) as events,
-        ):
+        # Closing it ends the workers behind it.
+        with RunProgress() as progress, closing(cast("Generator[Event]", coming)) as events:
             for event in events:
                 outcome.add(event)
                 progress.show(event)
@@ -500,14 +496,3 @@ def _open_app(source: Source, flags: Flags, context: Context, running: Running) 
         use_cache=not running.no_cache,
         config=load_config(),
     )
-
-
-@contextmanager
-def _closed_at_end(events: Iterator[Event]) -> Iterator[Iterator[Event]]:
-    """Close a generator, and with it the workers behind it, however the block ends."""
-    try:
-        yield events
-    finally:
-        close = getattr(events, "close", None)
-        if close is not None:
-            close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from srs_eval.cli import learner, research
+from srs_eval.cli import folders, learner, research
 from srs_eval.cli.options import JsonOption, ModelFileOption, load_model_files, normalised
 from srs_eval.cli.output import BAD_INPUT, FINE, INTERRUPTED, check_targets, json_and_console
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -42,8 +42,8 @@ for _command in (
     learner.export,
     research.report,
     research.audit,
-    research.results,
-    research.dataset,
+    folders.results,
+    folders.dataset,
     learner.inspect,
     learner.compare,
     learner.workload,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
     ROWS_PANEL,
     Flags,
     JobsOption,
-    JsonOption,
     ModelsOption,
     NamesOption,
     SetupOption,
@@ -31,10 +31,11 @@ from srs_eval.cli.options import (
     table_options,
     takes,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, check_targets, json_and_console
+from srs_eval.cli.output import FINE, SOME_FAILED, Outputs
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
+    from srs_eval.batch import Keeper
     from srs_eval.benchmark.ledger import Ledger
     from srs_eval.benchmark.plan import BatchEvent
     from srs_eval.data.datasets import Dataset
@@ -49,10 +50,33 @@ _MaxUserOption = Annotated[
 _FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
 
 
-@takes(flags=protocol_options, context=context_options)
+def _keep_options(
+    raw: Annotated[bool, output_option("Keep every prediction, as parquet.", "--raw")] = False,
+    file: Annotated[
+        bool, output_option("Keep every prediction with its history, as text.", "--file")
+    ] = False,
+    plot: Annotated[
+        bool,
+        output_option("Keep a picture of calibration for each user and configuration.", "--plot"),
+    ] = False,
+) -> dict[str, Keeper]:
+    """What is kept of each unit besides its results."""
+    from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
+    from srs_eval.report.pictures import calibration_png
+
+    wanted: dict[str, tuple[bool, Keeper]] = {
+        "raw": (raw, raw_parquet),
+        "file": (file, raw_table),
+        "plot": (plot, calibration_png),
+    }
+    return {kind: make for kind, (asked_for, make) in wanted.items() if asked_for}
+
+
+@takes(flags=protocol_options, context=context_options, keep=_keep_options)
 def batch(
     flags: Flags,
     context: Context,
+    keep: dict[str, Keeper],
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -78,14 +102,6 @@ def batch(
         ),
     ] = None,
     names: NamesOption = "2025",
-    raw: Annotated[bool, output_option("Keep every prediction, as parquet.", "--raw")] = False,
-    file: Annotated[
-        bool, output_option("Keep every prediction with its history, as text.", "--file")
-    ] = False,
-    plot: Annotated[
-        bool,
-        output_option("Keep a picture of calibration for each user and configuration.", "--plot"),
-    ] = False,
     fresh: _FreshOption = False,
     merge: Annotated[
         list[Path] | None,
@@ -95,12 +111,10 @@ def batch(
     ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import Keeper, run_batch
+    from srs_eval.batch import run_batch
     from srs_eval.benchmark.cluster import is_engine
-    from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
     from srs_eval.data.datasets import shard_of
     from srs_eval.report.console import say
-    from srs_eval.report.pictures import calibration_png
 
     flags = flags.set_up_by(setup, models)
     if dataset is None:
@@ -108,18 +122,11 @@ def batch(
     opened = _opened(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = _chosen(opened, users, max_user_id)
+    chosen = users_chosen(opened, users, max_user_id)
     configurations = _on_a_data_set(flags, models)
     if shard is not None and not (chosen := shard_of(chosen, shard)):
         say(f"No user falls to shard {shard}: nothing to do.")
         return FINE
-    keep: dict[str, Keeper] = {}
-    if raw:
-        keep["raw"] = raw_parquet
-    if file:
-        keep["file"] = raw_table
-    if plot:
-        keep["plot"] = calibration_png
     events = run_batch(
         opened,
         configurations,
@@ -134,7 +141,7 @@ def batch(
         names=names_of(names),
     )
     failed = _followed(events, out, lambda data: say_tuned_on(flags.ledger, chosen, data))
-    _say_environments(out)
+    say_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
@@ -287,7 +294,7 @@ def audit(
 
     opened = _opened(dataset, flags)
     outputs.check(out, opened.folder)
-    chosen = _chosen(opened, users, max_user_id)
+    chosen = users_chosen(opened, users, max_user_id)
     found: Audit | None = None
     finished = 0
     try:
@@ -339,17 +346,6 @@ def _opened(dataset: str, flags: Flags) -> Dataset:
     return opened
 
 
-def _chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
-    """The users that options name; says who of them is not there. Raises InputError."""
-    from srs_eval.data.datasets import absent_users, select_users
-    from srs_eval.report.console import say_absent_users
-
-    chosen = select_users(dataset.users, users, max_user_id)
-    if users is not None:
-        say_absent_users(absent_users(dataset.users, users, max_user_id))
-    return chosen
-
-
 def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     """What is named, with the averages that several are compared to; raises InputError."""
     from srs_eval.engine.ranking import with_floors
@@ -362,63 +358,6 @@ def _on_a_data_set(flags: Flags, models: str) -> list[Configuration]:
     # What is compared stands on the average. AVG-known_decks has to be named: most users
     # have no deleted cards, and srs-benchmark knows no such file.
     return with_floors(configurations, leaves_out=False)
-
-
-def results(
-    action: Annotated[str, typer.Argument(help="check or merge.", metavar="check|merge")],
-    folders: Annotated[list[Path], typer.Argument(help="Folders with results.", metavar="DIR...")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With merge: the folder that becomes of them.", show_default=False),
-    ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="With check: mend what can be mended.")
-    ] = False,
-    take_what_is_whole: Annotated[
-        bool,
-        typer.Option(
-            "--take-what-is-whole", help="With merge: go on without damaged lines of journals."
-        ),
-    ] = False,
-) -> int:
-    """Check result folders, ours or srs-benchmark's, or make one of several of ours."""
-    from srs_eval.benchmark import check as results_check
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import say, show
-
-    if one_of("The action of results", action, ("check", "merge")) == "check":
-        if out is not None:
-            raise InputError("results check writes no folder: --out is for results merge.")
-        if take_what_is_whole:
-            raise InputError("--take-what-is-whole is for results merge.")
-    else:
-        if repair:
-            raise InputError("results merge mends nothing: --repair is for results check.")
-        if out is None:
-            raise InputError("results merge: name the folder that becomes of them with --out.")
-        lost = results_check.damaged_parts(folders) if take_what_is_whole else ""
-        try:
-            taken = results_check.merge(folders, out, take_what_is_whole=take_what_is_whole)
-        except results_check.DamagedParts as error:
-            say(f"srs-eval: {error}")
-            return SOME_FAILED
-        say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
-        if lost:
-            say(f"Damaged and left out: {lost}.")
-        _say_environments(out)
-        return FINE
-    left = 0
-    for folder in folders:
-        found = results_check.check(folder)
-        remaining = results_check.repair(folder, found) if repair else found
-        for each in found:
-            mended = f"; {each.remedy}" if each not in remaining else ""
-            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
-            show(f"{each.path}: {each.what}{mended}{hint}")
-        if not any(each.wrong for each in found):
-            show(f"{folder}: nothing is wrong")
-        left += sum(each.wrong for each in remaining)
-    return SOME_FAILED if left else FINE
 
 
 def say_tuned_on(
@@ -442,147 +381,3 @@ def say_tuned_on(
         if not same:
             on = f"users with the numbers of {share}: if they are the same people, for these,"
     say(f'"{ledger.path}" was tuned on {on} figures of tuned models flatter; {others}.')
-
-
-def _say_environments(out: Path) -> None:
-    """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.store import different_environments, read_setup
-    from srs_eval.report.console import say
-
-    if different := different_environments(read_setup(out) or {}):
-        say(f"These results were not all made alike: {'; '.join(different)}.")
-
-
-def dataset(
-    action: Annotated[
-        str, typer.Argument(help="info, verify or download.", metavar="info|verify|download")
-    ],
-    folder: Annotated[
-        str,
-        typer.Argument(
-            help="The data set's folder, or anki-revlogs-10k or FSRS-Anki-20k for one in your data "
-            "folder.",
-            metavar="DIR",
-        ),
-    ],
-    users: Annotated[
-        str | None,
-        rows_option("With verify and download: ids and ranges, all if left out.", "1-1000,1005"),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        option("With download: its name on the Hugging Face hub.", "--from", metavar="OWNER/NAME"),
-    ] = None,
-    json: JsonOption = None,
-) -> int:
-    """Download a data set of many users, tell what a folder holds, or check every file of it."""
-    one_of("The action of dataset", action, ("info", "verify", "download"))
-    if repo is not None and action != "download":
-        raise InputError(f"dataset {action} reads what is there: --from is for dataset download.")
-    if json is not None and action != "info":
-        raise InputError(f"dataset {action} has no figures to write: --json is for dataset info.")
-    if action == "download":
-        return _download(folder, repo, users)
-    if action == "verify":
-        return _verify(folder, users)
-    if users is not None:
-        raise InputError("dataset info tells of all users: --users is for verify and download.")
-    from srs_eval.data.dataset_check import describe
-    from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.console import show
-    from srs_eval.report.export import dataset_document
-    from srs_eval.report.terminal import dataset_lines
-
-    opened = open_dataset(folder)
-    check_targets([opened.folder], json)
-    found = describe(opened)
-    if json_and_console(json, dataset_document(found)):
-        show("\n".join(dataset_lines(found)))
-    return FINE
-
-
-def _download(folder: str, repo: str | None, users: str | None) -> int:
-    from srs_eval.data.dataset_hub import (
-        KNOWN,
-        Fetched,
-        Listed,
-        download,
-        page_of,
-        refuse_misnamed,
-        usual_repo,
-    )
-    from srs_eval.data.datasets import datasets_folder
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, say
-
-    target = Path(folder).expanduser()
-    if folder in KNOWN and not target.exists():
-        target = datasets_folder() / folder
-    repo = usual_repo(target) if repo is None else repo
-    refuse_misnamed(repo)
-    say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
-        "lets you use the data and forbids to pass them on."
-    )
-    fetched, listed = 0, None
-    try:
-        with (
-            console_for(sys.stderr).status(f"Asking the hub for {repo} ...") as status,
-            closing(download(repo, target, users)) as events,
-        ):
-            for event in events:
-                match event:
-                    case Listed():
-                        listed = event
-                        say(
-                            f"{counted(len(event.users), 'user')}, "
-                            f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
-                        )
-                    case Fetched():
-                        fetched += not event.was_there
-                        status.update(
-                            f"{event.files:,} of {listed.files if listed else 0:,} files, "
-                            f"{event.bytes / 1e6:,.1f} MB"
-                        )
-    except KeyboardInterrupt:
-        say("Interrupted: what has come stays, and the same command goes on from there.")
-        raise
-    assert listed is not None
-    there = listed.files - fetched
-    say(
-        f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "
-        "every hash is the hub's."
-    )
-    return FINE
-
-
-def _verify(folder: str, users: str | None) -> int:
-    from srs_eval.data.dataset_check import check
-    from srs_eval.data.datasets import open_dataset
-    from srs_eval.data.errors import counted
-    from srs_eval.report.console import console_for, show
-
-    opened = open_dataset(folder)
-    chosen = _chosen(opened, users)
-    damaged: list[int] = []
-    hashes = 0
-    with (
-        console_for(sys.stderr).status("Reading ...") as status,
-        closing(check(opened, chosen)) as checked,
-    ):
-        for done, user in enumerate(checked, start=1):
-            hashes += user.hashes
-            for finding in user.findings:
-                show(f"{finding.path}: {finding.what}")
-            if user.findings:
-                damaged.append(user.user)
-            status.update(f"{done:,} of {len(chosen):,} users read")
-    known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
-    if not damaged:
-        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
-        return FINE
-    named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
-    raise InputError(
-        f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
-        f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
-    )
