@@ -195,8 +195,8 @@ def _followed(
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
     """The report's first tables of what was asked for; the folder may hold more."""
+    from srs_eval.report.comparison import leaderboards
     from srs_eval.report.console import console_for
-    from srs_eval.report.dataset import leaderboards
     from srs_eval.report.terminal import leaderboard_text
 
     if any((out / "result").glob("*.jsonl")):

@@ -9,8 +9,8 @@ from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import counted
 from srs_eval.report.document import Document, Section
-from srs_eval.report.table import Cell, Column, Figure, Table
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MeanInterval
+from srs_eval.report.table import Cell, Column, Figure, Table, with_ends
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
 from srs_eval.training.hyperparameters import setup_in_words
 
 _BY_USERS = WEIGHTINGS.index("users")
@@ -88,7 +88,7 @@ def _changes(audit: Audit) -> Table:
                 _verdict(each),
                 Figure(float(before.mean())),
                 Figure(float(now.mean())),
-                _interval(difference) if each.found and all(h.users for h in each.found) else None,
+                with_ends(difference) if each.found and all(h.users for h in each.found) else None,
                 change.users,
                 Figure(spread[0]),
                 Figure(spread[1]),
@@ -123,10 +123,6 @@ def _verdict(each: Tuned) -> str:
     return each.change.verdict("users")
 
 
-def _interval(interval: MeanInterval) -> Figure:
-    return Figure(interval.estimate, ends=(interval.low, interval.high))
-
-
 def _how_to_read(audit: Audit) -> str:
     return (
         f"Each configuration had {counted(audit.trials, 'trial')} for each half of the users; a "
@@ -155,8 +151,8 @@ def _ranking(ranking: Ranking, number: int) -> Section:
                 pair.first,
                 pair.second,
                 pair.verdict,
-                _interval(pair.published),
-                _interval(pair.tuned),
+                with_ends(pair.published),
+                with_ends(pair.tuned),
             )
             for pair in sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept")
         ),

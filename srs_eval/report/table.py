@@ -15,6 +15,7 @@ from srs_eval.report.formats import half, with_sign
 
 if TYPE_CHECKING:
     from srs_eval.stats.intervals import Interval
+    from srs_eval.stats.users import MeanInterval
 
 _MOST_DIGITS = 7  # of an end of an interval that lies near 0
 
@@ -32,13 +33,20 @@ class Figure:
 Cell = str | int | Figure | None
 
 
-def figure(value: float | Interval | None, strong: bool = False) -> Figure | None:
+def figure(value: float | Interval | MeanInterval | None, strong: bool = False) -> Figure | None:
     """The cell of a number or of an interval; None where there is none."""
     if value is None:
         return None
     if isinstance(value, (int, float)):
         return Figure(value, strong=strong)
     return Figure(value.estimate, value.half_width, strong)
+
+
+def with_ends(interval: MeanInterval | None) -> Figure | None:
+    """The cell of an interval by its ends: whether 0 lies between is what a verdict rests on."""
+    if interval is None:
+        return None
+    return Figure(interval.estimate, ends=(interval.low, interval.high))
 
 
 @dataclass(frozen=True)
