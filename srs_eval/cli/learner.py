@@ -127,15 +127,12 @@ def export(
 @takes(source=source_options)
 def inspect(source: Source, json: JsonOption = None) -> int:
     """Tell what a file holds and which of its entries count, and change nothing."""
-    from srs_eval.report.console import console_for
     from srs_eval.report.inspection import inspect_log, render_inspection
 
     check_targets([source.path], json)
     inspection = inspect_log(source.load())
-    if json is not None:
-        write(json, inspection.to_json() + "\n")
-    if json != "-":
-        console_for(sys.stdout).print(render_inspection(inspection))
+    if console := json_and_console(json, inspection.document()):
+        console.print(render_inspection(inspection, console.width))
     return FINE
 
 
