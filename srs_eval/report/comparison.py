@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import math
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standings, compare
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.data.errors import counted
+from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
 from srs_eval.report.document import Block, Picture, Section
-from srs_eval.report.pairs import pairs_of, readable_of
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, with_ends
+from srs_eval.report.table import Cell, Column, Figure, Table, figure, with_ends, written
 from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -25,6 +30,23 @@ _LINES = 8  # of a chart
 _INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
 _SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
 _SPEED = "of one core, as the batch measured it"
+_READABLE = 12  # models of a matrix that is read without looking closely
+SURE = 0.01  # p-values above it tell nothing
+_MEDIUM, _LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
+_WORSE_COLOURS = ("coral", "red", "darkred")
+_BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
+_UNSURE_COLOUR = "silver"
+_EFFECT = Column("effect size", digits=2)
+
+_CAVEAT = (
+    "Every user counts the same here, however many reviews they have, and a difference of any "
+    "size counts as one: read how consistent a lead is, not how large."
+)
+_SET_UP = (
+    "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
+    "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
+    "the difficulty of evaluating baselines); `srs-eval audit` tells."
+)
 _WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}
 
 
@@ -98,7 +120,7 @@ def comparison_section(
     if moved:
         blocks.append(_places(moved, name))
     if len(comparison.files) > 1:
-        blocks.append(pairs_of(comparison, heading(comparison.metric), name))
+        blocks.append(_pairs(comparison, heading(comparison.metric), name))
     blocks += [_sizes(comparison, name), _distribution(comparison, name)]
     if averages:
         blocks.append(_averages(averages, name))
@@ -200,6 +222,143 @@ def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
     )
 
 
+# Pairs of models
+
+
+def _pairs(comparison: Comparison, words: str, name: str) -> Section:
+    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people.
+
+    Tables and pictures have names that begin with `name`.
+    """
+    readable = _readable(comparison)
+    blocks: list[Block] = [_CAVEAT, _SET_UP]
+    kinds: list[tuple[str, str, str, FloatArray, FloatArray | None, Callable[[float], str]]] = [
+        (
+            "superiority",
+            f"Superiority: users for whom the row's model has the better {words}, in per cent",
+            f"Share of users for whom one model has the better {words} than another.",
+            comparison.superiority,
+            None,
+            lambda value: f"{100 * value:.1f}",
+        ),
+        *(
+            (
+                kind,
+                f"{title} of {words}: green where the row's model is better, grey where p > {SURE}",
+                f"{title} of {words} for each pair of models.",
+                effects.effect,
+                effects.p_value,
+                lambda value: written(Figure(value), _EFFECT),
+            )
+            for kind, title, effects in (
+                ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
+                ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
+            )
+        ),
+    ]
+    for kind, title, told, values, p_values, text in kinds:
+        whole = list(range(len(comparison.files)))
+        for chosen, suffix in ((readable, ""), (whole, "-all")):
+            if suffix and len(readable) == len(whole):
+                continue
+            picture = Picture(
+                f"{name}{kind}{suffix}",
+                title,
+                told,
+                _matrix(comparison, chosen, values, p_values, text),
+                _matrix_table(
+                    comparison,
+                    chosen,
+                    values,
+                    f"{name}{kind}{suffix}",
+                    title,
+                    shares=p_values is None,
+                ),
+            )
+            blocks.append(
+                Section(f"All {len(whole)} models", (picture,), folded=True) if suffix else picture
+            )
+        if p_values is not None:
+            blocks.append(_p_values(comparison, p_values, f"{name}{kind}-p"))
+    return Section(f"Pairs of models by {words}", tuple(blocks))
+
+
+def _readable(comparison: Comparison) -> list[int]:
+    """Positions of the best configuration of each model, the floor among them, at most twelve."""
+    files = comparison.files
+    if len(files) <= _READABLE:
+        return list(range(len(files)))
+    chosen: dict[str, int] = {}
+    for position, file in enumerate(files):
+        model = file.configuration.model.name if file.configuration else file.name
+        chosen.setdefault(model, position)
+    floors = [k for k in chosen.values() if files[k].is_floor][:1]
+    others = [k for k in chosen.values() if k not in floors][: _READABLE - len(floors)]
+    return sorted([*others, *floors])
+
+
+def _matrix(
+    comparison: Comparison,
+    chosen: Sequence[int],
+    values: FloatArray,
+    p_values: FloatArray | None,
+    text: Callable[[float], str],
+) -> Callable[[pictures.Palette], Drawing]:
+    part = values[np.ix_(chosen, chosen)]
+    p_part = None if p_values is None else p_values[np.ix_(chosen, chosen)]
+
+    def colour(row: int, column: int) -> str:
+        if p_part is None:
+            return share_colour(float(part[row, column]))
+        return effect_colour(float(part[row, column]), float(p_part[row, column]))
+
+    labels = [comparison.files[k].label for k in chosen]
+    return pictures.matrix(labels, part, colour, text)
+
+
+def share_colour(share: float) -> str:
+    """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
+    parts = (
+        round(math.sqrt(share * green**2 + (1 - share) * red**2))
+        for red, green in ((255, 45), (0, 180), (0, 0))
+    )
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def effect_colour(effect: float, p_value: float) -> str:
+    """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
+    if not p_value <= SURE:
+        return _UNSURE_COLOUR
+    size = (abs(effect) > _MEDIUM) + (abs(effect) > _LARGE)
+    return (_BETTER_COLOURS if effect > 0 else _WORSE_COLOURS)[size]
+
+
+def _matrix_table(
+    comparison: Comparison,
+    chosen: Sequence[int],
+    values: FloatArray,
+    name: str,
+    title: str,
+    shares: bool = False,
+) -> Table:
+    digits = 1 if shares else 3
+    labels = [comparison.files[k].label for k in chosen]
+    return Table(
+        name,
+        title,
+        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
+        tuple(
+            (label, *(None if math.isnan(value) else Figure(float(value)) for value in row))
+            for label, row in zip(labels, values[np.ix_(chosen, chosen)], strict=True)
+        ),
+    )
+
+
+def _p_values(comparison: Comparison, values: FloatArray, name: str) -> Table:
+    whole = range(len(comparison.files))
+    return replace(_matrix_table(comparison, whole, values, name, "p-values"), shown=False)
+
+
 # Sizes and distributions
 
 
@@ -207,7 +366,7 @@ def _sizes(comparison: Comparison, name: str) -> Section:
     groups = comparison.by_size
     words = heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    chosen = readable_of(comparison)[:_LINES]
+    chosen = _readable(comparison)[:_LINES]
     floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
     if floor is not None and floor not in chosen:
         chosen = [*chosen[: _LINES - 1], floor]

@@ -18,13 +18,13 @@ from srs_eval.data.paths import VERSION
 from srs_eval.report.comparison import (
     METRICS,
     SECONDS,
+    SURE,
     comparison_section,
     heading,
     listed,
     title_of,
 )
 from srs_eval.report.document import Block, Document, Section
-from srs_eval.report.pairs import SURE
 from srs_eval.report.table import Cell, Column, Figure, Table, with_ends
 from srs_eval.stats.averaging import Averages
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
