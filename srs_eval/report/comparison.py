@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 SECONDS = "seconds"
 METRICS = ("LogLoss", "RMSE(bins)", "AUC")
@@ -36,7 +36,6 @@ _MEDIUM, _LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them s
 _WORSE_COLOURS = ("coral", "red", "darkred")
 _BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
 _UNSURE_COLOUR = "silver"
-_EFFECT = Column("effect size", digits=2)
 
 _CAVEAT = (
     "Every user counts the same here, however many reviews they have, and a difference of any "
@@ -226,61 +225,86 @@ def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
 
 
 def _pairs(comparison: Comparison, words: str, name: str) -> Section:
-    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people.
-
-    Tables and pictures have names that begin with `name`.
-    """
-    readable = _readable(comparison)
+    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
     blocks: list[Block] = [_CAVEAT, _SET_UP]
-    kinds: list[tuple[str, str, str, FloatArray, FloatArray | None, Callable[[float], str]]] = [
-        (
-            "superiority",
-            f"Superiority: users for whom the row's model has the better {words}, in per cent",
-            f"Share of users for whom one model has the better {words} than another.",
-            comparison.superiority,
-            None,
-            lambda value: f"{100 * value:.1f}",
-        ),
-        *(
-            (
-                kind,
-                f"{title} of {words}: green where the row's model is better, grey where p > {SURE}",
-                f"{title} of {words} for each pair of models.",
-                effects.effect,
-                effects.p_value,
-                lambda value: written(Figure(value), _EFFECT),
-            )
-            for kind, title, effects in (
-                ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
-                ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
-            )
-        ),
-    ]
-    for kind, title, told, values, p_values, text in kinds:
-        whole = list(range(len(comparison.files)))
-        for chosen, suffix in ((readable, ""), (whole, "-all")):
-            if suffix and len(readable) == len(whole):
-                continue
-            picture = Picture(
-                f"{name}{kind}{suffix}",
-                title,
-                told,
-                _matrix(comparison, chosen, values, p_values, text),
-                _matrix_table(
-                    comparison,
-                    chosen,
-                    values,
-                    f"{name}{kind}{suffix}",
-                    title,
-                    shares=p_values is None,
-                ),
-            )
-            blocks.append(
-                Section(f"All {len(whole)} models", (picture,), folded=True) if suffix else picture
-            )
-        if p_values is not None:
-            blocks.append(_p_values(comparison, p_values, f"{name}{kind}-p"))
+    title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
+    told = f"Share of users for whom one model has the better {words} than another."
+    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title, told)
+    for kind, test, effects in (
+        ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
+        ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
+    ):
+        title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
+        told = f"{test} of {words} for each pair of models."
+        blocks += _matrices(
+            comparison, effects.effect, effects.p_value, f"{name}{kind}", title, told
+        )
+        p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
+        blocks.append(replace(p_values, shown=False))
     return Section(f"Pairs of models by {words}", tuple(blocks))
+
+
+def _matrices(
+    comparison: Comparison,
+    values: FloatArray,
+    p_values: FloatArray | None,
+    name: str,
+    title: str,
+    told: str,
+) -> list[Block]:
+    """Values of pairs as a picture and a table: of readable models and, folded, of all.
+
+    With p-values they are effects, without shares.
+    """
+
+    def matrix(chosen: Sequence[int], name: str) -> Picture:
+        def colour(row: int, column: int) -> str:
+            pair = chosen[row], chosen[column]
+            if p_values is None:
+                return share_colour(float(values[pair]))
+            return effect_colour(float(values[pair]), float(p_values[pair]))
+
+        shares = p_values is None
+        shown = Column("", 1, percent=True) if shares else Column("", 2)
+        labels = [comparison.files[k].label for k in chosen]
+        drawn = pictures.matrix(
+            labels,
+            values[np.ix_(chosen, chosen)],
+            colour,
+            lambda value: written(Figure(value), shown).removesuffix(" %"),
+        )
+        table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
+        return Picture(name, title, told, drawn, table)
+
+    readable, whole = _readable(comparison), range(len(comparison.files))
+    made: list[Block] = [matrix(readable, name)]
+    if len(readable) < len(whole):
+        every = (matrix(whole, f"{name}-all"),)
+        made.append(Section(f"All {len(whole)} models", every, folded=True))
+    return made
+
+
+def _pair_table(
+    comparison: Comparison,
+    values: FloatArray,
+    name: str,
+    title: str,
+    digits: int,
+    shares: bool = False,
+    chosen: Sequence[int] = (),
+) -> Table:
+    """Of chosen models, or of all."""
+    chosen = chosen or range(len(comparison.files))
+    labels = [comparison.files[k].label for k in chosen]
+    return Table(
+        name,
+        title,
+        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
+        tuple(
+            (label, *(None if math.isnan(value) else Figure(value) for value in row))
+            for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
+        ),
+    )
 
 
 def _readable(comparison: Comparison) -> list[int]:
@@ -295,25 +319,6 @@ def _readable(comparison: Comparison) -> list[int]:
     floors = [k for k in chosen.values() if files[k].is_floor][:1]
     others = [k for k in chosen.values() if k not in floors][: _READABLE - len(floors)]
     return sorted([*others, *floors])
-
-
-def _matrix(
-    comparison: Comparison,
-    chosen: Sequence[int],
-    values: FloatArray,
-    p_values: FloatArray | None,
-    text: Callable[[float], str],
-) -> Callable[[pictures.Palette], Drawing]:
-    part = values[np.ix_(chosen, chosen)]
-    p_part = None if p_values is None else p_values[np.ix_(chosen, chosen)]
-
-    def colour(row: int, column: int) -> str:
-        if p_part is None:
-            return share_colour(float(part[row, column]))
-        return effect_colour(float(part[row, column]), float(p_part[row, column]))
-
-    labels = [comparison.files[k].label for k in chosen]
-    return pictures.matrix(labels, part, colour, text)
 
 
 def share_colour(share: float) -> str:
@@ -331,32 +336,6 @@ def effect_colour(effect: float, p_value: float) -> str:
         return _UNSURE_COLOUR
     size = (abs(effect) > _MEDIUM) + (abs(effect) > _LARGE)
     return (_BETTER_COLOURS if effect > 0 else _WORSE_COLOURS)[size]
-
-
-def _matrix_table(
-    comparison: Comparison,
-    chosen: Sequence[int],
-    values: FloatArray,
-    name: str,
-    title: str,
-    shares: bool = False,
-) -> Table:
-    digits = 1 if shares else 3
-    labels = [comparison.files[k].label for k in chosen]
-    return Table(
-        name,
-        title,
-        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
-        tuple(
-            (label, *(None if math.isnan(value) else Figure(float(value)) for value in row))
-            for label, row in zip(labels, values[np.ix_(chosen, chosen)], strict=True)
-        ),
-    )
-
-
-def _p_values(comparison: Comparison, values: FloatArray, name: str) -> Table:
-    whole = range(len(comparison.files))
-    return replace(_matrix_table(comparison, whole, values, name, "p-values"), shown=False)
 
 
 # Sizes and distributions
