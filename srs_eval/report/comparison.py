@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standings, compare
+from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standing, Standings, compare
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
 from srs_eval.report.document import Block, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, with_ends, written
+from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
 from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE
 
@@ -47,6 +47,9 @@ _SET_UP = (
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
 _WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}
+
+
+_StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
 
 
 def heading(metric: str) -> str:
@@ -152,42 +155,38 @@ def _means(
     name: str,
     own_users: bool,
 ) -> Table:
+    def mean(metric: str) -> _StandingColumn:
+        """In the form of srs-benchmark's tables, although intervals need not be symmetric."""
+        best = table.best(metric)
+        return _arrow(metric), lambda line: figure(line.means[metric], line.file.label in best)
+
+    def without(metric: str) -> _StandingColumn:
+        return f"users without {heading(metric)}", lambda line: line.undefined[metric]
+
     metrics = [each for each in columns if each != SECONDS]
-    best = {each: table.best(each) for each in metrics}
-    # Not defined for some users of some models only.
-    undefined = [m for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
-    chosen = heading(comparison.metric)
-    heads = [
-        Column("model"),
-        Column("place"),
-        *(Column(_arrow(each)) for each in metrics),
-        Column("parameters", note="trainable ones"),
-        Column("input", note=_INPUTS),
-        Column(f"{chosen} to the best", signed=True, note="mean paired difference"),
-        Column("set p", digits=3, note=_SET_P),
-        *([Column("s / 10,000 reviews", digits=3, note=_SPEED)] if SECONDS in columns else []),
-        *([Column("users")] if own_users else []),
-        *(Column(f"users without {heading(each)}") for each in undefined),
-    ]
-    rows: list[tuple[Cell, ...]] = [
+    to_best = f"{heading(comparison.metric)} to the best"
+    shown: list[_StandingColumn] = [
+        ("model", lambda line: line.file.label),
+        ("place", lambda line: line.place),
+        *map(mean, metrics),
+        (Column("parameters", note="trainable ones"), lambda line: line.file.parameter_count),
+        (Column("input", note=_INPUTS), lambda line: line.file.inputs),
         (
-            line.file.label,
-            line.place,
-            # In the form of srs-benchmark's tables, although intervals need not be symmetric.
-            *(figure(line.means[each], line.file.label in best[each]) for each in metrics),
-            line.file.parameter_count,
-            line.file.inputs,
-            with_ends(line.to_best),
-            Figure(line.set_p_value),
-            *([figure(line.file.seconds_per_10k)] if SECONDS in columns else []),
-            *([line.users] if own_users else []),
-            *(line.undefined[each] for each in undefined),
-        )
-        for line in table.lines
+            Column(to_best, signed=True, note="mean paired difference"),
+            lambda line: with_ends(line.to_best),
+        ),
+        (Column("set p", digits=3, note=_SET_P), lambda line: Figure(line.set_p_value)),
     ]
+    if SECONDS in columns:
+        speed = Column("s / 10,000 reviews", digits=3, note=_SPEED)
+        shown.append((speed, lambda line: figure(line.file.seconds_per_10k)))
+    if own_users:
+        shown.append(("users", lambda line: line.users))
+    # Not defined for some users of some models only.
+    shown += [without(m) for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
     floors = tuple(k for k, line in enumerate(table.lines) if line.file.is_floor)
     name = f"{name}means-by-{table.weighting}"
-    return Table(name, _WEIGHTED[table.weighting], tuple(heads), tuple(rows), faint=floors)
+    return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=floors)
 
 
 def _means_picture(comparison: Comparison, name: str) -> Picture:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from srs_eval.benchmark.leaderboard import (
@@ -25,9 +25,11 @@ from srs_eval.report.comparison import (
     title_of,
 )
 from srs_eval.report.document import Block, Document, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, with_ends
+from srs_eval.report.table import Cell, Column, Figure, Table, table_of, with_ends
 from srs_eval.stats.averaging import Averages
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
+
+_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
 def dataset_document(
@@ -172,29 +174,30 @@ def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
     ]
     if not files:
         return []
-    shown: list[tuple[Cell, ...]] = []
-    every: list[tuple[Cell, ...]] = []
-    for file in files:
-        assert file.parameters is not None
-        percentiles = fitted_percentiles(file.parameters)
-        shown.append(
-            (file.label, len(file.parameters), ", ".join(f"{each:.4f}" for each in percentiles[1]))
-        )
-        every += [
-            (file.label, number, *map(Figure, column.tolist()))
-            for number, column in enumerate(percentiles.T)
-        ]
-    table = Table(
+    fits = [
+        (file.label, file.parameters, fitted_percentiles(file.parameters))
+        for file in files
+        if file.parameters is not None
+    ]
+    table = table_of(
         "median-parameters",
         "Median of each fitted parameter",
-        (Column("model"), Column("fits", note="users, or partitions of users"), Column("medians")),
-        tuple(shown),
+        fits,
+        (
+            ("model", lambda fit: fit[0]),
+            (Column("fits", note="users, or partitions of users"), lambda fit: len(fit[1])),
+            ("medians", lambda fit: ", ".join(f"{each:.4f}" for each in fit[2][1])),
+        ),
     )
     spread = Table(
         "parameters",
         "Fitted parameters",
-        (Column("model"), Column("parameter"), Column("5 %"), Column("median"), Column("95 %")),
-        tuple(every),
+        tuple(map(Column, ("model", "parameter", "5 %", "median", "95 %"))),
+        tuple(
+            (label, number, *map(Figure, each))
+            for label, _, percentiles in fits
+            for number, each in enumerate(percentiles.T.tolist())
+        ),
         shown=False,
     )
     return [Section("Median parameters", (table, spread), folded=True)]
@@ -206,50 +209,32 @@ def _changes(
     folders: Sequence[ResultFolder],
     baseline: Sequence[ResultFolder],
 ) -> Section:
-    heads = [
-        Column("model"),
-        Column("users", note="in both runs, judged on as many reviews"),
-        Column("verdict by users", note=f"on {heading(metric)}"),
-        Column("by reviews"),
-    ]
+    def difference(metric: str, place: int) -> _ChangeColumn:
+        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
+        return head, lambda change: with_ends(change.differences[metric][place])
+
     metrics = list(changes[0].differences) if changes else []
-    for each in metrics:
-        heads += [
-            Column(f"{heading(each)} by users", signed=True),
-            Column(f"{heading(each)} by reviews", signed=True),
-        ]
-    heads += [
-        Column("users better"),
-        Column("worse"),
-        Column("only before"),
-        Column("only now"),
-        Column("other reviews", note="users judged on another number of reviews"),
-    ]
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    columns: list[_ChangeColumn] = [
+        ("model", lambda change: change.file.label),
+        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
+        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
+        ("by reviews", lambda change: change.verdict("reviews")),
+        *(difference(each, place) for each in metrics for place in (1, 0)),
+        ("users better", lambda change: change.better),
+        ("worse", lambda change: change.worse),
+        ("only before", lambda change: change.only_before),
+        ("only now", lambda change: change.only_now),
         (
-            change.file.label,
-            change.users,
-            change.verdict("users"),
-            change.verdict("reviews"),
-            *(
-                with_ends(interval)
-                for each in metrics
-                for interval in (change.differences[each][1], change.differences[each][0])
-            ),
-            change.better,
-            change.worse,
-            change.only_before,
-            change.only_now,
-            change.other_reviews,
-        )
-        for change in changes
-    )
+            Column("other reviews", note="users judged on another number of reviews"),
+            lambda change: change.other_reviews,
+        ),
+    ]
     blocks: list[Block] = [
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
         "needs an interval that leaves out 0."
     ]
-    if rows:
-        blocks.append(Table("changes", "", tuple(heads), rows))
+    if changes:
+        blocks.append(table_of("changes", "", changes, columns))
     now = {file.name: file.label for folder in folders for file in folder.files}
     before = {file.name: file.label for folder in baseline for file in folder.files}
     for words, missing in (
@@ -291,40 +276,33 @@ def _card(
         else "Users: those that all configurations of a table have, judged on the same number of "
         "reviews.",
     ]
-    rows = [_source(folder, "") for folder in folders]
-    rows += [_source(folder, "baseline") for folder in baseline]
-    sources = Table(
+    read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
+    sources = table_of(
         "sources",
         "Sources",
+        read,
         (
-            Column("folder"),
-            Column("results of"),
-            Column("configurations"),
-            Column("users"),
-            Column("judged reviews", note="of the file that has most"),
-            Column("to know"),
+            ("folder", lambda of: _folder_name(of[0].path)),
+            ("results of", lambda of: of[0].origin),
+            ("configurations", lambda of: len(of[0].files)),
+            ("users", lambda of: max(len(file.users) for file in of[0].files)),
+            (
+                Column("judged reviews", note="of the file that has most"),
+                lambda of: int(max(file.sizes.sum() for file in of[0].files)),
+            ),
+            ("to know", lambda of: _to_know(*of)),
         ),
-        tuple(rows),
     )
-    compared = Table(
+    compared = table_of(
         "compared",
         "Compared",
+        comparisons,
         (
-            Column("judged on"),
-            Column("configurations"),
-            Column("users"),
-            Column("reviews"),
-            Column("undefined figures"),
-        ),
-        tuple(
-            (
-                comparison.rows + (", learning while judged" if comparison.learns else ""),
-                len(comparison.files),
-                len(comparison.users),
-                comparison.reviews,
-                _undefined(comparison.tables[1].lines, columns),
-            )
-            for comparison in comparisons
+            ("judged on", lambda of: of.rows + (", learning while judged" if of.learns else "")),
+            ("configurations", lambda of: len(of.files)),
+            ("users", lambda of: len(of.users)),
+            ("reviews", lambda of: of.reviews),
+            ("undefined figures", lambda of: _undefined(of.tables[1].lines, columns)),
         ),
     )
     return Section("Metric card", (*lines, compared, sources))
@@ -340,7 +318,7 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
     return ", ".join(told) or "none"
 
 
-def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, str]:
+def _to_know(folder: ResultFolder, role: str) -> str:
     known = [role] if role else []
     if folder.setup is not None:
         data = folder.setup["data"]
@@ -355,14 +333,7 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
         if file.repeated
     ]
     known += [f"{file.spelled}: {file.left_open}" for file in folder.files if file.left_open]
-    return (
-        _folder_name(folder.path),
-        folder.origin,
-        len(folder.files),
-        max(len(file.users) for file in folder.files),
-        int(max(file.sizes.sum() for file in folder.files)),
-        "; ".join(known),
-    )
+    return "; ".join(known)
 
 
 def _folder_name(path: Path) -> str:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
-from srs_eval.report.table import Cell, Column, Table, figure
+from srs_eval.report.table import Cell, Column, Table, figure, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -317,33 +317,35 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         else "not told",
         "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
     }
-    heads = tuple(map(Column, ("cards", "entries", *inspection.rows)))
-    decks = Table(
+    counts: list[tuple[str, Callable[[DeckReport | PresetReport], Cell]]] = [
+        ("cards", lambda one: one.counts.cards),
+        ("entries", lambda one: one.counts.entries),
+        ("benchmark", lambda one: one.counts.benchmark_rows),
+        ("anki", lambda one: one.counts.anki_rows),
+    ][: 2 + len(inspection.rows)]
+    decks = table_of(
         "decks",
         "Decks",
-        (Column("deck", gives="fold"), Column("preset", gives="fold"), *heads),
-        tuple(
+        inspection.decks,
+        [
+            (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
             (
-                deck.name or str(deck.id),
-                "filtered" if deck.filtered else deck.preset or str(deck.preset_id or ""),
-                *_counts(deck.counts)[: len(heads)],
-            )
-            for deck in inspection.decks
-        ),
+                Column("preset", gives="fold"),
+                lambda deck: "filtered" if deck.filtered else deck.preset or _id(deck.preset_id),
+            ),
+            *counts,
+        ],
     )
-    presets = Table(
+    presets = table_of(
         "presets",
         "Presets",
-        (Column("preset", gives="fold"), Column("parameters"), Column("retention", 2), *heads),
-        tuple(
-            (
-                preset.name or str(preset.id),
-                preset.schedules_with,
-                figure(preset.desired_retention),
-                *_counts(preset.counts)[: len(heads)],
-            )
-            for preset in inspection.presets
-        ),
+        inspection.presets,
+        [
+            (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
+            ("parameters", lambda preset: preset.schedules_with),
+            (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
+            *counts,
+        ],
     )
     parts: list[RenderableType] = [facts_text(facts.items())]
     for table in (entries_table(inspection), decks, presets):
@@ -352,8 +354,8 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
     return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))
 
 
-def _counts(counts: GroupCounts) -> tuple[int, ...]:
-    return counts.cards, counts.entries, counts.benchmark_rows, counts.anki_rows
+def _id(preset: int | None) -> str:
+    return "" if preset is None else str(preset)
 
 
 def _span_words(inspection: Inspection) -> str:

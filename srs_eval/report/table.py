@@ -7,9 +7,9 @@ text, so that a page can sort them and CSV has every digit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from srs_eval.report.formats import half, with_sign
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 
+_Item = TypeVar("_Item")
 _MOST_DIGITS = 7  # of an end of an interval that lies near 0
 
 
@@ -90,6 +91,19 @@ class Table:
     def texts(self) -> list[list[str]]:
         """The rows as people read them."""
         return [list(map(written, row, self.columns)) for row in self.rows]
+
+
+def table_of(
+    name: str,
+    title: str,
+    items: Iterable[_Item],
+    columns: Sequence[tuple[str | Column, Callable[[_Item], Cell]]],
+    **more: Any,
+) -> Table:
+    """A row for each item: headings, and what stands below them; `more` are fields of `Table`."""
+    heads = (each if isinstance(each, Column) else Column(each) for each, _ in columns)
+    rows = tuple(tuple(cell(item) for _, cell in columns) for item in items)
+    return Table(name, title, tuple(heads), rows, **more)
 
 
 def written(cell: Cell, column: Column) -> str:

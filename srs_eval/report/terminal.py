@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from rich.text import Text
 
 from srs_eval.data.dataset_check import Description
 from srs_eval.data.errors import counted
-from srs_eval.engine.ranking import Group
+from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.report import formats as words
 from srs_eval.report.document import Document, Picture, Section
-from srs_eval.report.table import Column, Figure, Table, figure
+from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of
 from srs_eval.stats.intervals import Interval
 
 _LONGEST_CELL = 40
@@ -35,42 +35,42 @@ _INPUTS = {
 }
 
 
+def _better(cell: Figure) -> str:
+    return words.better(Interval(cell.value, cell.half_width))
+
+
+def _against(cell: Figure) -> str:
+    return words.against_floor(cell.value)
+
+
 def run_table(group: Group, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
-    columns = (
-        Column(""),
-        Column("model", gives="fold"),
-        Column("log loss ±", by_half_width=False),
-        Column(
-            "to the best",
-            in_words=lambda cell: words.better(Interval(cell.value, cell.half_width)),
-            from_width=_WIDE,
-        ),
-        Column("RMSE(bins)", 2, percent=True, from_width=_BROAD),
-        Column("AUC", 3, from_width=_BROAD),
-        Column(
-            words.THAN_AVERAGE,
-            in_words=lambda cell: words.against_floor(cell.value),
-            from_width=_PLAIN,
-        ),
-        Column("", from_width=50),
-    )
-    rows = tuple(
+
+    def name_of(line: Ranked) -> str:
+        name = line.configuration.title if width >= _WIDE else line.configuration.words
+        return name + ("*" if line.result.notes else "")
+
+    columns: list[tuple[str | Column, Callable[[Ranked], Cell]]] = [
+        ("", lambda line: line.place),
+        (Column("model", gives="fold"), name_of),
+        (Column("log loss ±", by_half_width=False), lambda line: figure(line.log_loss)),
         (
-            line.place,
-            (line.configuration.title if width >= _WIDE else line.configuration.words)
-            + ("*" if line.result.notes else ""),
-            figure(line.log_loss),
-            figure(line.to_best),
-            figure(line.result.metrics.rmse_bins),
-            figure(line.result.metrics.auc),
-            figure(line.against_floor),
-            line.verdict_words,
-        )
-        for line in group.lines
-    )
+            Column("to the best", in_words=_better, from_width=_WIDE),
+            lambda line: figure(line.to_best),
+        ),
+        (
+            Column("RMSE(bins)", 2, percent=True, from_width=_BROAD),
+            lambda line: figure(line.result.metrics.rmse_bins),
+        ),
+        (Column("AUC", 3, from_width=_BROAD), lambda line: figure(line.result.metrics.auc)),
+        (
+            Column(words.THAN_AVERAGE, in_words=_against, from_width=_PLAIN),
+            lambda line: figure(line.against_floor),
+        ),
+        (Column("", from_width=50), lambda line: line.verdict_words),
+    ]
     floors = tuple(number for number, line in enumerate(group.lines) if line.is_floor)
-    table = Table("ranking", group.title, columns, rows, faint=floors)
+    table = table_of("ranking", group.title, group.lines, columns, faint=floors)
     return Lines(*table_text(table, width, gap=1), Text(group.answer), "")
 
 
@@ -214,25 +214,30 @@ def dataset_lines(found: Description) -> list[str]:
 
 def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
     """One line for each model, cut where room ends."""
-    columns = (
-        *map(Column, ("model", "family", "inputs", "params")),
-        Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
-        Column("also", gives="cut"),
-    )
-    rows = tuple(
+
+    def also(model: tuple[str, list[Mapping[str, Any]]]) -> str:
+        name, (first, *others) = model
+        if first["needs"]:
+            return f"needs {first['needs'].partition(':')[0]} (see models {name})"
+        return ", ".join(each["words"].removeprefix(f"{name} ") for each in others)
+
+    table = table_of(
+        "models",
+        "",
+        _by_model(listed).items(),
         (
-            name,
-            first["family"],
-            first["inputs"],
-            first["parameters"],
-            Figure(first["seconds_per_10k"]),
-            f"needs {first['needs'].partition(':')[0]} (see models {name})"
-            if first["needs"]
-            else ", ".join(each["words"].removeprefix(f"{name} ") for each in others),
-        )
-        for name, (first, *others) in _by_model(listed).items()
+            ("model", lambda model: model[0]),
+            ("family", lambda model: model[1][0]["family"]),
+            ("inputs", lambda model: model[1][0]["inputs"]),
+            ("params", lambda model: model[1][0]["parameters"]),
+            (
+                Column("s/10k", in_words=lambda cell: f"{cell.value:g}"),
+                lambda model: Figure(model[1][0]["seconds_per_10k"]),
+            ),
+            (Column("also", gives="cut"), also),
+        ),
     )
-    return Lines(*table_text(Table("models", "", columns, rows), width, gap=1))
+    return Lines(*table_text(table, width, gap=1))
 
 
 def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
