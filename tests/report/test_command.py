@@ -26,10 +26,10 @@ def test_a_batch_and_its_report(
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,SM2,MOVING-AVG"]
     assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
     told = capsys.readouterr().out
-    made = {name: tmp_path / name for name in ("r.html", "r.md", "csv", "png")}
+    made = {name: tmp_path / name for name in ("r.html", "r.md", "csv")}
     report = ["report", str(out), "--baseline", str(out), "--columns", "logloss,ICI,smECE,seconds"]
     report += ["--html", str(made["r.html"]), "--md", str(made["r.md"])]
-    assert main([*report, "--csv", str(made["csv"]), "--png", str(made["png"])]) == 0
+    assert main([*report, "--csv", str(made["csv"])]) == 0
     assert capsys.readouterr().out == ""
     html = made["r.html"].read_text(encoding="utf-8")
     check_page(html)
@@ -59,8 +59,13 @@ def test_a_batch_and_its_report(
     assert 0 < told.count("Judged on") == told.count("Weighted by the number of reviews")
     for table in told.split("Weighted by the number of reviews\n")[1:]:
         assert table.partition("\n\n")[0].partition("\n2 columns more")[0] in shown
-    pictures = sorted(made["png"].glob("*.png"))
-    assert pictures
+
+
+def test_pictures_go_to_a_folder(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", {"DASH": many(0.3)})
+    assert main(["report", str(folder), "--png", str(tmp_path / "png")]) == 0
+    pictures = sorted((tmp_path / "png").glob("*.png"))
+    assert {"means", "by-size", "distribution"} <= {each.stem for each in pictures}
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
 
 

@@ -61,6 +61,7 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
     assert off == [(1, "FSRS-5", "LogLoss"), (1, "FSRS-5", "AUC")]
 
 
+@pytest.mark.slow
 def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
     """Who changes places is told as the README's figures have it."""
     text = page(dataset_report([shared_or_skip("published")]))
