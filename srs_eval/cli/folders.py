@@ -88,7 +88,9 @@ def dataset(
     ],
     users: Annotated[
         str | None,
-        rows_option("With verify and download: ids and ranges, all if left out.", "1-1000,1005"),
+        rows_option(
+            "With verify and download: ids and ranges, all if left out.", metavar="1-1000,1005"
+        ),
     ] = None,
     repo: Annotated[
         str | None,

@@ -149,7 +149,8 @@ def compare(
     predictions: Annotated[
         Path | None,
         option(
-            "CSV or parquet with review_id (or card_id and time_ms), p, model: join in.",
+            "Further candidates from a file: CSV or parquet with review_id (or card_id and "
+            "time_ms), p, model.",
             metavar="FILE",
         ),
     ] = None,
@@ -207,7 +208,7 @@ def workload(
             metavar="0.8,0.85,0.9",
         ),
     ] = None,
-    days: Annotated[int, option("How long.")] = 365,
+    days: Annotated[int, option("Number of days to simulate.")] = 365,
     new: Annotated[int | None, option("New cards a day; as many as of late if left out.")] = None,
     after: Annotated[int, option("Begin after so many days without reviews.", metavar="DAYS")] = 0,
     budget: Annotated[

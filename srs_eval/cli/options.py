@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from srs_eval.training.context import Context
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
-ROWS_PANEL = "Which reviews count"
-RUN_PANEL = "How it runs"
-OUTPUT_PANEL = "Output"
+_ROWS_PANEL = "Which reviews count"
+_RUN_PANEL = "How it runs"
+_OUTPUT_PANEL = "Output"
 
 # Spellings that are accepted besides the declared ones; dashes may stand for underscores.
 _DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
@@ -89,20 +89,14 @@ def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.
 
 
 def option(
-    meaning: str, *names: str, panel: str = RUN_PANEL, metavar: str | None = None, **more: Any
+    meaning: str, *names: str, panel: str = _RUN_PANEL, metavar: str | None = None, **more: Any
 ) -> Any:
     """An option of typer, with what nearly all of ours have."""
     return typer.Option(*names, help=meaning, metavar=metavar, rich_help_panel=panel, **more)
 
 
-def rows_option(meaning: str, metavar: str | None = None) -> Any:
-    """An option that says which reviews or users count."""
-    return option(meaning, panel=ROWS_PANEL, metavar=metavar)
-
-
-def output_option(meaning: str, *names: str, metavar: str | None = None) -> Any:
-    """An option that says what is written, and where."""
-    return option(meaning, *names, panel=OUTPUT_PANEL, metavar=metavar)
+rows_option = functools.partial(option, panel=_ROWS_PANEL)
+output_option = functools.partial(option, panel=_OUTPUT_PANEL)
 
 
 @dataclass(frozen=True)
@@ -164,7 +158,8 @@ def _refuse_untuned(
 RowsOption = Annotated[
     str,
     rows_option(
-        "benchmark: as for the published figures. anki: as Anki's own optimizer.", "benchmark|anki"
+        "benchmark: as for the published figures. anki: as Anki's own optimizer.",
+        metavar="benchmark|anki",
     ),
 ]
 _FLAGS = {

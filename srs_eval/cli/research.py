@@ -13,7 +13,6 @@ import typer
 
 from srs_eval.cli.folders import say_environments, users_chosen
 from srs_eval.cli.options import (
-    ROWS_PANEL,
     Flags,
     JobsOption,
     ModelsOption,
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
     from srs_eval.training.context import Context
 
 
-_UsersOption = Annotated[str | None, rows_option("Ids and ranges, all if left out.", "1-1000,1005")]
-_MaxUserOption = Annotated[
-    int | None, option("No users beyond.", "--max-user-id", panel=ROWS_PANEL)
+_UsersOption = Annotated[
+    str | None, rows_option("Ids and ranges, all if left out.", metavar="1-1000,1005")
 ]
+_MaxUserOption = Annotated[int | None, rows_option("Highest user id to include.", "--max-user-id")]
 _FreshOption = Annotated[bool, option("Delete what is there first.", "--fresh")]
 
 
@@ -98,7 +97,8 @@ def batch(
     shard: Annotated[
         str | None,
         rows_option(
-            "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.", "K/N"
+            "Every Nth of the users only, from the Kth on: 3/16 is the third of 16 parts.",
+            metavar="K/N",
         ),
     ] = None,
     names: NamesOption = "2025",
@@ -279,7 +279,7 @@ def audit(
     repeats: Annotated[
         int, option("Seeds that are judged, where a training has seeds.", min=1)
     ] = 3,
-    seed: Annotated[int, option("Of the search.", min=0)] = 0,
+    seed: Annotated[int, option("Random seed of the search.", min=0)] = 0,
     users: _UsersOption = None,
     max_user_id: _MaxUserOption = None,
     out: Annotated[Path, output_option("Folder of what is found.")] = Path("audit"),

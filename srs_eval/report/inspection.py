@@ -29,7 +29,7 @@ _ROW_KINDS: tuple[RowKind, ...] = ("benchmark", "anki")
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class _RowCounts:
     """What one rule keeps of the entries."""
 
     kept: int
@@ -106,7 +106,7 @@ class Inspection:
     suspended_cards: int
     deleted_cards: int  # cards that are gone but have entries
     entries_of_deleted_cards: int
-    rows: Mapping[str, RowCounts]  # by kind of rows
+    rows: Mapping[str, _RowCounts]  # by kind of rows
     anki_items: Mapping[str, int]  # what Anki's optimizer would count, by search
     decks: tuple[DeckReport, ...]
     presets: tuple[PresetReport, ...]
@@ -166,9 +166,9 @@ def inspect_log(log: ReviewLog) -> Inspection:
     )
 
 
-def _row_counts(selection: Selection) -> RowCounts:
+def _row_counts(selection: Selection) -> _RowCounts:
     rows = selection.rows
-    return RowCounts(
+    return _RowCounts(
         kept=len(rows),
         cards=len(np.unique(rows.card_id)),
         later_days=int((rows.elapsed_days > 0).sum()),
