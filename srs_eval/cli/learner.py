@@ -26,8 +26,6 @@ from srs_eval.cli.options import (
     output_option,
     protocol_options,
     refuse_rows_of_anki,
-    report_options,
-    running_options,
     source_options,
     takes,
 )
@@ -56,26 +54,20 @@ _WORTH_TELLING_SECONDS = 5.0
 _QUICK_SECONDS = 0.5  # below this, starting worker processes takes longer than the work
 
 
-@takes(
-    source=source_options, flags=protocol_options, context=context_options, running=running_options
-)
+@takes(source=source_options, flags=protocol_options, context=context_options, running=Running)
 def open_or_run(source: Source, flags: Flags, context: Context, running: Running) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
     flags = flags.set_up_by(running.setup, running.models)
     return _open_or_run(source, flags, context, running)
 
 
-@takes(
-    source=source_options, flags=protocol_options, context=context_options, running=running_options
-)
+@takes(source=source_options, flags=protocol_options, context=context_options, running=Running)
 def run(source: Source, flags: Flags, context: Context, running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
     return _run(source, flags.set_up_by(running.setup, running.models), context, running)
 
 
-@takes(
-    source=source_options, flags=protocol_options, context=context_options, outputs=report_options
-)
+@takes(source=source_options, flags=protocol_options, context=context_options, outputs=Outputs)
 def export(
     source: Source,
     flags: Flags,

@@ -1,6 +1,6 @@
 """Options that several commands share, in groups.
 
-A group is a function: its parameters are the options, its value is what they mean.
+A group is a function or a dataclass: its parameters are the options, its value is what they mean.
 `takes` puts a group in the place of one parameter of a command.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from srs_eval.cli.output import Outputs
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 
@@ -84,7 +84,7 @@ def _options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
     # Options only: the types of groups and results are heavy imports.
-    annotation = eval(parameter.annotation, of.__globals__)
+    annotation = eval(parameter.annotation, vars(sys.modules[of.__module__]))
     return parameter.replace(annotation=annotation)
 
 
@@ -340,24 +340,6 @@ _CsvOption = Annotated[
     str | None,
     output_option("Write CSV to a file, or to stdout with -.", "--csv", metavar="FILE|-"),
 ]
-_HtmlOption = Annotated[
-    str | None,
-    output_option(
-        "Write a page that opens offline to a file, or to stdout with -.",
-        "--html",
-        metavar="FILE|-",
-    ),
-]
-_MarkdownOption = Annotated[
-    str | None,
-    output_option("Write Markdown to a file, or to stdout with -.", "--md", metavar="FILE|-"),
-]
-_CsvFolderOption = Annotated[
-    Path | None, output_option("Write every table to a folder.", "--csv", metavar="DIR")
-]
-_PngFolderOption = Annotated[
-    Path | None, output_option("Write every picture to a folder.", "--png", metavar="DIR")
-]
 NamesOption = Annotated[
     str,
     output_option(
@@ -379,28 +361,14 @@ NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", 
 class Running:
     """How a ranking of one collection is made, and what is written of it."""
 
-    models: str
-    setup: Path | None = None
-    jobs: int | None = None
-    json: str | None = None
-    csv: str | None = None
-    reference: str = "FSRS-6"
-    names: str = "2025"
-    no_cache: bool = False
-
-
-def running_options(
-    models: ModelsOption = "all",
-    setup: SetupOption = None,
-    jobs: JobsOption = None,
-    json: JsonOption = None,
-    csv: _CsvOption = None,
-    reference: ReferenceOption = "FSRS-6",
-    names: NamesOption = "2025",
-    no_cache: NoCacheOption = False,
-) -> Running:
-    """What `run` takes besides a source and flags."""
-    return Running(models, setup, jobs, json, csv, reference, names, no_cache)
+    models: ModelsOption = "all"
+    setup: SetupOption = None
+    jobs: JobsOption = None
+    json: JsonOption = None
+    csv: _CsvOption = None
+    reference: ReferenceOption = "FSRS-6"
+    names: NamesOption = "2025"
+    no_cache: NoCacheOption = False
 
 
 def demo_options(
@@ -412,27 +380,6 @@ def demo_options(
 ) -> Running:
     """The same of `demo`."""
     return Running(models, None, jobs, json, csv, reference)
-
-
-def table_options(
-    html: _HtmlOption = None,
-    md: _MarkdownOption = None,
-    csv: _CsvFolderOption = None,
-    json: JsonOption = None,
-) -> Outputs:
-    """The forms of a report without pictures."""
-    return Outputs(html, md, csv, None, json)
-
-
-def report_options(
-    html: _HtmlOption = None,
-    md: _MarkdownOption = None,
-    csv: _CsvFolderOption = None,
-    png: _PngFolderOption = None,
-    json: JsonOption = None,
-) -> Outputs:
-    """The forms of a report."""
-    return Outputs(html, md, csv, png, json)
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:

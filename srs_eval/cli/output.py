@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from srs_eval.cli.options import JsonOption, output_option
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import harmless
 
@@ -19,15 +20,35 @@ if TYPE_CHECKING:
 FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
+_HtmlOption = Annotated[
+    str | None,
+    output_option(
+        "Write a page that opens offline to a file, or to stdout with -.",
+        "--html",
+        metavar="FILE|-",
+    ),
+]
+_MarkdownOption = Annotated[
+    str | None,
+    output_option("Write Markdown to a file, or to stdout with -.", "--md", metavar="FILE|-"),
+]
+_CsvFolderOption = Annotated[
+    Path | None, output_option("Write every table to a folder.", "--csv", metavar="DIR")
+]
+_PngFolderOption = Annotated[
+    Path | None, output_option("Write every picture to a folder.", "--png", metavar="DIR")
+]
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The forms of a report that are asked for: files, `-` for stdout, and folders."""
 
-    html: str | None = None
-    md: str | None = None
-    csv: Path | None = None
-    png: Path | None = None
-    json: str | None = None
+    html: _HtmlOption = None
+    md: _MarkdownOption = None
+    csv: _CsvFolderOption = None
+    png: _PngFolderOption = None
+    json: JsonOption = None
 
     def check(self, *read: Path | None) -> None:
         """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
@@ -54,6 +75,16 @@ class Outputs:
 
             console = console_for(sys.stdout)
             console.print(document_text(document, console.width))
+
+
+def table_outputs(
+    html: _HtmlOption = None,
+    md: _MarkdownOption = None,
+    csv: _CsvFolderOption = None,
+    json: JsonOption = None,
+) -> Outputs:
+    """The forms of a report without pictures."""
+    return Outputs(html, md, csv, None, json)
 
 
 def check_targets(

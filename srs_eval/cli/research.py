@@ -25,12 +25,10 @@ from srs_eval.cli.options import (
     output_option,
     protocol_options,
     refuse_rows_of_anki,
-    report_options,
     rows_option,
-    table_options,
     takes,
 )
-from srs_eval.cli.output import FINE, SOME_FAILED, Outputs
+from srs_eval.cli.output import FINE, SOME_FAILED, Outputs, table_outputs
 from srs_eval.data.errors import InputError
 
 if TYPE_CHECKING:
@@ -205,7 +203,7 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
             console.print(leaderboard_text(section, console.width, out))
 
 
-@takes(outputs=report_options)
+@takes(outputs=Outputs)
 def report(
     folders: Annotated[
         list[Path],
@@ -260,7 +258,7 @@ def report(
     return FINE
 
 
-@takes(flags=protocol_options, context=context_options, outputs=table_options)
+@takes(flags=protocol_options, context=context_options, outputs=table_outputs)
 def audit(
     dataset: Annotated[
         str,
