@@ -224,7 +224,7 @@ def users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = 
 
 def say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.store import different_environments, read_setup
+    from srs_eval.benchmark.setup import different_environments, read_setup
     from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):

@@ -285,6 +285,7 @@ def audit(
     fresh: _FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
+    from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.audit import audit_document
@@ -303,6 +304,7 @@ def audit(
                     opened,
                     _on_a_data_set(flags, models),
                     out,
+                    evaluate=run_batch,
                     users=chosen,
                     trials=trials,
                     repeats=repeats,
