@@ -6,6 +6,7 @@ configuration is fitted and judged by the engine; here are the others, and other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -308,9 +309,13 @@ class Learner:
 
         return self.once(("fitted before", number), fit)
 
-    def interval(self, values: FloatArray, index: IntArray) -> Interval:
-        """Mean of values (k,) over the reviews at the positions (k,), over their days."""
-        return mean_interval(values, self.trials.day[index])
+    def interval(self, values: FloatArray, index: IntArray, fewest_days: int = 0) -> Interval:
+        """Mean of values (k,) over the reviews at the positions (k,), over their days.
+
+        Without bounds where these are fewer than `fewest_days`.
+        """
+        found = mean_interval(values, self.trials.day[index])
+        return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
     def once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
         if key not in self._known:

@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.answers import (
-    Answer,
-    Cell,
-    Table,
-    best,
-    better_by,
-    needs,
-    sure,
-    what_is_missing,
-)
+from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -31,16 +22,22 @@ from srs_eval.advice.candidates import (
     TOGETHER,
     Learner,
 )
-from srs_eval.advice.often import cost_of_age
+from srs_eval.advice.refitting import cost_of_age
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    FEWEST_SHOWN,
+    better_by,
+    needs,
+    sure,
+    what_is_missing,
+)
 from srs_eval.advice.split import one_is_enough_for
-from srs_eval.advice.stored import in_sample_losses
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
-from srs_eval.stats.intervals import Interval, Verdict, verdicts
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, verdicts
 
 _THE_SAME = "the same"  # what two candidates are that predict the same of every review
-FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
@@ -156,9 +153,9 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
 def since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
     """The present parameters and their rivals on the reviews since; None for too few of them."""
     index = learner.since_optimized(group)
-    if index is None or len(index) < FEWEST_SINCE:
+    if index is None or len(index) < FEWEST_SHOWN:
         return None
-    if len(np.unique(learner.trials.day[index])) < FEWEST_DAYS_SINCE:
+    if len(np.unique(learner.trials.day[index])) < FEWEST_DAYS_SHOWN:
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
@@ -237,9 +234,8 @@ def _answer(
         tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
         positions = np.flatnonzero(learner.trials.partition == group)
-        flattering = learner.interval(
-            in_sample_losses(learner.trials, as_anki_runs(stored), positions), positions
-        )
+        p = learner.with_parameters(as_anki_runs(stored), positions)
+        flattering = learner.interval(learner.losses(p, positions), positions)
         reason, why = _why_not_judged(learner, group)
         sentences = [
             f"Can't tell yet: {reason}",
@@ -346,11 +342,6 @@ def _imperative(candidate: str) -> str:
     }[candidate]
 
 
-def has_a_figure(found: Interval) -> bool:
-    """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
-    return found.reviews >= FEWEST_SINCE and found.days >= FEWEST_DAYS_SINCE
-
-
 def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
     """In a sentence, and in a few words."""
     since = learner.since_optimized(group)
@@ -361,10 +352,10 @@ def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
         )
     days = len(np.unique(learner.trials.day[since]))
     preset = learner.log.presets.get(group)
-    short = needs(len(since), FEWEST_SINCE)
-    if len(since) >= FEWEST_SINCE:
-        short = needs(days, FEWEST_DAYS_SINCE, "day")
-    needed = f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
+    short = needs(len(since), FEWEST_SHOWN)
+    if len(since) >= FEWEST_SHOWN:
+        short = needs(days, FEWEST_DAYS_SHOWN, "day")
+    needed = f"{FEWEST_SHOWN} on {FEWEST_DAYS_SHOWN} days are needed for a figure."
     size = f"only {counted(len(since), 'review')} on {counted(days, 'day')}"
     if preset is not None and not preset.parameters_in_force:
         return f"{size} can be held out; {needed}", short
@@ -388,4 +379,22 @@ def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compar
     title = f"All presets: {len(everything.index):,} reviews {_UNSEEN}"
     return Answer(
         "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
+    )
+
+
+def fresh_parameters(learner: Learner) -> Answer:
+    """What FSRS would start with, were it fitted to these reviews today."""
+    if len(learner.trials.test_index) < FEWEST_REVIEWS:
+        few = counted(len(learner.trials), "review")
+        keep = (
+            "Too few reviews to fit FSRS to: keep the defaults until there are more.",
+            f"There are {few} of later days, and {FEWEST_REVIEWS:,} that can be judged are needed.",
+        )
+        return Answer("fresh", "all reviews", "too few", keep, ())
+    fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
+    sentences = (
+        f"parameters for Anki, fitted to all your {len(learner.trials):,} reviews of later days.",
+    )
+    return Answer(
+        "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)
     )

@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
+from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.advice.sentences import better_by, listed, sure, what_is_missing
 from srs_eval.data.errors import counted
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts

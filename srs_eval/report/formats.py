@@ -36,7 +36,7 @@ def difference(interval: Interval, places: int = 4) -> str:
 
 def better(interval: Interval) -> str:
     """ "0.0021 better ±.0012": the same of log loss, with which side it is in a word."""
-    from srs_eval.advice.answers import better_by
+    from srs_eval.advice.sentences import better_by
 
     return better_by(interval.estimate) + _half(interval, 4)
 

@@ -11,9 +11,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import parameters
-from srs_eval.advice.answers import what_is_missing
 from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
 from srs_eval.advice.questions import QUESTIONS, answering, compare
+from srs_eval.advice.sentences import what_is_missing
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.advice.answers import told, why_open
+from srs_eval.advice.sentences import told, why_open
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import DETAILS, bindings

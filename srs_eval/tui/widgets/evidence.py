@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from srs_eval.advice.answers import SHARES, Answer, Cell, Table, where_to_paste, why_open
-from srs_eval.advice.stored import parameter_line
+from srs_eval.advice.answers import SHARES, Answer, Cell, Table
+from srs_eval.advice.sentences import parameter_line, where_to_paste, why_open
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked

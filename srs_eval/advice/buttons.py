@@ -1,12 +1,16 @@
-"""Which learning steps? How recall falls within the day, and when it meets what is desired.
+"""Buttons within the day: am I misusing Hard, and which learning steps?
 
-Answers are told apart by what came before: a first Again, Hard or Good, Again and then Good, or
-a lapse; these are the situations that the steps of a preset decide on (open-spaced-repetition/
-fsrs4anki-helper, steps.py, has the same five). Counted is the next answer to the card on the
-same day. Its recall follows FSRS's forgetting curve with the preset's decay; the stability,
-here in minutes, is fitted by maximum likelihood. Its interval is that of a mean over days of
-the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth Berkeley
-Symposium 1).
+FSRS takes Hard as remembered. Where it is pressed for what was forgotten, recall after it is
+lower than FSRS expects, and later reviews are predicted better if it counts as Again in their
+histories. What is evaluated stays the same: Hard is remembered.
+
+For steps, answers are told apart by what came before: a first Again, Hard or Good, Again and then
+Good, or a lapse; these are the situations that the steps of a preset decide on
+(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). Counted is the next answer
+to the card on the same day. Its recall follows FSRS's forgetting curve with the preset's decay;
+the stability, here in minutes, is fitted by maximum likelihood. Its interval is that of a mean
+over days of the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth
+Berkeley Symposium 1).
 """
 
 from __future__ import annotations
@@ -18,13 +22,183 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.answers import Answer, Cell, Table, listed, spanned
+from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.retention import FEWEST_DAYS_SHOWN
-from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    better_by,
+    listed,
+    signed,
+    spanned,
+    sure,
+    what_is_missing,
+)
+from srs_eval.data.errors import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
+    FILTERED,
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    FloatArray,
+    IntArray,
+    Preset,
+    Rows,
+)
+from srs_eval.data.trials import prepare_trials
+from srs_eval.engine.evaluate import fit_and_predict
 from srs_eval.models import fsrs6
+from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdicts
+
+_BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
+AGAIN, HARD = 1, 2
+STATES = {
+    "first answer": (0,),
+    "learning": (LEARNING + 1,),
+    "review": (REVIEW + 1, FILTERED + 1),
+    "relearning": (RELEARNING + 1,),
+}
+AS_AGAIN, TWO_BUTTONS = "Hard counts as Again", "two buttons"
+_SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
+
+
+def am_i_misusing_hard(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> Iterator[Answer]:
+    """One answer over all presets, for buttons are a habit of the person."""
+    del groups
+    rows = learner.session.rows(learner.trials.protocol)
+    shares: list[tuple[Cell, ...]] = []
+    in_reviews = 0.0
+    for state, numbers in STATES.items():
+        ratings = rows.rating[np.isin(rows.state, numbers)]
+        if not len(ratings):
+            continue
+        part = [float((ratings == button).mean()) for button in _BUTTONS]
+        shares.append((state, len(ratings), *(f"{each:.1%}".replace("%", " %") for each in part)))
+        if state == "review":
+            in_reviews = part[HARD - 1]
+    pressed = f"{in_reviews:.1%} of your answers to reviews".replace("%", " %")
+    buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
+    if in_reviews < _SELDOM:
+        sentence = f"Hard is {pressed}: too few to matter."
+        yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
+        return
+    after = expected_after(learner)
+    differences = what_ifs(learner)
+    says = verdicts(differences, equivalence=equivalence)
+    sentences = [
+        _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
+        f"Hard is {pressed}.",
+    ]
+    if HARD in after:
+        recalled, expected = after[HARD]
+        bias = expected.estimate
+        sentences.append(
+            f"At the review after Hard you recall {recalled:.1%}, ".replace("%", " %")
+            + f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
+            + spanned(signed(100 * -expected.high, 1), signed(100 * -expected.low, 1), expected)
+            + "."
+        )
+    answered = tuple(
+        (_BUTTONS[button], each.reviews, recalled, each)
+        for button, (recalled, each) in after.items()
+    )
+    conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
+    yield Answer(
+        "hard",
+        "all presets",
+        conclusion,
+        tuple(sentences),
+        (
+            buttons,
+            Table(
+                "The review after each button: recalled, and expected minus recalled",
+                ("last button", "reviews", "recalled", "minus recalled"),
+                answered,
+            ),
+            Table(
+                "What if buttons of the past had meant otherwise",
+                ("what if", "minus as it is", "verdict"),
+                tuple((name, each, says[name]) for name, each in differences.items()),
+            ),
+        ),
+    )
+
+
+def what_ifs(learner: Learner) -> dict[str, Interval]:
+    """Log loss of optimized FSRS-6 if buttons of the past meant otherwise, minus as it is.
+
+    Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
+    out instead: that would choose reviews by their outcome.)
+    """
+    index = learner.trials.test_index
+    as_it_is = learner.held_out_losses("optimized")
+    configuration = learner.configuration("optimized")
+    protocol = configuration.protocol
+    rows = learner.session.rows(protocol)
+    rating = np.where(rows.rating == HARD, AGAIN, rows.rating)
+    as_again = replace(
+        prepare_trials(learner.log, replace(rows, rating=rating), protocol), y=learner.trials.y
+    )
+    two_buttons = resolve("FSRS-6-binary-preset", Protocol(rows="anki"))[0]
+    p = {
+        AS_AGAIN: fit_and_predict(configuration, as_again, learner.context)[0],
+        TWO_BUTTONS: fit_and_predict(
+            two_buttons, learner.session.trials(two_buttons.protocol), learner.context
+        )[0],
+    }
+    return {
+        name: learner.interval(learner.losses(each, index) - as_it_is, index)
+        for name, each in p.items()
+    }
+
+
+def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
+    """By the last button: share recalled, and what optimized FSRS-6 expects above it.
+
+    Of held-out reviews whose review before was on an earlier day too.
+    """
+    trials = learner.trials
+    index = trials.test_index
+    p = learner.held_out("optimized")
+    last = trials.history_rating[trials.history_end[index] - 1]
+    on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
+    found = {}
+    for button in _BUTTONS:
+        mine = (last == button) & on_later_day
+        if mine.any():
+            bias: FloatArray = p[mine] - trials.y[index[mine]]
+            recalled = float(trials.y[index[mine]].mean())
+            found[button] = (recalled, learner.interval(bias, index[mine]))
+    return found
+
+
+def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
+    figures = (
+        f"log loss {better_by(difference.estimate)} on {counted(difference.reviews, 'review')} "
+        f"{sure(difference)}"
+    )
+    match says:
+        case "better":
+            return (
+                "Your Hard behaves like Again: reviews are predicted better if it counts as "
+                f"forgotten, {figures}. Press Again for what you have forgotten."
+            )
+        case "worse":
+            return f"Your Hard means remembered, as FSRS takes it: as Again it makes {figures}."
+        case "as good":
+            return (
+                "Whether Hard counts as Again makes no difference that matters: as Again, "
+                f"{figures}."
+            )
+    return (
+        f"Whether your Hard behaves like Again can't be told yet: as Again, {figures}. "
+        + what_is_missing(difference, asked)
+    )
+
 
 AGAIN, HARD, GOOD = 1, 2, 3
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
