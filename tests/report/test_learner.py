@@ -13,7 +13,7 @@ import pytest
 from srs_eval.models.configurations import resolve
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
-from tests.cli.program import program
+from tests.cli.program import main_here, program
 from tests.report.helpers import check_page
 
 
@@ -119,12 +119,13 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     assert "| ★ **always 90 %** |" in report()
 
 
-def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
+def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from srs_eval.data.simulated import simulate_learner, write_collection
 
+    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
-    done = program("export", path, "--models", "AVG,90%", "--md", "-")
+    done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
     assert done.returncode == 0, done.stderr
     assert "collection.anki2" in done.stdout.splitlines()[0]
     assert "Traceback" not in done.stderr
