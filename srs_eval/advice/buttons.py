@@ -26,14 +26,13 @@ from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
-    better_by,
+    figures,
     listed,
+    percent,
     signed,
     spanned,
-    sure,
     what_is_missing,
 )
-from srs_eval.data.errors import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FILTERED,
@@ -77,17 +76,16 @@ def am_i_misusing_hard(
         if not len(ratings):
             continue
         part = [float((ratings == button).mean()) for button in _BUTTONS]
-        shares.append((state, len(ratings), *(f"{each:.1%}".replace("%", " %") for each in part)))
+        shares.append((state, len(ratings), *map(percent, part)))
         if state == "review":
             in_reviews = part[HARD - 1]
-    pressed = f"{in_reviews:.1%} of your answers to reviews".replace("%", " %")
+    pressed = f"{percent(in_reviews)} of your answers to reviews"
     buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
     if in_reviews < _SELDOM:
         sentence = f"Hard is {pressed}: too few to matter."
         yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
         return
-    after = expected_after(learner)
-    differences = what_ifs(learner)
+    after, differences = expected_after(learner), what_ifs(learner)
     says = verdicts(differences, equivalence=equivalence)
     sentences = [
         _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
@@ -96,36 +94,24 @@ def am_i_misusing_hard(
     if HARD in after:
         recalled, expected = after[HARD]
         bias = expected.estimate
+        low, high = (signed(-100 * each, 1) for each in (expected.high, expected.low))
         sentences.append(
-            f"At the review after Hard you recall {recalled:.1%}, ".replace("%", " %")
-            + f"{100 * abs(bias):.1f} points {'less' if bias > 0 else 'more'} than FSRS expects "
-            + spanned(signed(100 * -expected.high, 1), signed(100 * -expected.low, 1), expected)
-            + "."
+            f"At the review after Hard you recall {percent(recalled)}, {100 * abs(bias):.1f} "
+            f"points {'less' if bias > 0 else 'more'} than FSRS expects "
+            f"{spanned(low, high, expected)}."
         )
-    answered = tuple(
-        (_BUTTONS[button], each.reviews, recalled, each)
-        for button, (recalled, each) in after.items()
-    )
     conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
-    yield Answer(
-        "hard",
-        "all presets",
-        conclusion,
-        tuple(sentences),
-        (
-            buttons,
-            Table(
-                "The review after each button: recalled, and expected minus recalled",
-                ("last button", "reviews", "recalled", "minus recalled"),
-                answered,
-            ),
-            Table(
-                "What if buttons of the past had meant otherwise",
-                ("what if", "minus as it is", "verdict"),
-                tuple((name, each, says[name]) for name, each in differences.items()),
-            ),
-        ),
+    last = Table(
+        "The review after each button: recalled, and expected minus recalled",
+        ("last button", "reviews", "recalled", "minus recalled"),
+        tuple((_BUTTONS[key], bias.reviews, share, bias) for key, (share, bias) in after.items()),
     )
+    what_if = Table(
+        "What if buttons of the past had meant otherwise",
+        ("what if", "minus as it is", "verdict"),
+        tuple((name, each, says[name]) for name, each in differences.items()),
+    )
+    yield Answer("hard", "all presets", conclusion, tuple(sentences), (buttons, last, what_if))
 
 
 def what_ifs(learner: Learner) -> dict[str, Interval]:
@@ -150,10 +136,8 @@ def what_ifs(learner: Learner) -> dict[str, Interval]:
             two_buttons, learner.session.trials(two_buttons.protocol), learner.context
         )[0],
     }
-    return {
-        name: learner.interval(learner.losses(each, index) - as_it_is, index)
-        for name, each in p.items()
-    }
+    losses = {name: learner.losses(each, index) for name, each in p.items()}
+    return {name: learner.interval(each - as_it_is, index) for name, each in losses.items()}
 
 
 def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
@@ -177,30 +161,21 @@ def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
 
 
 def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
-    figures = (
-        f"log loss {better_by(difference.estimate)} on {counted(difference.reviews, 'review')} "
-        f"{sure(difference)}"
-    )
-    match says:
-        case "better":
-            return (
-                "Your Hard behaves like Again: reviews are predicted better if it counts as "
-                f"forgotten, {figures}. Press Again for what you have forgotten."
-            )
-        case "worse":
-            return f"Your Hard means remembered, as FSRS takes it: as Again it makes {figures}."
-        case "as good":
-            return (
-                "Whether Hard counts as Again makes no difference that matters: as Again, "
-                f"{figures}."
-            )
-    return (
-        f"Whether your Hard behaves like Again can't be told yet: as Again, {figures}. "
-        + what_is_missing(difference, asked)
-    )
+    told = figures(difference, "review")
+    return {
+        "better": "Your Hard behaves like Again: reviews are predicted better if it counts as "
+        f"forgotten, {told}. Press Again for what you have forgotten.",
+        "worse": f"Your Hard means remembered, as FSRS takes it: as Again it makes {told}.",
+        "as good": "Whether Hard counts as Again makes no difference that matters: as Again, "
+        f"{told}.",
+        "can't tell yet": "Whether your Hard behaves like Again can't be told yet: as Again, "
+        f"{told}. {what_is_missing(difference, asked)}",
+    }[says]
 
 
-AGAIN, HARD, GOOD = 1, 2, 3
+# Learning steps
+
+GOOD = 3
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
 _BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
 _FEWEST_ANSWERS = 100
@@ -339,12 +314,9 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     learning, relearning = preset.learning_steps, preset.relearning_steps
     first = learning[0] if learning else None
     second = learning[1] if len(learning) > 1 else None
-    if first is None:
-        hard = None
-    elif second is not None:
+    hard = None if first is None else min(1.5 * first, first + 1440)
+    if first is not None and second is not None:
         hard = (first + second) / 2
-    else:
-        hard = min(1.5 * first, first + 1440)
     lapse = relearning[0] if relearning else None
     return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
@@ -373,7 +345,7 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
             unknown, curve = _NO_CURVE, None
         delays += _by_delay(situation, mine, curve)
         median = float(np.median(mine.minutes))
-        recalled = _share(float(mine.recalled.mean()))
+        recalled = percent(float(mine.recalled.mean()), 0)
         if curve is not None:
             sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
             sentences.append(sentence)
@@ -383,11 +355,11 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
                 few.append(_with_article(situation))
             else:
                 share = mean_interval(mine.recalled, mine.day)
-                bounds = spanned(_share(share.low), _share(min(share.high, 1.0)), share)
+                bounds = spanned(percent(share.low, 0), percent(min(share.high, 1.0), 0), share)
                 sentences.append(
                     f"Can't tell after {_with_article(situation)}: {unknown}. After "
                     f"{_duration(median)}, as usual, {recalled} are recalled {bounds}, "
-                    f"{_share(desired)} desired."
+                    f"{percent(desired, 0)} desired."
                 )
         says.append(verdict)
         curves.append((situation, len(mine), _duration(median), recalled, shown, verdict))
@@ -400,7 +372,7 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         sentences.append("Can't tell: no card has been answered twice on a day.")
     known = {each for each in says if each != "can't tell"}
     conclusion = "can't tell" if not known else known.pop() if len(known) == 1 else "see each step"
-    retention = _share(desired)
+    retention = percent(desired, 0)
     tables = (
         Table(
             f"{name}: when recall meets {retention} within the day",
@@ -430,23 +402,23 @@ def _judged(
     """A sentence, what it says of the step, and the delay as the table shows it."""
     estimate, low, high = curve.delay(desired)
     shortest, longest = np.quantile(answers.minutes, (0.05, 0.95))
-    share = _share(desired)
+    share = percent(desired, 0)
     after = f"After {_with_article(situation)}"
     yours = "" if step is None else f" Your step is {_duration(step)}."
-    if high < shortest:
-        sentence = (
-            f"{after} recall is below {share} already at the shortest delays that you have had "
-            f"({_duration(shortest)})."
+    too_short, too_long = high < shortest, low > longest
+    if too_short or too_long:
+        side, even, of = (
+            ("below", "already", "shortest") if too_short else ("above", "even", "longest")
         )
-        verdict = "shorter" if step is not None and step >= shortest else "can't tell"
-        return sentence + yours, verdict, f"< {_duration(shortest)}"
-    if low > longest:
+        bound = shortest if too_short else longest
         sentence = (
-            f"{after} recall is above {share} even at the longest delays that you have had "
-            f"({_duration(longest)})."
+            f"{after} recall is {side} {share} {even} at the {of} delays that you have had "
+            f"({_duration(bound)})."
         )
-        verdict = "longer" if step is not None and step <= longest else "can't tell"
-        return sentence + yours, verdict, f"> {_duration(longest)}"
+        verdict = "can't tell"
+        if step is not None and (step >= bound if too_short else step <= bound):
+            verdict = "shorter" if too_short else "longer"
+        return sentence + yours, verdict, f"{'<' if too_short else '>'} {_duration(bound)}"
     sentence = (
         f"{after} recall falls to {share} after about {_duration(estimate)} "
         f"(95 %: {_duration(low)} to {_duration(high)})."
@@ -485,10 +457,6 @@ def _factor(decay: float) -> float:
 
 def _with_article(situation: str) -> str:
     return "Again and then Good" if situation == "Again, then Good" else f"a {situation}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
 
 
 def _duration(minutes: float) -> str:

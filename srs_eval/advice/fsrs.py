@@ -16,7 +16,7 @@ import numpy as np
 from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.advice.predictions import brought_along
-from srs_eval.advice.sentences import better_by, so_far, sure, what_is_missing
+from srs_eval.advice.sentences import FITTED, figures, so_far, what_is_missing
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -29,9 +29,6 @@ from srs_eval.stats.intervals import Interval, Verdict, relative, verdict, verdi
 _WELL = 0.05  # so much below the average's log loss is called well
 _STORED = "with your parameters"
 _OLDER_IN_WORDS = "the older scheduler (SM-2)"
-
-
-FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
 
 
 def how_well(learner: Learner, equivalence: float) -> Answer:
@@ -121,21 +118,14 @@ def _change(says: str, saved: Interval, too_few: str, now: str, alone: str) -> s
     `alone` is the verdict on the defaults against `now`: what FSRS does before it is fitted.
     """
     by = f"by {abs(100 * saved.estimate):.0f} % {_range(saved, 1 if says == 'better' else -1)}"
-    match says:
-        case "better":
-            only = "" if alone == "better" else f" ({_DEFAULTS_ALONE[alone]})"
-            told = (
-                f"Yes, {FITTED}{only}: it would predict you better than {now}, your scheduler, "
-                f"{by}."
-            )
-        case "worse":
-            told = f"No: it would predict you worse than {now}, your scheduler, {by}."
-        case "as good":
-            told = f"As you like: it would predict you as well as {now}, your scheduler."
-        case _ if too_few:
-            told = f"Can't tell yet: {too_few}."
-        case _:
-            told = f"Can't tell yet: so far {_percent(saved, f'{now}, your scheduler')}."
+    only = "" if alone == "better" else f" ({_DEFAULTS_ALONE.get(alone, '')})"
+    yet = too_few or f"so far {_percent(saved, f'{now}, your scheduler')}"
+    told = {
+        "better": f"Yes, {FITTED}{only}: it would predict you better than {now}, your scheduler, "
+        f"{by}.",
+        "worse": f"No: it would predict you worse than {now}, your scheduler, {by}.",
+        "as good": f"As you like: it would predict you as well as {now}, your scheduler.",
+    }.get(says, f"Can't tell yet: {yet}.")
     return f"Change to FSRS? {told}"
 
 
@@ -279,10 +269,7 @@ def is_fsrs_right_for_me(
             says = verdicts(differences, equivalence=equivalence)
             conclusion, sentence = SAID[says[SM2]]
             difference = differences[SM2]
-            sentences.append(
-                f"{sentence}: log loss {better_by(difference.estimate)} on "
-                f"{counted(difference.reviews, 'held-out review')} {sure(difference)}."
-            )
+            sentences.append(f"{sentence}: {figures(difference, 'held-out review')}.")
             if says[SM2] == "can't tell yet":
                 sentences.append(what_is_missing(difference, len(differences)))
             rows: list[tuple[Cell, ...]] = [
@@ -316,20 +303,11 @@ def _health_table(name: str, found: HealthCheck) -> Table:
     return Table(
         f"{name}: Anki's health check ({_VERSION}), {found.items:,} reviews",
         ("figure", "value", "ratio", "limit", "margin"),
-        (
-            (
-                "log loss",
-                found.log_loss,
-                found.log_loss_ratio,
-                LOG_LOSS_LIMIT,
-                LOG_LOSS_LIMIT - found.log_loss_ratio,
-            ),
-            (
-                "RMSE(bins)",
-                found.rmse_bins,
-                found.rmse_ratio,
-                RMSE_LIMIT,
-                RMSE_LIMIT - found.rmse_ratio,
-            ),
+        tuple(
+            (name, value, ratio, limit, limit - ratio)
+            for name, value, ratio, limit in (
+                ("log loss", found.log_loss, found.log_loss_ratio, LOG_LOSS_LIMIT),
+                ("RMSE(bins)", found.rmse_bins, found.rmse_ratio, RMSE_LIMIT),
+            )
         ),
     )

@@ -42,23 +42,31 @@ RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", 
 """What the present parameters are held against; the verdicts on these are one question."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _UNSEEN = "that no fit had seen"
-_IN_WORDS = {
-    "optimized": "optimized parameters",
-    "optimized, recency": "optimized parameters, newer reviews weighing more,",
-    "defaults": "FSRS's defaults",
-    "one for all presets": "parameters optimized for all presets together",
-    POOLED: "parameters drawn towards those of all presets",
-    TOGETHER: "one line for all presets",
+_WORDED = {
+    "optimized": ("optimized parameters", "optimize", "Optimize this preset"),
+    "optimized, recency": (
+        "optimized parameters, newer reviews weighing more,",
+        "optimize",
+        "Optimize this preset",
+    ),
+    "defaults": ("FSRS's defaults", "use the defaults", "Use the default parameters"),
+    "one for all presets": (
+        "parameters optimized for all presets together",
+        "use one preset",
+        "Use the same parameters for all presets",
+    ),
+    POOLED: (
+        "parameters drawn towards those of all presets",
+        "paste parameters",
+        "Paste the parameters below, drawn towards those of all presets",
+    ),
+    TOGETHER: (
+        "one line for all presets",
+        "paste one line for all",
+        "Paste the line below, fitted to all presets together",
+    ),
 }
-"""Candidates in a sentence."""
-ADVICE = {
-    "optimized": "optimize",
-    "optimized, recency": "optimize",
-    "defaults": "use the defaults",
-    "one for all presets": "use one preset",
-    POOLED: "paste parameters",
-    TOGETHER: "paste one line for all",
-}
+"""Candidates in a sentence, what to do to get them as a conclusion, and in full."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +80,11 @@ class Compared:
     difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
     says: Mapping[str, Verdict]
 
+    @property
+    def ordered(self) -> list[str]:
+        """The candidates' names, the lowest log loss first."""
+        return sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+
     def _says(self, name: str) -> str:
         difference = self.difference.get(name)
         if difference is not None and difference.estimate == difference.half_width == 0:
@@ -81,7 +94,7 @@ class Compared:
     def table(self, title: str) -> Table:
         rows: list[tuple[Cell, ...]] = [
             (name, self.log_loss[name], self.difference.get(name), self._says(name))
-            for name in sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+            for name in self.ordered
         ]
         return Table(
             title, ("candidate", "log loss", f"minus {self.reference}", "verdict"), tuple(rows)
@@ -190,8 +203,8 @@ def are_my_parameters_good(
     sharing = one_is_enough_for(learner, groups, equivalence)
     answers = []
     for group in groups:
-        found = _answer(learner, group, everything.get(group), group in sharing, equivalence)
-        answers.append(found)
+        can_share = group in sharing
+        answers.append(_answer(learner, group, everything.get(group), can_share, equivalence))
         yield answers[-1]
     if len(groups) > 1:
         yield _all_presets(learner, answers, everything[None])
@@ -201,10 +214,8 @@ def what_is_left_out(log: ReviewLog) -> list[Answer]:
     """An answer for each preset whose stored parameters Anki does not run."""
     faults, sentences = left_out(log), why_left_out(log)
     return [
-        Answer(
-            "parameters", log.name_of_preset(key), "left out", (sentences[key],), why=faults[key]
-        )
-        for key in faults
+        Answer("parameters", log.name_of_preset(key), "left out", (sentences[key],), why=fault)
+        for key, fault in faults.items()
     ]
 
 
@@ -237,17 +248,19 @@ def _answer(
         p = learner.with_parameters(as_anki_runs(stored), positions)
         flattering = learner.interval(learner.losses(p, positions), positions)
         reason, why = _why_not_judged(learner, group)
+        young = learner.since_optimized(group)  # reviews that they cannot have been fitted to
+        unseen = young is not None and len(young) == len(positions)
         sentences = [
             f"Can't tell yet: {reason}",
             f"{now[0].upper()}{now[1:]} have log loss {flattering.estimate:.4f} on the preset's "
             + counted(len(positions), "review")
             + (
                 ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
-                if stored and not _all_since(learner, group, positions)
+                if stored and not unseen
                 else "."
             ),
         ]
-        if stored and learner.since_optimized(group) is not None:
+        if stored and young is not None:
             sentences += cost_of_age(learner, group)
     if elsewhere is not None:
         tables.append(
@@ -263,21 +276,10 @@ def _answer(
         fitted = learner.fitted(chosen, group)
         parameters = None if fitted is None else tuple(fitted)
     return Answer(
-        "parameters",
-        name,
-        conclusion,
-        tuple(sentences),
-        tuple(tables),
-        parameters,
-        None if since is None else _deciding(since, chosen),
-        why,
+        *("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters),
+        difference=None if since is None else _deciding(since, chosen),
+        why=why,
     )
-
-
-def _all_since(learner: Learner, group: int, positions: IntArray) -> bool:
-    """Whether the parameters cannot have been fitted to any of the preset's reviews."""
-    since = learner.since_optimized(group)
-    return since is not None and len(since) == len(positions)
 
 
 def _deciding(since: Compared, chosen: str | None) -> Interval | None:
@@ -309,15 +311,9 @@ def _judged_since(
         if pasted and can_share and shared is not None and shared.high < 0:
             chosen = TOGETHER
         gain = since.difference[chosen]
-        return (
-            ADVICE[chosen],
-            chosen,
-            [
-                f"{_imperative(chosen)}: {now} lose "
-                f"{-gain.estimate:.4f} log loss to {_IN_WORDS[chosen]} {basis} "
-                f"{sure(gain)}."
-            ],
-        )
+        in_words, advice, act = _WORDED[chosen]
+        lost = f"{now} lose {-gain.estimate:.4f} log loss to {in_words} {basis} {sure(gain)}"
+        return advice, chosen, [f"{act}: {lost}."]
     settled = {name: since.says[name] for name in RIVALS if name in since.says}
     if settled and all(says in ("worse", "as good") for says in settled.values()):
         return "keep", None, [f"Keep them: {now} are as good as any {basis}."]
@@ -325,31 +321,18 @@ def _judged_since(
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet whether {_IN_WORDS[nearest]} would predict better than {now}: so far "
+        f"Can't tell yet whether {_WORDED[nearest][0]} would predict better than {now}: so far "
         f"log loss {better_by(difference.estimate)} {basis} {sure(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
-
-
-def _imperative(candidate: str) -> str:
-    return {
-        "optimized": "Optimize this preset",
-        "optimized, recency": "Optimize this preset",
-        "defaults": "Use the default parameters",
-        "one for all presets": "Use the same parameters for all presets",
-        POOLED: "Paste the parameters below, drawn towards those of all presets",
-        TOGETHER: "Paste the line below, fitted to all presets together",
-    }[candidate]
 
 
 def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
     """In a sentence, and in a few words."""
     since = learner.since_optimized(group)
     if since is None:
-        return (
-            "the file does not say when the parameters were last changed.",
-            "unknown when last changed",
-        )
+        reason = "the file does not say when the parameters were last changed."
+        return reason, "unknown when last changed"
     days = len(np.unique(learner.trials.day[since]))
     preset = learner.log.presets.get(group)
     short = needs(len(since), FEWEST_SHOWN)

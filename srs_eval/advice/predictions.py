@@ -16,12 +16,13 @@ import numpy as np
 
 from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.sentences import better_by, sure, what_is_missing
+from srs_eval.advice.parameters import compared
+from srs_eval.advice.sentences import figures, what_is_missing
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import auc, rmse_bins
-from srs_eval.stats.intervals import Interval, Verdict, verdicts
+from srs_eval.stats.intervals import Interval, Verdict
 
 _REFERENCE = "FSRS-6"
 
@@ -51,33 +52,28 @@ def which_predicts_best(
         raise NotEnoughData("no held-out review has a prediction by all models")
     index = everything[judged]
     losses = {name: learner.losses(each[judged], index) for name, each in p.items()}
-    log_loss = {name: learner.interval(each, index) for name, each in losses.items()}
-    difference = {
-        name: learner.interval(each - losses[_REFERENCE], index)
-        for name, each in losses.items()
-        if name != _REFERENCE
-    }
-    says = verdicts(difference, equivalence=equivalence)
+    found = compared(learner.interval, losses, index, _REFERENCE, equivalence=equivalence)
     trials = learner.trials
     bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
     rows: list[tuple[Cell, ...]] = [
         (
             name,
-            log_loss[name],
+            found.log_loss[name],
             rmse_bins(trials.y[index], p[name][judged], bins),
             auc(trials.y[index], p[name][judged]),
-            difference.get(name),
-            says.get(name, ""),
+            found.difference.get(name),
+            found.says.get(name, ""),
         )
-        for name in sorted(p, key=lambda name: log_loss[name].estimate)
+        for name in found.ordered
     ]
-    ahead = best(log_loss.items())
+    ahead = best(found.log_loss.items())
     sentences = [
-        _sentence(name, difference[name], says[name], len(difference)) for name in (*lines, *given)
+        _sentence(name, found.difference[name], found.says[name], len(found.says))
+        for name in (*lines, *given)
     ]
     sentences.append(
         f"“{ahead}” has the lowest log loss on the {counted(len(index), 'held-out review')}, "
-        f"{log_loss[ahead].estimate:.4f}."
+        f"{found.log_loss[ahead].estimate:.4f}."
     )
     if len(index) < len(everything):
         missing = len(everything) - len(index)
@@ -96,20 +92,17 @@ def brought_along(learner: Learner) -> dict[str, FloatArray]:
 
 
 def _sentence(name: str, difference: Interval, says: Verdict, asked: int) -> str:
-    figures = (
-        f"log loss {better_by(difference.estimate)} on "
-        f"{counted(difference.reviews, 'held-out review')} {sure(difference)}"
-    )
-    match says:
-        case "better" | "worse":
-            return f"“{name}” predicts {says} than FSRS-6 fitted to these reviews: {figures}."
-        case "as good":
-            return f"“{name}” predicts as well as FSRS-6 fitted to these reviews: {figures}."
-    return (
-        f"Whether “{name}” predicts better than FSRS-6 fitted to these reviews can't be told yet: "
-        f"{figures}. {what_is_missing(difference, asked)}"
-    )
+    told = figures(difference, "held-out review")
+    if says == "can't tell yet":
+        return (
+            f"Whether “{name}” predicts better than FSRS-6 fitted to these reviews can't be told "
+            f"yet: {told}. {what_is_missing(difference, asked)}"
+        )
+    as_well = "as well as" if says == "as good" else f"{says} than"
+    return f"“{name}” predicts {as_well} FSRS-6 fitted to these reviews: {told}."
 
+
+# Predictions of a file
 
 _REVIEW_ID = ("review_id", "id")
 _REVIEW_TH = ("review_th",)

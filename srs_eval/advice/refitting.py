@@ -17,7 +17,7 @@ from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold, recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, Verdict, verdicts
+from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, verdicts
 
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
@@ -91,7 +91,8 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
     if enough:
         conclusion = enough[-1]
         sentences.append(
-            f"Optimizing {conclusion} of reviews is {_no_worse(says[conclusion])} always: "
+            f"Optimizing {conclusion} of reviews is "
+            f"{'better than' if says[conclusion] == 'better' else 'as good as'} always: "
             f"{_figures(cost[conclusion])}."
         )
     elif says[labels[-1]] == "worse":
@@ -153,10 +154,6 @@ def cost_of_age(learner: Learner, group: int) -> list[str]:
         f"Yours are at most {counted(len(old), 'review')} old, with {before:,} before that; "
         f"at that age parameters cost you about {max(costs, 0):.4f} log loss."
     ]
-
-
-def _no_worse(says: Verdict) -> str:
-    return "better than" if says == "better" else "as good as"
 
 
 def _label(growth: float) -> str:

@@ -112,7 +112,7 @@ def test_where_one_line_is_enough_no_other_is_to_be_pasted(
         _compared(3_000, shifts), "the parameters in force", can_share=can_share
     )
     assert found == says
-    assert parameters.ADVICE[str(chosen)] == says
+    assert parameters._WORDED[str(chosen)][1] == says
     assert ("fitted to all presets together" in sentences[0]) == (chosen == TOGETHER)
 
 
