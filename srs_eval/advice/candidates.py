@@ -309,6 +309,10 @@ class Learner:
 
         return self.once(("fitted before", number), fit)
 
+    def days_of(self, index: IntArray) -> int:
+        """On how many days the reviews at the positions were done."""
+        return len(np.unique(self.trials.day[index]))
+
     def interval(self, values: FloatArray, index: IntArray, fewest_days: int = 0) -> Interval:
         """Mean of values (k,) over the reviews at the positions (k,), over their days.
 

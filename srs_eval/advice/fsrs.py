@@ -92,8 +92,8 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
         sentences.append(f"Optimized, it is {_percent(saves(fsrs, older), _OLDER_IN_WORDS)}.")
     sentences.append(
         f"Better means: less log loss on {counted(len(index), 'review')} of "
-        f"{counted(len(np.unique(learner.trials.day[index])), 'day')}; optimized means: fitted to "
-        "the reviews before these."
+        f"{counted(learner.days_of(index), 'day')}; optimized means: fitted to the reviews before "
+        "these."
     )
     columns = ("predicted by", "log loss", "minus it", "verdict")
     cells: list[tuple[Cell, ...]] = [

@@ -19,7 +19,15 @@ import numpy as np
 
 from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import BY_PRESET, Learner
-from srs_eval.advice.sentences import FEWEST_DAYS_SHOWN, month_in_words, signed, told, why_open
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    month_in_words,
+    on_days,
+    percent,
+    signed,
+    told,
+    why_open,
+)
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
@@ -61,14 +69,8 @@ def months(result: Result, name_of: Callable[[int], str]) -> list[Month]:
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = (names == name)[place]
-        found.append(
-            Month(
-                name,
-                mean_interval(result.y[here], day[here]),
-                float(result.p[here].mean()),
-                mean_interval(loss[here], day[here]),
-            )
-        )
+        recalled, log_loss = (mean_interval(each[here], day[here]) for each in (result.y, loss))
+        found.append(Month(name, recalled, float(result.p[here].mean()), log_loss))
     return found
 
 
@@ -127,11 +129,11 @@ def was_i_predictable(learner: Learner) -> Answer:
     names = list(dict.fromkeys(month[np.argsort(index, kind="stable")].tolist()))
     for name in names:
         here = month == name
-        recalled, loss, gained = (
+        share, loss, gained = (
             learner.interval(values[here], index[here], FEWEST_DAYS_SHOWN)
             for values in (y, losses, losses - average)
         )
-        rows.append((name, int(here.sum()), recalled, float(p[here].mean()), loss, gained))
+        rows.append((name, int(here.sum()), share, float(p[here].mean()), loss, gained))
     columns = ("month", "reviews", "recalled", "expected", "log loss", "minus the average")
     table = Table("Month by month, FSRS-6 against your average", columns, tuple(rows))
     enough = [name for name in names if _is_enough(learner, index[month == name])]
@@ -154,18 +156,15 @@ def was_i_predictable(learner: Learner) -> Answer:
         figures = f"log loss {now.estimate:.3f}, {told(change, 3)}"
         where = side(change, _NO_MATTER)
         conclusion = _CONCLUSIONS[where]
+        lead = f"In {shown} you were {conclusion}"
         if where == "open":
-            sentences.append(
-                f"Whether you were more predictable in {shown} than before can't be "
-                f"told yet: {figures}."
-            )
-        else:
-            sentences.append(f"In {shown} you were {conclusion}: {figures}.")
-        expected = 100 * float(p[last].mean())
-        sentences.append(
-            f"You recalled {100 * float(y[last].mean()):.1f} %, FSRS-6 expected {expected:.1f} %, "
-            f"on {counted(now.reviews, 'review')}."
-        )
+            lead = f"Whether you were more predictable in {shown} than before can't be told yet"
+        recalled, expected = (percent(float(each[last].mean())) for each in (y, p))
+        sentences += [
+            f"{lead}: {figures}.",
+            f"You recalled {recalled}, FSRS-6 expected {expected}, on "
+            f"{counted(now.reviews, 'review')}.",
+        ]
     if fsrs == "optimized":
         sentences.append("FSRS-6 is fitted to each preset here, all reviews weighing the same.")
     sentences.append("The more is recalled, the lower log loss is anyway: see both columns.")
@@ -173,14 +172,14 @@ def was_i_predictable(learner: Learner) -> Answer:
 
 
 def _is_enough(learner: Learner, index: IntArray) -> bool:
-    days = len(np.unique(learner.trials.day[index]))
-    return len(index) >= _FEWEST and days >= FEWEST_DAYS_SHOWN
+    return len(index) >= _FEWEST and learner.days_of(index) >= FEWEST_DAYS_SHOWN
 
 
 def _size(learner: Learner, index: IntArray) -> str:
-    days = len(np.unique(learner.trials.day[index]))
-    return f"{counted(len(index), 'review')} on {counted(days, 'day')}"
+    return on_days(len(index), learner.days_of(index))
 
+
+# The learner's day
 
 MODEL = "STATE-FSRS-6"
 _TAKEN_BY = {"anki": "those that Anki's optimizer takes", "benchmark": "the benchmark's"}
@@ -315,7 +314,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
     if found == "better" and gained.low > 0:
         share = min(max(-by_day.estimate / gained.estimate, 0.0), 1.0)
         sentences.append(
-            f"Of what could so be avoided, {100 * share:.0f} % is your day; the rest is what "
+            f"Of what could so be avoided, {percent(share, 0)} is your day; the rest is what "
             "FSRS-6 gets wrong about cards."
         )
     sentences.append("It says that errors come together, not why; no scheduler can know it ahead.")
@@ -328,7 +327,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
             (
                 month,
                 int(here.sum()),
-                f"{100 * judged.y[here].mean():.1f} %",
+                percent(judged.y[here].mean()),
                 round(float(judged.fsrs[here].mean()), 4),
                 mean_interval((without - judged.state)[here], day),
                 mean_interval((judged.fsrs - without)[here], day),
@@ -359,8 +358,8 @@ def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> Table:
             (
                 name_of(day),
                 int(here.sum()),
-                f"{100 * judged.y[here].mean():.1f} %",
-                f"{100 * judged.expected[here].mean():.1f} %",
+                percent(judged.y[here].mean()),
+                percent(judged.expected[here].mean()),
                 Interval(float(judged.offset[here].mean()) - usual, band, int(here.sum()), 1),
             )
         )
@@ -379,21 +378,20 @@ def _today(judged: _Judged, days: Table) -> Answer:
     recall = 1 / (1 + math.exp(-math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) - last.estimate))
     shown = (
         f"state {signed(last.estimate, 2)} ({signed(last.low, 2)} … {signed(last.high, 2)}) in "
-        f"logits: of what is usually recalled at 90 %, about {100 * recall:.0f} %"
+        f"logits: of what is usually recalled at 90 %, about {percent(recall, 0)}"
     )
     when = days.rows[-1][0]
-    if last.low <= 0 <= last.high:
-        conclusion = "as usual"
-        sentences = [f"On {when}, your last day, you recalled about as usual ({shown})."]
-    else:
-        conclusion = "more forgotten" if below else "less forgotten"
+    conclusion = "as usual"
+    sentence = f"On {when}, your last day, you recalled about as usual ({shown})."
+    if not last.low <= 0 <= last.high:
         word = "more" if below else "less"
-        sentences = [
-            f"You forget {word} than usual since {days.rows[since][0]}; on {when}, your last day: "
-            f"{shown}."
-        ]
+        conclusion = f"{word} forgotten"
+        since_when = days.rows[since][0]
+        sentence = (
+            f"You forget {word} than usual since {since_when}; on {when}, your last day: {shown}."
+        )
     table = replace(days, title="Your last days", rows=days.rows[-_DAYS_SHOWN:])
-    return Answer("today", "your last day", conclusion, tuple(sentences), (table,))
+    return Answer("today", "your last day", conclusion, (sentence,), (table,))
 
 
 def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
@@ -404,12 +402,9 @@ def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
     difference = judged.brings(group)
     found = verdict(difference)
     change = f"{knowing} makes log loss {told(difference)}"
-    sentence = {
-        "better": f"{what} matters: {change}.",
-        "as good": f"{what} hardly matters: {change}.",
-        "worse": f"{what} does not matter: {change}.",
-        "can't tell yet": f"Can't tell yet whether it matters: {change}{_why_open(difference)}.",
-    }[found]
+    sentence = f"{what} {_CONCLUSION[found]}: {change}."
+    if found == "can't tell yet":
+        sentence = f"Can't tell yet whether it matters: {change}{_why_open(difference)}."
     return Answer(group, what, _CONCLUSION[found], (sentence,))
 
 

@@ -28,6 +28,7 @@ from srs_eval.advice.sentences import (
     FEWEST_SHOWN,
     better_by,
     needs,
+    on_days,
     sure,
     what_is_missing,
 )
@@ -166,9 +167,7 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
 def since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
     """The present parameters and their rivals on the reviews since; None for too few of them."""
     index = learner.since_optimized(group)
-    if index is None or len(index) < FEWEST_SHOWN:
-        return None
-    if len(np.unique(learner.trials.day[index])) < FEWEST_DAYS_SHOWN:
+    if index is None or len(index) < FEWEST_SHOWN or learner.days_of(index) < FEWEST_DAYS_SHOWN:
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
@@ -333,13 +332,13 @@ def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
     if since is None:
         reason = "the file does not say when the parameters were last changed."
         return reason, "unknown when last changed"
-    days = len(np.unique(learner.trials.day[since]))
+    days = learner.days_of(since)
     preset = learner.log.presets.get(group)
     short = needs(len(since), FEWEST_SHOWN)
     if len(since) >= FEWEST_SHOWN:
         short = needs(days, FEWEST_DAYS_SHOWN, "day")
     needed = f"{FEWEST_SHOWN} on {FEWEST_DAYS_SHOWN} days are needed for a figure."
-    size = f"only {counted(len(since), 'review')} on {counted(days, 'day')}"
+    size = f"only {on_days(len(since), days)}"
     if preset is not None and not preset.parameters_in_force:
         return f"{size} can be held out; {needed}", short
     return f"{size} came after the preset's last change; {needed}", f"changed lately, {short}"

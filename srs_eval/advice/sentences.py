@@ -185,10 +185,15 @@ def why_open(difference: Interval) -> str:
     return ""
 
 
-def figures(difference: Interval, on: str = "") -> str:
-    """ "log loss 0.0021 better on 1,000 reviews (95 %: …)", reviews named by `on`, if at all."""
+def figures(difference: Interval, on: str = "", than: str = "") -> str:
+    """ "log loss 0.0021 better than it on 1,000 reviews (95 %: …)", reviews named by `on`."""
     of = f" on {counted(difference.reviews, on)}" if on else ""
-    return f"log loss {better_by(difference.estimate)}{of} {sure(difference)}"
+    return f"log loss {better_by(difference.estimate)}{than}{of} {sure(difference)}"
+
+
+def on_days(reviews: int, days: int) -> str:
+    """ "213 reviews on 1 day"."""
+    return f"{counted(reviews, 'review')} on {counted(days, 'day')}"
 
 
 def percent(share: float, places: int = 1) -> str:
