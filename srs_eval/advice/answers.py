@@ -31,6 +31,11 @@ SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown 
 Cell = str | int | float | Interval | None
 
 
+def is_difference(column: str) -> bool:
+    """Whether it holds differences: shown with their sign, and held against zero."""
+    return column.startswith("minus")
+
+
 @dataclass(frozen=True)
 class Table:
     """Figures behind an answer; an Interval is log loss in nats unless the column says other."""
@@ -43,7 +48,7 @@ class Table:
     def heading(self) -> str:
         """The title; of differences in log loss it says which sign is better."""
         for column in self.columns:
-            if column.startswith("minus") and column not in ("minus expected", "minus recalled"):
+            if is_difference(column) and column not in ("minus expected", "minus recalled"):
                 return f"{self.title} ({column}: log loss, below zero is better)"
         return self.title
 

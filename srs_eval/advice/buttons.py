@@ -52,8 +52,8 @@ from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdicts
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
-AGAIN, HARD = 1, 2
-STATES = {
+_AGAIN, _HARD, _GOOD = 1, 2, 3
+_STATES = {
     "first answer": (0,),
     "learning": (LEARNING + 1,),
     "review": (REVIEW + 1, FILTERED + 1),
@@ -71,14 +71,14 @@ def am_i_misusing_hard(
     rows = learner.session.rows(learner.trials.protocol)
     shares: list[tuple[Cell, ...]] = []
     in_reviews = 0.0
-    for state, numbers in STATES.items():
+    for state, numbers in _STATES.items():
         ratings = rows.rating[np.isin(rows.state, numbers)]
         if not len(ratings):
             continue
         part = [float((ratings == button).mean()) for button in _BUTTONS]
         shares.append((state, len(ratings), *map(percent, part)))
         if state == "review":
-            in_reviews = part[HARD - 1]
+            in_reviews = part[_HARD - 1]
     pressed = f"{percent(in_reviews)} of your answers to reviews"
     buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
     if in_reviews < _SELDOM:
@@ -91,8 +91,8 @@ def am_i_misusing_hard(
         _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
         f"Hard is {pressed}.",
     ]
-    if HARD in after:
-        recalled, expected = after[HARD]
+    if _HARD in after:
+        recalled, expected = after[_HARD]
         bias = expected.estimate
         low, high = (signed(-100 * each, 1) for each in (expected.high, expected.low))
         sentences.append(
@@ -125,7 +125,7 @@ def what_ifs(learner: Learner) -> dict[str, Interval]:
     configuration = learner.configuration("optimized")
     protocol = configuration.protocol
     rows = learner.session.rows(protocol)
-    rating = np.where(rows.rating == HARD, AGAIN, rows.rating)
+    rating = np.where(rows.rating == _HARD, _AGAIN, rows.rating)
     as_again = replace(
         prepare_trials(learner.log, replace(rows, rating=rating), protocol), y=learner.trials.y
     )
@@ -175,7 +175,6 @@ def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
 
 # Learning steps
 
-GOOD = 3
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
 _BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
 _FEWEST_ANSWERS = 100
@@ -218,10 +217,8 @@ class Forgetting:
         """Minutes after which recall is `retention`, and the bounds of their interval."""
         ratio = (retention ** (-1 / self.decay) - 1) / _factor(self.decay)
         log_s = self.log_stability
-        low, estimate, high = (
-            ratio * math.exp(min(max(each, -50.0), 50.0))
-            for each in (log_s.low, log_s.estimate, log_s.high)
-        )
+        ends = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)
+        estimate, low, high = (ratio * math.exp(each) for each in ends)
         return estimate, low, high
 
 
@@ -243,12 +240,12 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     before_first = np.roll(first, 1)  # the row before is its card's first
     rating_before = np.roll(rating, 1)
     situation = np.full(len(card), -1)
-    for place, button in enumerate((AGAIN, HARD, GOOD)):
+    for place, button in enumerate((_AGAIN, _HARD, _GOOD)):
         situation[first & (rating == button)] = place
-    again_good = ~first & before_first & (rating_before == AGAIN) & (rating == GOOD)
+    again_good = ~first & before_first & (rating_before == _AGAIN) & (rating == _GOOD)
     situation[again_good & (rows.elapsed_days[order] == 0)] = 3
     in_review = (state == REVIEW + 1) | (state == FILTERED + 1)
-    situation[~first & in_review & (rating == AGAIN)] = 4
+    situation[~first & in_review & (rating == _AGAIN)] = 4
     of_next = np.full(len(card), -1)
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
@@ -324,12 +321,10 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
 def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
     preset = learner.log.presets.get(group)
     name = learner.name_of(group)
-    desired = (
-        0.9 if preset is None or preset.desired_retention is None else preset.desired_retention
-    )
+    desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
     decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
-    now = steps_now(preset)
+    now, retention = steps_now(preset), percent(desired, 0)
     sentences: list[str] = []
     says: list[str] = []
     curves: list[tuple[Cell, ...]] = []
@@ -344,25 +339,23 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         if curve is not None and not follows(curve, mine):
             unknown, curve = _NO_CURVE, None
         delays += _by_delay(situation, mine, curve)
-        median = float(np.median(mine.minutes))
+        usual = _duration(float(np.median(mine.minutes)))
         recalled = percent(float(mine.recalled.mean()), 0)
+        verdict, shown = "can't tell", str(unknown)
         if curve is not None:
             sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
             sentences.append(sentence)
+        elif unknown == TOO_FEW:
+            few.append(_with_article(situation))
         else:
-            verdict, shown = "can't tell", str(unknown)
-            if unknown == TOO_FEW:
-                few.append(_with_article(situation))
-            else:
-                share = mean_interval(mine.recalled, mine.day)
-                bounds = spanned(percent(share.low, 0), percent(min(share.high, 1.0), 0), share)
-                sentences.append(
-                    f"Can't tell after {_with_article(situation)}: {unknown}. After "
-                    f"{_duration(median)}, as usual, {recalled} are recalled {bounds}, "
-                    f"{percent(desired, 0)} desired."
-                )
+            share = mean_interval(mine.recalled, mine.day)
+            bounds = spanned(percent(share.low, 0), percent(min(share.high, 1.0), 0), share)
+            sentences.append(
+                f"Can't tell after {_with_article(situation)}: {unknown}. After {usual}, as usual, "
+                f"{recalled} are recalled {bounds}, {retention} desired."
+            )
         says.append(verdict)
-        curves.append((situation, len(mine), _duration(median), recalled, shown, verdict))
+        curves.append((situation, len(mine), usual, recalled, shown, verdict))
     if few:
         sentences.append(
             f"Can't tell after {listed(few)}: {_FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
@@ -372,7 +365,6 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         sentences.append("Can't tell: no card has been answered twice on a day.")
     known = {each for each in says if each != "can't tell"}
     conclusion = "can't tell" if not known else known.pop() if len(known) == 1 else "see each step"
-    retention = percent(desired, 0)
     tables = (
         Table(
             f"{name}: when recall meets {retention} within the day",
@@ -407,14 +399,10 @@ def _judged(
     yours = "" if step is None else f" Your step is {_duration(step)}."
     too_short, too_long = high < shortest, low > longest
     if too_short or too_long:
-        side, even, of = (
-            ("below", "already", "shortest") if too_short else ("above", "even", "longest")
-        )
-        bound = shortest if too_short else longest
-        sentence = (
-            f"{after} recall is {side} {share} {even} at the {of} delays that you have had "
-            f"({_duration(bound)})."
-        )
+        bound, of = (shortest, "shortest") if too_short else (longest, "longest")
+        even = f"below {share} already" if too_short else f"above {share} even"
+        had = f"the {of} delays that you have had ({_duration(bound)})"
+        sentence = f"{after} recall is {even} at {had}."
         verdict = "can't tell"
         if step is not None and (step >= bound if too_short else step <= bound):
             verdict = "shorter" if too_short else "longer"

@@ -71,11 +71,11 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     if not suspended:
         return str(reason)
     assert log.entries is not None
-    cards = "all your cards" if log.cards.suspended.all() else "most of what you reviewed"
-    verb = "are" if log.cards.suspended.all() else "is"
+    are_all = bool(log.cards.suspended.all())
+    cards = "all your cards are" if are_all else "most of what you reviewed is"
     return (
-        f"{reason}: {cards} {verb} suspended ({suspended:,} of {len(log.entries.time_ms):,} "
-        "entries), and Anki's optimizer takes none of suspended cards"
+        f"{reason}: {cards} suspended ({suspended:,} of {len(log.entries.time_ms):,} entries), "
+        "and Anki's optimizer takes none of suspended cards"
     )
 
 
@@ -100,12 +100,9 @@ def judged_by_preset(log: ReviewLog) -> bool:
 
 def refuse_without_presets(log: ReviewLog) -> None:
     """Raises InputError where `knows_presets` is false."""
-    lacking = ""
-    if log.entries is None:
-        lacking = "has rows that Anki did not choose"
-    elif not log.knows_decks:
-        lacking = "says nothing of decks and presets"
-    if lacking:
+    if not knows_presets(log):
+        chosen = "has rows that Anki did not choose"
+        lacking = chosen if log.entries is None else "says nothing of decks and presets"
         raise InputError(f"{log.receipt.path} {lacking}: {_SOURCES}.")
 
 
@@ -140,11 +137,6 @@ class Learner:
             sentences = " ".join(told.values())
             others = f"{sentences} Of the others: {reason}"
             raise NotEnoughData(others if len(log.cards.card_id) else sentences[:-1]) from None
-
-    @staticmethod
-    def over_all(log: ReviewLog, context: Context | None = None) -> Learner:
-        """On Anki's rows where they are there to be judged, else on the benchmark's."""
-        return Learner.of(log, context, BY_PRESET if judged_by_preset(log) else WHOLE)
 
     @property
     def configurations(self) -> Mapping[str, str]:

@@ -64,7 +64,7 @@ def months(result: Result, name_of: Callable[[int], str]) -> list[Month]:
     """A model's figures by month, in order of time; `name_of` are `dates`."""
     day = result.day
     known, place = np.unique(day, return_inverse=True)
-    names = np.array([month_of(name_of(each), each) for each in known.tolist()])
+    names = np.array([_month_of(name_of(each), each) for each in known.tolist()])
     loss = losses(result)
     found = []
     for name in dict.fromkeys(names.tolist()):
@@ -92,7 +92,7 @@ def dates(log: ReviewLog, protocol: Protocol) -> Callable[[int], str]:
     return name
 
 
-def month_of(name: str, day: int) -> str:
+def _month_of(name: str, day: int) -> str:
     """The month of a day, given its name by `dates` and its number."""
     if not name.startswith("day "):
         return name[:7]
@@ -116,7 +116,7 @@ _CONCLUSIONS = {
 def was_i_predictable(learner: Learner) -> Answer:
     """One answer over the held-out reviews, in which FSRS-6 knew earlier ones only.
 
-    Its subject is the latest month with enough reviews and days, as `month_of` names it.
+    Its subject is the latest month with enough reviews and days, as `_month_of` names it.
     """
     fsrs = "optimized" if learner.trials.protocol == BY_PRESET else "FSRS-6"
     index = learner.trials.test_index
@@ -124,7 +124,7 @@ def was_i_predictable(learner: Learner) -> Answer:
     average = learner.held_out_losses("average")
     y = learner.trials.y[index]
     name_of = dates(learner.log, learner.trials.protocol)
-    month = np.array([month_of(name_of(day), day) for day in learner.trials.day[index].tolist()])
+    month = np.array([_month_of(name_of(day), day) for day in learner.trials.day[index].tolist()])
     rows: list[tuple[Cell, ...]] = []
     names = list(dict.fromkeys(month[np.argsort(index, kind="stable")].tolist()))
     for name in names:
@@ -318,7 +318,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
             "FSRS-6 gets wrong about cards."
         )
     sentences.append("It says that errors come together, not why; no scheduler can know it ahead.")
-    months = [month_of(name_of(day), day) for day in judged.day]
+    months = [_month_of(name_of(day), day) for day in judged.day]
     rows: list[tuple[Cell, ...]] = []
     for month in dict.fromkeys(months):
         here = np.array([each == month for each in months])

@@ -8,7 +8,7 @@ and parameters of one's own. All are evaluated on the same held-out reviews.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,28 +131,21 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     columns = _columns(path)
     numbered = _REVIEW_TH[0] in columns
     named = numbered or any(name in columns for name in _REVIEW_ID)
-    key = _whole(path, columns, _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME))
-    card_id = None if named else _whole(path, columns, _CARD)
-    try:
-        p = np.array(_column(path, columns, _PROBABILITY), np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f'"{path.name}": the column p holds something that is no number.'
-        ) from None
+    names = _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME)
+    key = np.array(_numbers(path, columns, names, int), np.int64)
+    card_id = None if named else np.array(_numbers(path, columns, _CARD, int), np.int64)
+    p = np.array(_numbers(path, columns, _PROBABILITY, float), np.float64)
     if not len(p):
         raise InputError(f'"{path.name}" holds no predictions.')
     if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
         raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
     models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
-    return {
-        str(model): Predictions(
-            key[models == model],
-            numbered,
-            None if card_id is None else card_id[models == model],
-            p[models == model],
-        )
-        for model in np.unique(models)
-    }
+    found = {}
+    for model in np.unique(models).tolist():
+        mine = models == model
+        cards = None if card_id is None else card_id[mine]
+        found[model] = Predictions(key[mine], numbered, cards, p[mine])
+    return found
 
 
 def held_out_of(learner: Learner, model: str, predictions: Predictions) -> FloatArray:
@@ -211,23 +204,26 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 
-def _column(
-    path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]
-) -> list[object]:
-    for name in names:
-        if name in columns:
-            return columns[name]
-    raise InputError(
-        f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
-        "needed, model if there are several."
-    )
-
-
-def _whole(path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]) -> IntArray:
-    values = _column(path, columns, names)
-    try:
-        return np.array([int(str(value)) for value in values], np.int64)
-    except (ValueError, OverflowError):
+def _numbers(
+    path: Path,
+    columns: Mapping[str, list[object]],
+    names: tuple[str, ...],
+    kind: Callable[[str], float],
+) -> list[float]:
+    """The column that has one of some names, as integers or floats."""
+    name = next((each for each in names if each in columns), None)
+    if name is None:
         raise InputError(
-            f'"{path.name}": the column {names[0]} holds something that is no whole number.'
+            f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
+            "needed, model if there are several."
+        )
+    try:
+        found = [kind(str(value)) for value in columns[name]]
+        if kind is int:
+            np.array(found, np.int64)
+    except (ValueError, OverflowError):
+        whole = "whole number" if kind is int else "number"
+        raise InputError(
+            f'"{path.name}": the column {names[0]} holds something that is no {whole}.'
         ) from None
+    return found

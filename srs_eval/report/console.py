@@ -394,22 +394,15 @@ def _answer_table(table: AnswerTable) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    from srs_eval.advice.answers import is_difference
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(table.columns):
         words = all(isinstance(row[place], str) for row in table.rows)
         made.add_column(Text(column), justify="left" if words else "right", overflow="fold")
     for row in table.rows:
-        made.add_row(
-            *(
-                Text(_cell(cell, column.startswith("minus")))
-                for cell, column in zip(row, table.columns, strict=True)
-            )
-        )
+        cells = zip(row, map(is_difference, table.columns), strict=True)
+        made.add_row(*(Text(_cell(cell, differs)) for cell, differs in cells))
     return made
 
 

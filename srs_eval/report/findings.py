@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from srs_eval.advice.answers import SHARES, Answer
+from srs_eval.advice.answers import SHARES, Answer, is_difference
 from srs_eval.advice.answers import Cell as AnswerCell
 from srs_eval.advice.answers import Table as AnswerTable
 from srs_eval.advice.overview import Line
@@ -163,7 +163,7 @@ def figures(table: AnswerTable, name: str) -> Table:
         tuple(
             Column(title, 1, by_half_width=False, percent=True)
             if title in SHARES
-            else Column(title, by_half_width=False, signed=title.startswith("minus"))
+            else Column(title, by_half_width=False, signed=is_difference(title))
             for title in table.columns
         ),
         tuple(tuple(map(_figure, row)) for row in table.rows),
