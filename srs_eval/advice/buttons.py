@@ -59,7 +59,7 @@ _STATES = {
     "review": (REVIEW + 1, FILTERED + 1),
     "relearning": (RELEARNING + 1,),
 }
-AS_AGAIN, TWO_BUTTONS = "Hard counts as Again", "two buttons"
+AS_AGAIN, _TWO_BUTTONS = "Hard counts as Again", "two buttons"
 _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
 
 
@@ -132,7 +132,7 @@ def what_ifs(learner: Learner) -> dict[str, Interval]:
     two_buttons = resolve("FSRS-6-binary-preset", Protocol(rows="anki"))[0]
     p = {
         AS_AGAIN: fit_and_predict(configuration, as_again, learner.context)[0],
-        TWO_BUTTONS: fit_and_predict(
+        _TWO_BUTTONS: fit_and_predict(
             two_buttons, learner.session.trials(two_buttons.protocol), learner.context
         )[0],
     }
@@ -179,7 +179,7 @@ SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "la
 _BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
 _FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
-TOO_FEW, HARDLY_VARY = "too few answers", "the delays hardly vary"
+_TOO_FEW, _HARDLY_VARY = "too few answers", "the delays hardly vary"
 _NO_CURVE = "recall does not fall as on the curve"
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
 _LONGEST_MIN = 100 * 1440.0
@@ -204,7 +204,7 @@ class NextAnswers:
 
 
 @dataclass(frozen=True)
-class Forgetting:
+class _Forgetting:
     """A fitted forgetting curve R(t) = (1 + factor t/S)^-decay with R(S) = 0.9."""
 
     log_stability: Interval  # of S in minutes
@@ -259,7 +259,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     )
 
 
-def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
+def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
     """The curve under which the answers are likeliest."""
 
     def loss(log_s: float) -> float:
@@ -279,12 +279,12 @@ def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
-    return Forgetting(
+    return _Forgetting(
         Interval(log_s, spread.half_width, spread.reviews, spread.days, spread.errors), decay
     )
 
 
-def follows(curve: Forgetting, answers: NextAnswers) -> bool:
+def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
     """Whether recall at the shorter and at the longer half of the delays is the curve's."""
     expected = curve.recall(answers.minutes)
     bias = answers.recalled - expected
@@ -345,7 +345,7 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         if curve is not None:
             sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
             sentences.append(sentence)
-        elif unknown == TOO_FEW:
+        elif unknown == _TOO_FEW:
             few.append(_with_article(situation))
         else:
             share = mean_interval(mine.recalled, mine.day)
@@ -383,13 +383,13 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
 def _why_not(answers: NextAnswers) -> str | None:
     """Why no curve can be fitted, in words."""
     if len(answers) < _FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
-        return TOO_FEW
+        return _TOO_FEW
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
-    return HARDLY_VARY if long < _LEAST_SPREAD * short else None
+    return _HARDLY_VARY if long < _LEAST_SPREAD * short else None
 
 
 def _judged(
-    situation: str, answers: NextAnswers, curve: Forgetting, desired: float, step: float | None
+    situation: str, answers: NextAnswers, curve: _Forgetting, desired: float, step: float | None
 ) -> tuple[str, str, str]:
     """A sentence, what it says of the step, and the delay as the table shows it."""
     estimate, low, high = curve.delay(desired)
@@ -418,7 +418,7 @@ def _judged(
 
 
 def _by_delay(
-    situation: str, answers: NextAnswers, curve: Forgetting | None
+    situation: str, answers: NextAnswers, curve: _Forgetting | None
 ) -> Iterator[tuple[Cell, ...]]:
     place = np.searchsorted(_BORDERS_MIN, answers.minutes, side="right")
     for bin_ in np.unique(place).tolist():

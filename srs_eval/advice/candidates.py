@@ -56,7 +56,7 @@ BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
-T = TypeVar("T")
+_T = TypeVar("_T")
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
@@ -313,10 +313,10 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], _T]) -> _T:
         if key not in self._known:
             self._known[key] = make()
-        found: T = self._known[key]
+        found: _T = self._known[key]
         return found
 
     def _trials_of(self, configuration: Configuration) -> Trials:

@@ -179,7 +179,7 @@ def _range(saved: Interval, sign: int) -> str:
 
 
 _VERSION = "26.08"
-LOG_LOSS_LIMIT, RMSE_LIMIT = 1.11, 1.53
+_LOG_LOSS_LIMIT, _RMSE_LIMIT = 1.11, 1.53
 _FEWEST_ITEMS = 300
 _FOLDS = 5
 SAID: Mapping[Verdict, tuple[str, str]] = {
@@ -195,7 +195,7 @@ SAID: Mapping[Verdict, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class HealthCheck:
+class _HealthCheck:
     """Both ratios and what they may be at most."""
 
     log_loss: float
@@ -206,16 +206,16 @@ class HealthCheck:
 
     @property
     def passed(self) -> bool:
-        return self.log_loss_ratio <= LOG_LOSS_LIMIT or self.rmse_ratio <= RMSE_LIMIT
+        return self.log_loss_ratio <= _LOG_LOSS_LIMIT or self.rmse_ratio <= _RMSE_LIMIT
 
 
-def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> HealthCheck | None:
+def judge_health(log_loss: float, rmse: float, recall: float, items: int) -> _HealthCheck | None:
     """The rule itself, for figures of `items` reviews with this recall; None for 300 or fewer."""
     if items <= _FEWEST_ITEMS or not 0 < recall < 1:
         return None
     usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
     usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
-    return HealthCheck(log_loss, rmse, log_loss / usual_loss, rmse / usual_rmse, items)
+    return _HealthCheck(log_loss, rmse, log_loss / usual_loss, rmse / usual_rmse, items)
 
 
 def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
@@ -237,7 +237,7 @@ def _time_series(trials: Trials, index: IntArray, learner: Learner) -> tuple[flo
     return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
 
 
-def check_health(learner: Learner, index: IntArray) -> HealthCheck | None:
+def check_health(learner: Learner, index: IntArray) -> _HealthCheck | None:
     """Anki's health check of the reviews at the positions; None where Anki makes none."""
     recall = float(learner.trials.y[index].mean())
     if judge_health(1.0, 1.0, recall, len(index)) is None:
@@ -285,7 +285,7 @@ def is_fsrs_right_for_me(
         yield Answer("health", name, conclusion, tuple(sentences), tuple(tables))
 
 
-def _health_sentence(found: HealthCheck | None) -> str:
+def _health_sentence(found: _HealthCheck | None) -> str:
     if found is None:
         return (
             f"Anki makes no health check ({_VERSION}) here: it needs more than {_FEWEST_ITEMS} "
@@ -294,20 +294,20 @@ def _health_sentence(found: HealthCheck | None) -> str:
     result = "passes" if found.passed else "fails"
     return (
         f"Anki's health check ({_VERSION}) {result}: log loss is {found.log_loss_ratio:.2f} times "
-        f"what is usual (limit {LOG_LOSS_LIMIT}), RMSE(bins) {found.rmse_ratio:.2f} times "
-        f"(limit {RMSE_LIMIT}); one of both has to hold."
+        f"what is usual (limit {_LOG_LOSS_LIMIT}), RMSE(bins) {found.rmse_ratio:.2f} times "
+        f"(limit {_RMSE_LIMIT}); one of both has to hold."
     )
 
 
-def _health_table(name: str, found: HealthCheck) -> Table:
+def _health_table(name: str, found: _HealthCheck) -> Table:
     return Table(
         f"{name}: Anki's health check ({_VERSION}), {found.items:,} reviews",
         ("figure", "value", "ratio", "limit", "margin"),
         tuple(
             (name, value, ratio, limit, limit - ratio)
             for name, value, ratio, limit in (
-                ("log loss", found.log_loss, found.log_loss_ratio, LOG_LOSS_LIMIT),
-                ("RMSE(bins)", found.rmse_bins, found.rmse_ratio, RMSE_LIMIT),
+                ("log loss", found.log_loss, found.log_loss_ratio, _LOG_LOSS_LIMIT),
+                ("RMSE(bins)", found.rmse_bins, found.rmse_ratio, _RMSE_LIMIT),
             )
         ),
     )

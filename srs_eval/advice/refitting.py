@@ -22,7 +22,7 @@ from srs_eval.stats.intervals import FEWEST_DAYS, FEWEST_REVIEWS, Interval, verd
 GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
 NEVER, DEFAULTS = "once, then never", "never (defaults)"
-START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
+_START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
 _CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
 
 
@@ -41,7 +41,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
 
 def refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
     """Fits at a sixth of the positions and whenever these have grown; None: never again."""
-    sizes = [len(index) // START]
+    sizes = [len(index) // _START]
     while growth is not None:
         larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
         if larger >= len(index):
@@ -75,7 +75,7 @@ def _staleness(learner: Learner, group: int) -> dict[str, Interval]:
 def _judged(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
     index = np.flatnonzero(learner.trials.partition == group)
-    return index[len(index) // START :]
+    return index[len(index) // _START :]
 
 
 def _answer(learner: Learner, group: int, equivalence: float) -> Answer:

@@ -72,14 +72,14 @@ def _of_each_preset(
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
-    found = {
-        group: learner.interval(change[partition == group], index[partition == group])
-        for group in groups
-        if (partition == group).any()
-    }
-    says = verdicts({str(group): each for group, each in found.items()}, equivalence=equivalence)
+    found = {}
+    for group in groups:
+        mine = partition == group
+        if mine.any():
+            found[str(group)] = learner.interval(change[mine], index[mine])
+    says = verdicts(found, equivalence=equivalence)
     return {
-        group: (each, decide(each, says[str(group)], equivalence)) for group, each in found.items()
+        int(group): (each, decide(each, says[group], equivalence)) for group, each in found.items()
     }
 
 
@@ -302,8 +302,5 @@ def _matrix(
         (learner.name_of(a), learner.name_of(b), difference, says[f"{a} {b}"])
         for (a, b), difference in differences.items()
     )
-    return Table(
-        "Parameters of one preset on reviews of another",
-        ("parameters of", "reviews of", "minus its own", "verdict"),
-        rows,
-    )
+    columns = ("parameters of", "reviews of", "minus its own", "verdict")
+    return Table("Parameters of one preset on reviews of another", columns, rows)
