@@ -142,11 +142,11 @@ class Kept:
 
 def basis(log: ReviewLog, context: Context) -> str:
     """A digest of everything that answers depend on: reviews, settings, program."""
-    from srs_eval.engine.cache import code_digest
+    from srs_eval.training.compile import program_digest
 
     parts = [
         log.fingerprint(),
-        code_digest(),
+        program_digest(),
         repr(sorted(log.presets.items())),
         repr(sorted(log.decks.items())),
         repr((log.optimized_before_s, log.receipt.fsrs_enabled, log.day_grid)),

@@ -45,7 +45,7 @@ from srs_eval.data.reviews import (
     Rows,
 )
 from srs_eval.data.trials import prepare_trials
-from srs_eval.engine.evaluate import fit_and_predict
+from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs

@@ -39,7 +39,7 @@ from srs_eval.advice.sentences import (
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
-from srs_eval.engine.evaluate import must_compile
+from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval, enough_to_tell, verdict
@@ -256,13 +256,7 @@ def overview(
     try:
         for task in _to_compile_side_by_side(tasks, jobs):
             working[events.submit(pool, _answer_shared, task)] = task
-        while working:
-            event = events.next(timeout=0.05)
-            if cancel.is_set():
-                return
-            if event is None:
-                continue
-            future, message = event
+        for future, message in events.until_done(cancel):
             if message is not DONE:
                 yield (message,), ()
                 continue

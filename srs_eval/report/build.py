@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Run
     from srs_eval.training.context import Context
 
 _CALIBRATION_BINS = 20
@@ -121,7 +121,7 @@ def _averaged(
 
 def learner_report(
     log: ReviewLog,
-    outcome: Outcome,
+    run: Run,
     protocol: Protocol,
     *,
     context: Context | None = None,
@@ -129,7 +129,7 @@ def learner_report(
     anonymous: bool = False,
     tell: _Told = _tell_nobody,
 ) -> Document:
-    """The report on one learner whose ranking is in `outcome`; asks the questions, too.
+    """The report on one learner whose ranking is in `run`; asks the questions, too.
 
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
@@ -149,22 +149,22 @@ def learner_report(
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
-    answers = _answers(Asked(log, context, outcome.equivalence), questions, at)
+    answers = _answers(Asked(log, context, run.equivalence), questions, at)
     at("day")
     state, days = _state(log, protocol, context)
     at("workload")
     costs = _workload(log, context)
-    groups = outcome.groups()
+    groups = run.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
-    shown = [name for name in (own, best and best.configuration.name) if name in outcome.results]
-    by_name = {each.name: each.words for each in outcome.configurations}
+    shown = [name for name in (own, best and best.configuration.name) if name in run.results()]
+    by_name = {each.name: each.words for each in run.configurations}
     name_of = dates(log, protocol)
     return learner_document(
         Learner(
             inspection=inspect_log(log),
             protocol=protocol,
-            outcome=outcome,
+            run=run,
             answers=answers,
             state=state,
             days=days,
@@ -172,11 +172,11 @@ def learner_report(
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
                 by_name[name]: calibration_graph(
-                    outcome.results[name].y, outcome.results[name].p, _CALIBRATION_BINS
+                    run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
                 )
                 for name in dict.fromkeys(shown)
             },
-            months={by_name[name]: months(outcome.results[name], name_of) for name in shown[:1]},
+            months={by_name[name]: months(run.results()[name], name_of) for name in shown[:1]},
             narrowed_to=narrowed_to or {},
             anonymous=anonymous,
             own=own,
@@ -216,7 +216,7 @@ def _state(
 
 def export_learner(
     log: ReviewLog,
-    outcome: Outcome,
+    run: Run,
     protocol: Protocol,
     *,
     form: str,
@@ -237,7 +237,7 @@ def export_learner(
 
     document = learner_report(
         without_names(log) if anonymous else log,
-        outcome,
+        run,
         protocol,
         context=context,
         narrowed_to=narrowed_to,
