@@ -53,9 +53,8 @@ from srs_eval.tui.widgets.chrome import MINIMUM
 from srs_eval.tui.workarounds import Commands, Greyscale, TypedKeys
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer, Table
+    from srs_eval.advice.answers import Answer, Kept, Table
     from srs_eval.advice.overview import Line, Overview
-    from srs_eval.advice.saved_answers import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.results import Result
@@ -628,7 +627,7 @@ class SrsEvalApp(App[int]):
         self.answers_began, self.answers_ended = self.monotonic(), None
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
-            from srs_eval.advice import saved_answers as kept_answers
+            from srs_eval.advice import answers as kept_answers
             from srs_eval.engine.session import must_compile
             from srs_eval.models.configurations import resolve
 
@@ -686,7 +685,7 @@ class SrsEvalApp(App[int]):
             self.answers_ended = self.monotonic()
 
     def on_answered(self, message: Answered) -> None:
-        from srs_eval.advice.overview import NOT_WAITED_FOR
+        from srs_eval.advice.questions import NOT_WAITED_FOR
 
         if message.run == self._asked:
             self.overview.add(message.answers, message.questions)
@@ -735,7 +734,7 @@ class SrsEvalApp(App[int]):
         Called in a thread. What was known at the end is kept as long as the file is open; the
         line among the answers has ranges as soon as all draws are there.
         """
-        from srs_eval.advice import saved_answers as kept_answers
+        from srs_eval.advice import answers as kept_answers
         from srs_eval.advice.workload.answers import answers
         from srs_eval.advice.workload.estimate import workload
         from srs_eval.advice.workload.glance import in_short, were_it_on
@@ -773,8 +772,7 @@ class SrsEvalApp(App[int]):
 
     def copy_parameters(self, answer: Answer) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
-        from srs_eval.advice.answers import where_to_paste
-        from srs_eval.advice.stored import parameter_line
+        from srs_eval.advice.sentences import parameter_line, where_to_paste
         from srs_eval.tui.screens.clipboard import copy_to_system
 
         assert answer.parameters is not None

@@ -160,7 +160,7 @@ def compare(
     """
     from srs_eval.advice.candidates import too_few
     from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
-    from srs_eval.advice.stored import parsed_parameters
+    from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
@@ -233,7 +233,7 @@ def workload(
 
     Of one preset: the one named, or the one with the most reviews.
     """
-    from srs_eval.advice.stored import parsed_parameters
+    from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.advice.workload.answers import answers, document
     from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
     from srs_eval.advice.workload.estimate import workload as estimates
@@ -269,21 +269,16 @@ def workload(
 @takes(source=source_options)
 def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = None) -> int:
     """How much is your day? What your last answers say that your cards do not."""
-    from srs_eval.advice.learner_state import learner_state
+    from srs_eval.advice.over_time import learner_state
     from srs_eval.data.protocol import Protocol
-    from srs_eval.report.console import print_answers
+    from srs_eval.report.console import STATE_CLOSING, print_answers
 
     check_targets([source.path], json)
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
     if console := json_and_console(json, found.document()):
-        print_answers(
-            found.answers,
-            console,
-            "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
-            "Intervals are 95 %, over days.",
-        )
+        print_answers(found.answers, console, STATE_CLOSING)
     return FINE
 
 

@@ -184,7 +184,9 @@ class ReportProgress:
 
     def tell(self, number: int, of: int, question: str) -> None:
         if self._progress is not None and self._task is not None:
-            words = QUESTION_TITLES[question]
+            from srs_eval.advice.questions import REGISTRY
+
+            words = REGISTRY[question].title
             self._progress.update(self._task, total=of, completed=number - 1, description=words)
 
 
@@ -329,26 +331,6 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
 # --- compare -------------------------------------------------------------------
 
-QUESTION_TITLES = {
-    "fit": "How well does FSRS predict me?",
-    "says": "When FSRS says 90 %, do I recall 90 %?",
-    "time": "Was I predictable lately?",
-    "fresh": "What would FSRS begin with?",
-    "parameters": "Are my parameters good?",
-    "split": "Split or merge presets?",
-    "often": "How often should I optimize?",
-    "health": "Is FSRS right for me?",
-    "hard": "Am I misusing Hard?",
-    "steps": "Which learning steps?",
-    "noise": "Which numbers are noise?",
-    "retention": "Do I remember as much as I asked for?",
-    "models": "Which model predicts best?",
-    "day": "How much is your day?",
-    "today": "How are you doing?",
-    "hour": "Does the time of day matter?",
-    "session": "Does the length of a session matter?",
-    "workload": "What does a desired retention cost?",
-}
 WORKLOAD = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far (docs/workload.md). --preset NAME asks about another preset; "
@@ -363,6 +345,10 @@ MODELS_ROWS = (
     "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
     "these. FSRS-6 is fitted to the reviews before each fold."
 )
+STATE_CLOSING = (
+    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "Intervals are 95 %, over days."
+)
 _SENTENCE_WIDTH = 80
 
 
@@ -376,7 +362,8 @@ def print_answers(
     from rich.padding import Padding
     from rich.text import Text
 
-    from srs_eval.advice.stored import parameter_line
+    from srs_eval.advice.questions import REGISTRY
+    from srs_eval.advice.sentences import parameter_line
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None
@@ -385,7 +372,7 @@ def print_answers(
         shown.append(answer)
         if answer.question != question:
             question = answer.question
-            console.print(Text(f"\n{QUESTION_TITLES[question]}", "bold"))
+            console.print(Text(f"\n{REGISTRY[question].title}", "bold"))
         console.print(Text(f"\n{answer.subject}", "bold"))
         for sentence in answer.sentences:
             console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False), width=width)
@@ -406,22 +393,15 @@ def _answer_table(table: AnswerTable) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    from srs_eval.advice.answers import is_difference
+
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(table.columns):
         words = all(isinstance(row[place], str) for row in table.rows)
         made.add_column(Text(column), justify="left" if words else "right", overflow="fold")
     for row in table.rows:
-        made.add_row(
-            *(
-                Text(_cell(cell, column.startswith("minus")))
-                for cell, column in zip(row, table.columns, strict=True)
-            )
-        )
+        cells = zip(row, map(is_difference, table.columns), strict=True)
+        made.add_row(*(Text(_cell(cell, differs)) for cell, differs in cells))
     return made
 
 

@@ -39,7 +39,7 @@ def half(width: float, places: int) -> str:
 
 def better(interval: Interval) -> str:
     """ "0.0021 better ±.0012": the same of log loss, with which side it is in a word."""
-    from srs_eval.advice.answers import better_by
+    from srs_eval.advice.sentences import better_by
 
     return better_by(interval.estimate) + half(interval.half_width, 4)
 

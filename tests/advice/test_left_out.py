@@ -12,8 +12,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.overview import OF_PRESETS, UNANSWERED, Overview, overview
-from srs_eval.advice.questions import QUESTIONS, compare
+from srs_eval.advice.overview import Overview, overview
+from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
+from srs_eval.advice.sentences import UNANSWERED
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer
-    from srs_eval.advice.saved_answers import Kept
+    from srs_eval.advice.answers import Answer, Kept
     from srs_eval.engine.ranking import Group
     from srs_eval.engine.run import Event
 
