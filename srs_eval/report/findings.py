@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from srs_eval.advice.answers import SHARES, Answer, is_difference
-from srs_eval.advice.answers import Cell as AnswerCell
 from srs_eval.advice.answers import Table as AnswerTable
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
@@ -14,7 +13,7 @@ from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.document import Block, Code, Section
-from srs_eval.report.table import Cell, Column, Figure, Table
+from srs_eval.report.table import Cell, Column, Figure, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
@@ -167,17 +166,11 @@ def figures(table: AnswerTable, name: str) -> Table:
             else Column(title, by_half_width=False, signed=is_difference(title))
             for title in table.columns
         ),
-        tuple(tuple(map(_figure, row)) for row in table.rows),
+        tuple(
+            tuple(figure(c) if isinstance(c, float | Interval) else c for c in row)
+            for row in table.rows
+        ),
     )
-
-
-def _figure(cell: AnswerCell) -> Cell:
-    match cell:
-        case Interval():
-            return Figure(cell.estimate, cell.half_width)
-        case float():
-            return Figure(cell)
-    return cell
 
 
 def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:

@@ -118,19 +118,19 @@ def table_text(
     width: int,
     *,
     gap: int = 2,
-    elsewhere: str = "--html, --md and --csv",
+    elsewhere: str | None = "--html, --md and --csv",
 ) -> list[RenderableType]:
     """A table below its title.
 
     Where some columns can give room they do; else the last are left out, and it is told where
-    they are.
+    they are. Without `elsewhere` all give room.
     """
     made = rich_table.Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0)
     )
     texts, right = table.texts(), table.right
     wide = [k for k, column in enumerate(table.columns) if width >= column.from_width]
-    can_give = any(table.columns[k].gives for k in wide)
+    can_give = elsewhere is None or any(table.columns[k].gives for k in wide)
     room = width
     shown: list[int] = []
     for k in wide:
@@ -144,7 +144,7 @@ def table_text(
             Text(column.title),
             justify="right" if right[k] else "left",
             overflow="fold",
-            no_wrap=not folds and not column.gives,
+            no_wrap=elsewhere is not None and not folds and not column.gives,
             min_width=min(_LEAST_NAME, width // 2) if column.gives == "fold" else None,
             max_width=_LONGEST_CELL if folds and not column.gives else None,
         )
