@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from srs_eval.cli.model_check import check_models
 from srs_eval.cli.options import (
     OUTPUT_PANEL,
     ROWS_PANEL,
@@ -530,12 +531,16 @@ def state(
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to tell about; all are listed if left out.", metavar="NAME"),
+        typer.Argument(
+            help="Models to describe; all are listed if left out. After `check`: models, or a "
+            "file of your own, to find mistakes in.",
+            metavar="[check] NAME|FILE",
+        ),
     ] = None,
     json: JsonOption = None,
     model_file: ModelFileOption = None,
 ) -> int:
-    """List every model, or tell what there is to know about one."""
+    """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.console import console_for, say
     from srs_eval.report.export import models_document, to_json
@@ -543,6 +548,8 @@ def models(
 
     check_targets([], json)
     load_model_files(model_file)
+    if names and names[0] == "check":
+        return check_models(names[1:])
     document = models_document(names or ())
     if json is not None:
         write(json, to_json(document))
