@@ -350,8 +350,9 @@ def hyperparameters(model: Model) -> Findings:
         yield Finding(plain.name, "default", next(wrong, ", ".join(defaults)))
     # The last epoch of a calm training is its best, and the order of one batch is no order.
     rate = float(defaults.get("learning_rate", 1))
+    wild = [("learning_rate", faster * rate) for faster in (1, 10, 100)]
     besides: dict[str, Sequence[tuple[tuple[str, Value], ...]]] = {
-        "keep": [(("learning_rate", faster * rate),) for faster in (1, 10, 100)],
+        "keep": [*((each,) for each in wild), *((each, ("batch_size", 16)) for each in wild)],
         "seed": [(), (("batch_size", 32),)],
     }
     for each in plain.tunable:
@@ -528,8 +529,11 @@ def convergence(configuration: Configuration) -> Findings:
     if model.predict is None or model.fit is None:
         return
     session = Session(learner(_MANY))
-    fitted = train(configuration, session).fits[-1]
+    fits = train(configuration, session).fits
     trials = session.trials(configuration.protocol)
+    if len(fits) != len(trials.folds):  # of nothing, or of partitions
+        return
+    fitted = fits[-1]
     index = trials.folds[-1].train
     y, predict = trials.y[index], model.predict
 
