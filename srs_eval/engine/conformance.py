@@ -7,7 +7,6 @@ lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -16,11 +15,12 @@ import numpy as np
 
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, arrays_in
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import Finished, Session, evaluate, in_words
+from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
 from srs_eval.engine.results import Result
 from srs_eval.metrics import log_losses
 from srs_eval.models import Model
@@ -35,7 +35,6 @@ CONTEXT = Context(user=7)
 _SMALL_BATCHES = replace(PROTOCOL, batch_size=48)
 _SAME = 1e-9  # probabilities within this are the same
 _ROUNDED = 1e-6  # the same where single precision is added in another order
-_GRADIENT = 0.01  # what a gradient may be off, as a part of its largest component
 _MANY = 2_000  # reviews on which training is worth it
 _WORSE = 0.01  # log loss above the average's that is no chance
 _GAIN = 0.005  # log loss that no single parameter has left to gain
@@ -91,22 +90,22 @@ def learner(reviews: int = 300) -> ReviewLog:
     return replace(log, entries=None, day_grid=None, rows=select_rows(log).rows)
 
 
-def with_ratings(change: Callable[[IntArray], IntArray]) -> ReviewLog:
-    """The learner with other answers."""
+def _rows() -> Rows:
     rows = learner().rows
     assert rows is not None
-    return replace(learner(), rows=replace(rows, rating=change(rows.rating)))
+    return rows
 
 
-def with_other_outcomes(at: IntArray) -> ReviewLog:
+def _with_ratings(rating: IntArray) -> ReviewLog:
+    """The learner with other answers."""
+    return replace(learner(), rows=replace(_rows(), rating=rating))
+
+
+def _with_other_outcomes(at: IntArray) -> ReviewLog:
     """The learner with passes for failures and failures for passes in these rows."""
-
-    def change(rating: IntArray) -> IntArray:
-        changed = rating.copy()
-        changed[at] = np.where(rating[at] == 1, 3, 1)
-        return changed
-
-    return with_ratings(change)
+    rating = _rows().rating.copy()
+    rating[at] = np.where(rating[at] == 1, 3, 1)
+    return _with_ratings(rating)
 
 
 # Trainings
@@ -140,7 +139,7 @@ def train(configuration: Configuration, session: Session | None = None) -> Train
     return Training(configuration, tuple(fits), result)
 
 
-def predicted_again(training: Training, log: ReviewLog, **changed: Any) -> Result:
+def _predicted_again(training: Training, log: ReviewLog, **changed: Any) -> Result:
     """The fitted parameters on another learner; nothing is trained."""
     fits = iter(training.fits)
 
@@ -193,9 +192,7 @@ def _late_review(result: Result) -> int:
 
 def _with_another_end(result: Result) -> ReviewLog:
     """The outcomes of the late review, and all later ones, changed."""
-    rows = learner().rows
-    assert rows is not None
-    return with_other_outcomes(np.arange(_late_review(result) - 1, len(rows)))
+    return _with_other_outcomes(np.arange(_late_review(result) - 1, len(_rows())))
 
 
 def foresight(training: Training) -> Findings:
@@ -204,7 +201,7 @@ def foresight(training: Training) -> Findings:
     This holds for models that learn while they are evaluated, too.
     """
     before, name = training.result, training.configuration.name
-    after = predicted_again(training, _with_another_end(before))
+    after = _predicted_again(training, _with_another_end(before))
     at = _late_review(before)
     later = list(_differing(name, "later outcome", after, before, before.review_th < at))
     yield from later or _differing(name, "own outcome", after, before, before.review_th == at)
@@ -215,19 +212,19 @@ def fit_foresight(training: Training) -> Findings:
     name, log = training.configuration.name, _with_another_end(training.result)
     known = training.result.review_th <= _late_review(training.result)
     after = train(training.configuration, Session(log)).result
-    yield from _differing(name, "fit sees test", after, predicted_again(training, log), known)
+    yield from _differing(name, "fit sees test", after, _predicted_again(training, log), known)
 
 
 def learning(training: Training) -> Findings:
     """Other cards' outcomes since the training part change no prediction of the last fold."""
-    before, rows = training.result, learner().rows
-    if training.configuration.model.online is not None or rows is None:
+    if training.configuration.model.online is not None:
         return
+    before, rows = training.result, _rows()
     last = before.fold == before.fold.max()
     card = rows.card_id[before.review_th - 1]
     others = np.isin(rows.card_id, np.unique(card[last])[::2])
     others[: int(before.review_th[last].min()) - 1] = False
-    after = predicted_again(training, with_other_outcomes(np.flatnonzero(others)))
+    after = _predicted_again(training, _with_other_outcomes(np.flatnonzero(others)))
     kept = last & ~np.isin(card, rows.card_id[others])
     yield from _differing(training.configuration.name, "learns", after, before, kept)
 
@@ -255,7 +252,7 @@ def order(training: Training) -> Findings:
                 p[part] = predict(trials, fitted, index[part], context)
         return p
 
-    after = predicted_again(training, learner(), predict=in_parts)
+    after = _predicted_again(training, learner(), predict=in_parts)
     name, before = training.configuration.name, training.result
     yield from _differing(name, "order", after, before, within=_ROUNDED)
 
@@ -310,7 +307,7 @@ def few_reviews(configuration: Configuration, reviews: int) -> Findings:
 
 def one_outcome(configuration: Configuration, rating: int) -> Findings:
     """All failed (1) or all passed (3)."""
-    log = with_ratings(lambda ratings: np.full_like(ratings, rating))
+    log = _with_ratings(np.full_like(_rows().rating, rating))
     try:
         Session(log).run(configuration, CONTEXT)
     except Exception as error:
@@ -320,7 +317,7 @@ def one_outcome(configuration: Configuration, rating: int) -> Findings:
 # What a training can be set to
 
 
-def other_value(each: Hyperparameter) -> Value:
+def _other_value(each: Hyperparameter) -> Value:
     """Another than the default, far enough from it to be seen."""
     if each.choices:
         return next(choice for choice in each.choices if choice != each.default)
@@ -356,7 +353,7 @@ def hyperparameters(model: Model) -> Findings:
         "seed": [(), (("batch_size", 32),)],
     }
     for each in plain.tunable:
-        value = (each.name, other_value(each))
+        value = (each.name, _other_value(each))
         settings = [
             others
             for others in besides.get(each.name, [()])
@@ -369,152 +366,25 @@ def hyperparameters(model: Model) -> Findings:
 # Gradients
 
 
-_Objective = Callable[[FloatArray], tuple[float, FloatArray]]
-_Check = Callable[[str, _Objective, Any], None]  # where it is from, itself, a place
-
-
 def gradients(configuration: Configuration) -> Findings:
-    """Of losses that a fit gives to a trainer or minimiser, against central differences.
-
-    Seen are `Model.loss`, the trainers of `srs_eval.training` and `scipy.optimize.minimize`.
-    """
-    model, found = configuration.model, dict[str, Finding]()
-
-    def check(where: str, objective: _Objective, start: Any) -> None:
-        if where not in found and (finding := _off_gradient(objective, start)) is not None:
-            k, slope, expected = finding
-            found[where] = Finding(
-                configuration.name, "gradient", where, parameter=k, found=slope, expected=expected
-            )
-
+    """Of the losses that `fit` gives to a trainer, and of `Model.loss`."""
+    model, name = configuration.model, configuration.name
     if model.fit is None:
         return
     trials = Session(learner()).trials(configuration.protocol)
-    train, weights = trials.folds[-1].train, np.ones(len(trials.folds[-1].train))
+    train = trials.folds[-1].train
+    weights = np.ones(len(train))
+    found: list[WrongGradient | None] = [
+        *wrong_gradients(model.fit, trials, train, weights, CONTEXT)
+    ]
     loss = model.loss
     if loss is not None:
         start = model.default(CONTEXT)
-        check("Model.loss", lambda w: loss(trials, w, train, weights, CONTEXT), start)
-    with _watched(model, check):
-        model.fit(trials, train, weights, CONTEXT)
-    yield from found.values()
-
-
-def _off_gradient(objective: _Objective, start: Any) -> tuple[int, float, float] | None:
-    """Position, derivative and difference of a component that is wrong, beside the start.
-
-    Beside it, for at the start equal things may be equal by design.
-    """
-    at = np.array(start, np.float64).ravel()
-    at += np.random.default_rng(1).uniform(0.01, 0.05, len(at)) * np.maximum(np.abs(at), 0.1)
-    slope = np.array(objective(at.copy())[1], np.float64).ravel()
-    # Two widths: a loss in single precision has no fine differences, a curved one no wide ones.
-    differences = np.array(
-        [[_difference(objective, at, k, h) for k in range(len(at))] for h in (1e-5, 1e-3)]
-    )
-    allowed = _GRADIENT * max(float(np.abs(differences).max()), 1e-6)
-    off = (~(np.abs(slope - differences) <= allowed)).all(axis=0)
-    if not off.any():
-        return None
-    k = int(np.flatnonzero(off)[0])
-    return k, float(slope[k]), float(differences[0, k])
-
-
-def _difference(objective: _Objective, at: FloatArray, k: int, width: float) -> float:
-    h = width * max(abs(float(at[k])), 0.1) * (np.arange(len(at)) == k)
-    return float((objective(at + h)[0] - objective(at - h)[0]) / (2 * h.sum()))
-
-
-@contextmanager
-def _watched(model: Model, check: _Check) -> Iterator[None]:
-    """While it lasts, what trainers are given is checked before they begin."""
-    from sys import modules
-
-    import scipy.optimize
-
-    from srs_eval.training import history_training, lbfgs, linear, recurrent
-
-    watched: dict[tuple[Any, str], Callable[..., None]] = {
-        (scipy.optimize, "minimize"): _of_scipy,
-        (lbfgs, "minimise"): lambda check, objective, start, **_: check(
-            "lbfgs.minimise", objective, start
-        ),
-        (history_training, "adam"): _of_adam,
-        (linear, "fit"): _of_linear,
-        (recurrent, "fit_recurrent"): _of_recurrent,
-    }
-    replaced: list[tuple[Any, str, Any]] = []
-    own = [modules[model.fit.__module__]] if model.fit and model.fit.__module__ in modules else []
-    for (module, name), look in watched.items():
-        trainer = getattr(module, name)
-
-        def looking(*given: Any, _trainer: Any = trainer, _look: Any = look, **named: Any) -> Any:
-            _look(check, *given, **named)
-            return _trainer(*given, **named)
-
-        for place in (module, *own):
-            for known in [key for key, value in vars(place).items() if value is trainer]:
-                replaced.append((place, known, trainer))
-                setattr(place, known, looking)
-    try:
-        yield
-    finally:
-        for place, known, trainer in replaced:
-            setattr(place, known, trainer)
-
-
-def _of_scipy(check: _Check, fun: Any, x0: Any, args: Any = (), *rest: Any, **named: Any) -> None:
-    jac = named.get("jac", rest[1] if len(rest) > 1 else None)
-    args = args if isinstance(args, tuple) else (args,)
-    if jac is True:
-        check("scipy.optimize.minimize", lambda w: fun(w, *args), x0)
-    elif callable(jac):
-        check("scipy.optimize.minimize", lambda w: (fun(w, *args), jac(w, *args)), x0)
-
-
-def _of_adam(
-    check: _Check, start: Any, gradient: Any, total_loss: Any, n_batches: int, *_: Any, **__: Any
-) -> None:
-    def objective(w: FloatArray) -> tuple[float, FloatArray]:
-        loss = float(total_loss(w))
-        return loss, np.sum([gradient(w, batch) for batch in range(n_batches)], axis=0)
-
-    check("history_training.adam", objective, start)
-
-
-def _of_linear(
-    check: _Check,
-    name: str,
-    model: Any,
-    features: Any,
-    start: Any,
-    trials: Trials,
-    train: IntArray,
-    *_: Any,
-    **__: Any,
-) -> None:
-    from srs_eval.training.linear import loss_and_gradient
-
-    rows = features[train], trials.delta_t[train], trials.y[train], np.ones(len(train))
-    check("recall_and_slope", lambda w: loss_and_gradient(name, model, *rows, w), start)
-
-
-def _of_recurrent(
-    check: _Check, model: Any, trials: Trials, train: IntArray, *_: Any, **__: Any
-) -> None:
-    from srs_eval.training.recurrent import SummedLoss
-
-    if not len(train):
-        return
-    loss = SummedLoss(model, trials, train)
-    check("RecurrentModel", lambda w: (loss.value(w), loss.gradient(w)), model.default)
-    if model.penalty is not None:
-
-        def penalty(w: FloatArray) -> tuple[float, FloatArray]:
-            slope = np.zeros(len(w))
-            return model.penalty(np.array([*w, *model.constants]), slope), slope
-
-        check("RecurrentModel.penalty", penalty, model.default)
+        found.append(
+            wrong_gradient("Model.loss", lambda w: loss(trials, w, train, weights, CONTEXT), start)
+        )
+    for each in filter(None, found):
+        yield Finding(name, "gradient", each.where, 0, each.parameter, each.found, each.difference)
 
 
 # What training is for
