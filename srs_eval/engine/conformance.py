@@ -419,7 +419,7 @@ def convergence(configuration: Configuration) -> Findings:
         return
 
     def gain(k: int) -> float:
-        step = 0.1 * max(abs(fitted[k]), 0.1)
+        step = 0.1 * abs(fitted[k]) or 0.01
         return max(
             found - loss([*fitted[:k], fitted[k] + h, *fitted[k + 1 :]]) for h in (-step, step)
         )
