@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -40,36 +40,22 @@ _WORSE = 0.01  # log loss above the average's that is no chance
 _GAIN = 0.005  # log loss that no single parameter has left to gain
 _MOST_MOVED = 100  # parameters; networks have more
 
-Kind = Literal[
-    "fails",  # what: the reason
-    "no probability",  # what: the reason
-    "certain",  # found: the probability, 0 or 1
-    "not trained",  # what: the note
-    "own outcome",  # review
-    "later outcome",  # review
-    "fit sees test",  # review
-    "learns",  # review
-    "order",  # review; found and expected: probabilities
-    "repeats",  # review; found and expected: probabilities
-    "workers",  # review; found and expected: probabilities
-    "writes",
-    "few reviews",  # what: the reason; found: how many
-    "one outcome",  # what: the reason; found: the grade of all
-    "hyperparameter",  # what: its name
-    "default",  # what: the hyperparameter whose default is another
-    "gradient",  # what: where; parameter; found and expected: derivatives
-    "idle parameter",  # parameter; found: the log loss that moving it gains
-    "not converged",  # the same
-    "worse than average",  # found and expected: log losses
-]
-
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a configuration; what the fields mean depends on the kind."""
+    """One thing that is wrong with a configuration.
+
+    Its kind, with the fields that say more: "fails" and "no probability" (what: the reason),
+    "certain" (found: 0 or 1), "not trained" (what: the note); "own outcome", "later outcome",
+    "fit sees test", "learns", "order", "repeats" and "workers" (review; found and expected:
+    probabilities); "writes"; "few reviews" (what: the reason; found: how many) and "one outcome"
+    (what; found: the grade of all); "hyperparameter" and "default" (what: its name); "gradient"
+    (what: whose; parameter; found and expected); "idle parameter" and "not converged" (parameter;
+    found: log loss to be gained); "worse than average" (found and expected: log losses).
+    """
 
     configuration: str
-    kind: Kind
+    kind: str
     what: str = ""
     review: int = 0  # number of the review that shows it
     parameter: int = 0  # its position
@@ -174,7 +160,7 @@ def probabilities(training: Training) -> Findings:
 
 
 def _differing(
-    name: str, kind: Kind, one: Result, other: Result, among: Any = True, within: float = _SAME
+    name: str, kind: str, one: Result, other: Result, among: Any = True, within: float = _SAME
 ) -> Findings:
     """The first review whose prediction is another."""
     differ = (np.abs(one.p - other.p) > within) & among
@@ -446,7 +432,7 @@ def configurations_of(models: Iterable[Model]) -> list[Configuration]:
 def findings(models: Iterable[Model]) -> Findings:
     """What is wrong with models, each alone. Raises NotInstalled."""
     for model in models:
-        seen = set[tuple[str, Kind, str, int]]()
+        seen = set[tuple[str, str, str, int]]()
         for finding in _of_model(configurations_of([model])):
             key = finding.configuration, finding.kind, finding.what, finding.parameter
             if key not in seen:
@@ -469,8 +455,7 @@ def _of_model(configurations: Sequence[Configuration]) -> Findings:
     for training in trainings.values():
         yield from probabilities(training)
         for check in (foresight, fit_foresight, learning, order) if not differing else ():
-            wrong = list(_checked(training.configuration, check, training))
-            yield from wrong
+            yield from (wrong := list(_checked(training.configuration, check, training)))
             if wrong:  # the others would say it again in their way
                 break
     if not differing:  # else every comparison differs
@@ -479,9 +464,9 @@ def _of_model(configurations: Sequence[Configuration]) -> Findings:
     for look in (writes, gradients, convergence):
         yield from _checked(first, look, first)
     for reviews in (0, 1, 6):
-        yield from few_reviews(first, reviews)
+        yield from _checked(first, few_reviews, first, reviews)
     for rating in (1, 3):
-        yield from one_outcome(first, rating)
+        yield from _checked(first, one_outcome, first, rating)
 
 
 def _trained(configuration: Configuration, session: Session, into: dict[str, Training]) -> Findings:
@@ -492,10 +477,10 @@ def _trained(configuration: Configuration, session: Session, into: dict[str, Tra
 def _checked(configuration: Configuration, check: Callable[..., Findings], *given: Any) -> Findings:
     """Its findings; what it raises is one. Raises NotInstalled."""
     try:
-        yield from check(*given)
-    except NotInstalled:
-        raise
-    except Exception as error:
-        reason = in_words(error)[0]
-        kind: Kind = "no probability" if type(error) is ArithmeticError else "fails"
-        yield Finding(configuration.name, kind, reason)
+        found = list(check(*given))
+    except BaseException as error:
+        if isinstance(error, NotInstalled | KeyboardInterrupt):
+            raise
+        kind = "no probability" if type(error) is ArithmeticError else "fails"
+        found = [Finding(configuration.name, kind, in_words(error)[0])]
+    yield from found

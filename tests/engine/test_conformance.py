@@ -97,6 +97,7 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
     "certain": (PREDICTED, "return np.ones(len(index))", {"certain"}),
     "nan-parameters": (FITTED, "return [float('nan'), 0.0]", {"no probability"}),
     "raises": (FITTED, "raise KeyError('w')", {"fails"}),
+    "exits": (FITTED, "import sys\n    sys.exit(3)", {"fails"}),
     "never-enough": (FITTED, "raise NotEnoughData('never enough')", {"not trained"}),
     "one-row": ("if len(train) < 2:", "if trials.y[train].max() < 0:", {"few reviews"}),
     "one-class": (
