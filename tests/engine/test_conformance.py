@@ -128,6 +128,7 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
         {"fails"},
     ),
 }
+QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "state", "process"}
 KNOWING = {"own outcome", "later outcome", "fit sees test", "learns", "repeats", "workers", "order"}
 
 
@@ -143,7 +144,10 @@ def found_with(path: Path, name: str, content: str) -> list[Finding]:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRONG],
+)
 def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
     right, wrong, kinds = WRONG[name]
     assert RIGHT.count(right) == 1

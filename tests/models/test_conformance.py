@@ -141,7 +141,10 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
 TRAINED = [name for name, model in all_models().items() if model.hyperparameters]
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow) if each == "LSTM" else each for each in TRAINED],
+)
 def test_every_hyperparameter_is_what_it_says(name: str) -> None:
     """Its default changes no figure, and another value changes some."""
     assert list(conformance.hyperparameters(all_models()[name])) == []
