@@ -549,6 +549,8 @@ def models(
     check_targets([], json)
     load_model_files(model_file)
     if names and names[0] == "check":
+        if json is not None:
+            raise InputError("`models check` prints sentences; it has no --json.")
         return check_models(names[1:])
     document = models_document(names or ())
     if json is not None:

@@ -184,7 +184,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     done = program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
-    for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),)):
+    for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
         refused = program("models", "check", *words)
         assert refused.returncode == 2
         assert refused.stderr.startswith("srs-eval: ")
