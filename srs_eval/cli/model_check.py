@@ -13,75 +13,41 @@ if TYPE_CHECKING:
     from srs_eval.engine.conformance import Finding
     from srs_eval.models import Model
 
+_CHANGES = "its prediction of review {review} changes with"
+_TWICE = "it predicts {expected:.4f} for review {review}, and {found:.4f}"
 _SENTENCES = {
     "fails": "it fails: {what}",
-    "no probability": (
-        "{what}. Look for a division by 0, the logarithm of 0, or a step that is too long"
-    ),
-    "certain": (
-        "it predicts exactly {found:g}. Nobody is that certain: clamp what predict returns, as in "
-        "np.clip(p, 0.0001, 0.9999)"
-    ),
+    "no probability": "{what}. Look for a division by 0, ln 0, or training steps that are too long",
+    "certain": "it predicts exactly {found:g}. Use np.clip(p, 0.0001, 0.9999) in predict",
     "not trained": "it was not trained on 300 reviews: {what}. Look at what fit raises",
-    "own outcome": (
-        "its prediction of review {review} changes with the outcome of this review. Look for y or "
-        "the trial's own rating in predict, and for sums that include the review itself"
-    ),
-    "later outcome": (
-        "its prediction of review {review} changes with outcomes of later reviews. Look for y in "
-        "predict, and for sums and means over all trials"
-    ),
-    "fit sees test": (
-        "its prediction of review {review} changes with outcomes after the training part. Look for "
-        "rows that fit takes from outside train"
-    ),
-    "learns": (
-        "its prediction of review {review} changes with answers to other cards since the training. "
-        "A model that learns while it is evaluated defines online instead of fit and predict"
-    ),
-    "order": (
-        "it predicts {found:.4f} for review {review} when reviews are asked for in another order "
-        "or in two parts, and {expected:.4f} otherwise. Look for what predict computes over the "
-        "whole of index"
-    ),
-    "repeats": (
-        "it predicts {found:.4f} for review {review} when it is trained a second time, and "
-        "{expected:.4f} the first time. Look for variables outside the functions that keep "
-        "something, and seed what is random with context.user"
-    ),
-    "workers": (
-        "it predicts {found:.4f} for review {review} in another process, and {expected:.4f} in "
-        "this one. Look for what is kept in variables, and for hash() or the order of a set"
-    ),
+    "own outcome": f"{_CHANGES} the outcome of this review. Look for y in predict, and for sums "
+    "that include the review itself",
+    "later outcome": f"{_CHANGES} outcomes of later reviews. Look for y in predict, and for means "
+    "over all trials",
+    "fit sees test": f"{_CHANGES} outcomes after the training part. Look for rows in fit that are "
+    "not in train",
+    "learns": f"{_CHANGES} answers to other cards since the training. A model that learns while it "
+    "is evaluated defines online instead of fit and predict",
+    "order": f"{_TWICE} if reviews come in another order or in two parts. Look for what predict "
+    "computes over all of index",
+    "repeats": f"{_TWICE} if it is trained again. Look for variables outside the functions, and "
+    "seed what is random with context.user",
+    "workers": f"{_TWICE} in another process. Look for variables that keep something, for hash() "
+    "and for the order of a set",
     "writes": "it writes to arrays that it is given. Work on copies, as in trials.delta_t.copy()",
-    "few reviews": (
-        "with {found:g} reviews to train on it fails: {what}. Let fit raise NotEnoughData there"
-    ),
-    "one outcome": "it fails where all reviews have the grade {found:g}: {what}",
-    "hyperparameter": (
-        "the hyperparameter {what} does nothing: another value leaves every prediction as it was. "
-        "Look whether fit reads it from the context"
-    ),
-    "default": (
-        "a training that is told the default of {what} ends elsewhere. The default that the "
-        "hyperparameter declares is not the one that fit uses"
-    ),
-    "gradient": (
-        "the gradient that {what} is given is wrong: for parameter {parameter} it is {found:.4g}, "
-        "and differences of the loss give {expected:.4g}"
-    ),
-    "idle parameter": (
-        "training leaves parameter {parameter} at its default, although moving it by a tenth "
-        "lowers the training loss by {found:.4f}. Its gradient may be missing"
-    ),
-    "not converged": (
-        "training stops early: moving parameter {parameter} by a tenth lowers the training loss by "
-        "{found:.4f} more. Look at its gradient, the learning rate and the number of epochs"
-    ),
-    "worse than average": (
-        "after training its log loss on the training reviews is {found:.4f}, and the average of "
-        "these reviews has {expected:.4f}. It has not converged, or its formula cannot fit them"
-    ),
+    "few reviews": "it fails with {found:g} reviews: {what}. Let fit raise NotEnoughData there",
+    "one outcome": "it fails if all reviews have the grade {found:g}: {what}",
+    "hyperparameter": "the hyperparameter {what} does nothing: another value changes no "
+    "prediction. Look whether fit reads it from the context",
+    "default": "fit does not use the default that the hyperparameter {what} declares",
+    "gradient": "the gradient that {what} gets is wrong: for parameter {parameter} it is "
+    "{found:.4g}, and differences of the loss give {expected:.4g}",
+    "idle parameter": "training leaves parameter {parameter} at its default, although changing it "
+    "by a tenth lowers the training loss by {found:.4f}. Its gradient may be missing",
+    "not converged": "training stops early: changing parameter {parameter} by a tenth lowers the "
+    "training loss by {found:.4f}. Look at gradient, learning rate and number of epochs",
+    "worse than average": "its log loss on the training reviews is {found:.4f} after training, and "
+    "their average has {expected:.4f}. It has not converged, or the formula cannot fit them",
 }
 
 
