@@ -19,9 +19,11 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Finished, Session, evaluate, in_words
+from srs_eval.engine.evaluate import evaluate, in_words
 from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Finished
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_losses
 from srs_eval.models import Model
 from srs_eval.models.configurations import Configuration, listed_names, resolve

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -20,9 +20,7 @@ _Given = tuple[str, _Objective, Any]  # whose gradient, loss and gradient, where
 
 _TRAINERS = (
     ("scipy.optimize", "minimize"),
-    ("srs_eval.training.lbfgs", "minimise"),
     ("srs_eval.training.optimisers", "minimise"),
-    ("srs_eval.training.history_training", "adam"),
     ("srs_eval.training.linear", "adam"),
     ("srs_eval.training.linear", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
@@ -86,12 +84,10 @@ def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]
 
     with ExitStack() as replaced:
         for module, name in _TRAINERS:
-            if find_spec(module) is None:
-                continue
-            trainer = getattr(__import__(module, fromlist=[name]), name, None)
+            trainer = getattr(import_module(module), name)
             for place in {module, fit.__module__} & sys.modules.keys():
                 for known, value in list(vars(sys.modules[place]).items()):
-                    if trainer is not None and value is trainer:
+                    if value is trainer:
                         here = patch.object(sys.modules[place], known, looking(trainer))
                         replaced.enter_context(here)
         fit(*given)
@@ -110,14 +106,14 @@ def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
                 apart = (lambda w: (fun(w, *more), jac(w, *more)), given["x0"])
                 yield "scipy.optimize.minimize", *apart
         case "minimise":
-            yield "minimise", given["objective"], given["start"]
+            yield "optimisers.minimise", given["objective"], given["start"]
         case "adam":
             total, batches, part = given["total_loss"], given["n_batches"], given["gradient"]
 
             def summed(w: FloatArray) -> tuple[float, FloatArray]:
                 return float(total(w)), np.sum([part(w, b) for b in range(batches)], axis=0)
 
-            yield "adam", summed, given["start"]
+            yield "linear.adam", summed, given["start"]
         case "fit":
             from srs_eval.training.linear import loss_and_gradient
 

@@ -19,7 +19,7 @@ import pytest
 from srs_eval.data.errors import InputError
 from srs_eval.engine import conformance
 from srs_eval.engine.conformance import CONTEXT, PROTOCOL, Findings, Training, learner, train
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, resolve
 from tests.conftest import PATIENCE, REPOSITORY

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -41,12 +40,12 @@ from srs_eval.advice.workload.today import (
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, FloatArray, Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import cores
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
+from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.context import Context
-from srs_eval.training.kernel_marks import kernels_there, mark_kernels
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 DRAWS = 50
@@ -79,7 +78,7 @@ _ORDERS: dict[int, Order] = {
 }
 
 
-_KERNELS = "workload", Path(__file__)  # what `fitting.kernel_marks` remembers the simulation by
+_KERNELS = "workload"  # what the simulation's kernels are marked by
 
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
@@ -228,7 +227,7 @@ class Workload:
 
 def beginning() -> Doing:
     """What is done until the first figures are there."""
-    if kernels_there(*_KERNELS):
+    if kernels_there(_KERNELS):
         return Doing("playing your cards forward", 0.0)
     return Doing("preparing, about a minute once after an update", 0.0)
 
@@ -447,7 +446,7 @@ def _known_better(asked: _Asked) -> Generator[Workload]:
             found, doing=doing("overdue cards, and fewer or more new ones a day", _REST)
         )
         yield found
-        mark_kernels(*_KERNELS)
+        mark_kernels(_KERNELS)
         found = replace(
             found,
             doing=None,

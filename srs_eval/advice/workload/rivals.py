@@ -16,7 +16,7 @@ from srs_eval.advice.workload.memories import MODELS, Memory
 from srs_eval.data.errors import InputError, missing, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.evaluate import Session, fit_and_predict
+from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.lstm import Weights, as_vector
