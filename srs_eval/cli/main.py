@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srs_eval.cli import folders, learner, research
+from srs_eval.cli.model_check import check_models
 from srs_eval.cli.options import JsonOption, ModelFileOption, load_model_files, normalised
 from srs_eval.cli.output import BAD_INPUT, FINE, INTERRUPTED, check_targets, json_and_console
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -164,12 +165,16 @@ def _about(
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to tell about; all are listed if left out.", metavar="NAME"),
+        typer.Argument(
+            help="Models to describe; all are listed if left out. After `check`: models, or a "
+            "file of your own, to find mistakes in.",
+            metavar="[check] NAME|FILE",
+        ),
     ] = None,
     json: JsonOption = None,
     model_file: ModelFileOption = None,
 ) -> int:
-    """List every model, or tell what there is to know about one."""
+    """List every model, describe one, or check one: `srs-eval models check my_model.py`."""
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.console import say
     from srs_eval.report.export import models_document
@@ -177,6 +182,10 @@ def models(
 
     check_targets([], json)
     load_model_files(model_file)
+    if names and names[0] == "check":
+        if json is not None:
+            raise InputError("`models check` prints sentences; it has no --json.")
+        return check_models(names[1:])
     document = models_document(names or ())
     if console := json_and_console(json, document):
         listed = document["models"]
