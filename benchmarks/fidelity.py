@@ -30,7 +30,8 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.models.configurations import Configuration, published, resolve
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.published import published
 
 WORSE_ON_AVERAGE = 0.0002
 

@@ -46,12 +46,11 @@ from srs_eval.tui.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.tui.screens.palette import Commands, commands
+from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.reports import Reports
-from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
-from srs_eval.tui.screens.typed_keys import TypedKeys
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.widgets.chrome import MINIMUM
+from srs_eval.tui.workarounds import Commands, Greyscale, TypedKeys
 
 if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Table
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
     from srs_eval.stats.calibration_graph import CalibrationGraph
-    from srs_eval.tui.screens.choose import Chosen
+    from srs_eval.tui.screens.dialogs import Chosen
     from srs_eval.tui.screens.export import Wanted
     from srs_eval.tui.screens.ranking import RunScreen
 
@@ -79,8 +78,8 @@ _NEXT = (
     *(
         f"srs_eval.tui.screens.{each}"
         for each in (
-            *("evidence", "ranking", "details", "compare", "model_errors"),
-            *("costs", "import_summary", "choose", "export", "families", "help"),
+            *("evidence", "ranking", "details", "compare", "costs", "import_summary"),
+            *("dialogs", "export"),
         )
     ),
 )
@@ -271,7 +270,7 @@ class SrsEvalApp(App[int]):
             self._warm_up.pop().terminate_workers()
 
     def get_driver_class(self) -> type[Driver]:
-        from srs_eval.tui.widgets.terminal import lasting
+        from srs_eval.tui.workarounds import lasting
 
         return lasting(super().get_driver_class())
 
@@ -487,7 +486,7 @@ class SrsEvalApp(App[int]):
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
-        from srs_eval.tui.screens.confirm_dialog import Question
+        from srs_eval.tui.screens.dialogs import Question
 
         if self.can_cancel and self.asked_for_models:
             title = "Stop the models that still run?"
@@ -550,7 +549,7 @@ class SrsEvalApp(App[int]):
 
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         """Say in a dialog why something was not done."""
-        from srs_eval.tui.screens.error_dialog import Refusal
+        from srs_eval.tui.screens.dialogs import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)

@@ -20,15 +20,20 @@ from tests.conftest import REPOSITORY
 
 LOOPS = (
     "HLR",
-    "DASH",
-    "DASH[MCM]",
-    "DASH[ACT-R]",
-    "ACT-R",
-    "SM2-trainable",
-    "Anki",
-    "FSRSv4",
     "FSRS-4.5",
-    "LogisticRegression",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in (
+            "DASH",
+            "DASH[MCM]",
+            "DASH[ACT-R]",
+            "ACT-R",
+            "SM2-trainable",
+            "Anki",
+            "FSRSv4",
+            "LogisticRegression",
+        )
+    ),
 )
 
 
@@ -143,6 +148,7 @@ def test_loop_gives_our_figure(name: str, session: Session) -> None:
     assert theirs.cpu > 0
 
 
+@pytest.mark.slow
 def test_our_time_counts_features_and_is_of_the_same_predictions(session: Session) -> None:
     speed = module("speed")
     (configuration,) = resolve("HLR")
@@ -174,6 +180,7 @@ def test_histories_of_several_learners_lie_side_by_side(
     assert "+0.0e+00, 0.000000" in table
 
 
+@pytest.mark.slow
 def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

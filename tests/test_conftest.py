@@ -29,9 +29,11 @@ def test_fine():
 @pytest.mark.parametrize(
     ("required", "reason", "outcome", "code"),
     [
-        ("0", "no golden files", "1 passed, 2 skipped", 0),
+        pytest.param("0", "no golden files", "1 passed, 2 skipped", 0, marks=pytest.mark.slow),
         ("1", "no golden files", "1 failed, 1 passed, 1 skipped", 1),
-        ("1", "needs a printer", "1 failed, 1 passed, 1 skipped", 1),
+        pytest.param(
+            "1", "needs a printer", "1 failed, 1 passed, 1 skipped", 1, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_missing_shared_data(
@@ -42,6 +44,7 @@ def test_missing_shared_data(
     assert done.returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reason", "code"), [("no golden files", 1), ("needs a printer", 0)])
 def test_a_skip_alone_fails_unless_the_machine_lacks_something(
     tmp_path: Path, reason: str, code: int

@@ -19,7 +19,8 @@ from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.engine.run import Run
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
-from srs_eval.models.configurations import Configuration, Names, listed_names, resolve, spelled
+from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
+from srs_eval.models.published import spelled
 from srs_eval.stats.intervals import Interval
 
 _JSON_LAYOUT = 2

@@ -55,6 +55,7 @@ def srs_eval(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     here = REPOSITORY / "srs_eval"
@@ -67,6 +68,7 @@ def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
     assert not {name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))}
 
 
+@pytest.mark.slow
 def test_without_pytorch_all_but_what_needs_it_works(python: Path, tmp_path: Path) -> None:
     assert srs_eval(python, "--version").stdout.strip() == f"srs-eval {VERSION}"
     collection = tmp_path / "collection.anki2"

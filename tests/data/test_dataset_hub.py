@@ -189,6 +189,7 @@ def test_download(hub: Hub, there: Path, tmp_path: Path) -> None:
     assert main(["dataset", "verify", str(folder)]) == 0
 
 
+@pytest.mark.slow
 @needs_hub
 @pytest.mark.parametrize("name", ["README.md", "cards/user_id=2/data.parquet"])
 def test_a_download_leaves_what_is_not_from_the_hub(hub: Hub, tmp_path: Path, name: str) -> None:
@@ -203,6 +204,7 @@ def test_a_download_leaves_what_is_not_from_the_hub(hub: Hub, tmp_path: Path, na
     assert download(hub, tmp_path / "here").returncode == 0
 
 
+@pytest.mark.slow
 @needs_hub
 def test_an_interrupted_download_goes_on(hub: Hub, tmp_path: Path) -> None:
     hub.breaks_after = 5
@@ -221,6 +223,7 @@ def test_an_interrupted_download_goes_on(hub: Hub, tmp_path: Path) -> None:
     assert not list(folder.rglob("*.incomplete"))
 
 
+@pytest.mark.slow
 @needs_hub
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_keeps_what_has_come(hub: Hub, tmp_path: Path) -> None:
@@ -246,6 +249,7 @@ def test_ctrl_c_keeps_what_has_come(hub: Hub, tmp_path: Path) -> None:
     assert set(hub.sent.values()) == {1}
 
 
+@pytest.mark.slow
 @needs_hub
 def test_a_wrong_hash_is_seen(hub: Hub, tmp_path: Path) -> None:
     folder = tmp_path / "here"
@@ -267,9 +271,9 @@ def test_a_wrong_hash_is_seen(hub: Hub, tmp_path: Path) -> None:
     ("refusal", "words"),
     [
         ((401, "GatedRepo"), "accept them at https://huggingface.co/datasets/" + REPO),
-        ((403, "GatedRepo"), "hf auth login"),
-        ((404, "RepoNotFound"), "knows no data set"),
-        ((429, ""), "asks to wait"),
+        pytest.param((403, "GatedRepo"), "hf auth login", marks=pytest.mark.slow),
+        pytest.param((404, "RepoNotFound"), "knows no data set", marks=pytest.mark.slow),
+        pytest.param((429, ""), "asks to wait", marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -284,6 +288,7 @@ def test_refusals_of_the_hub(
     assert done.stderr.count("\n") == 2  # what is to come, and why it does not
 
 
+@pytest.mark.slow
 @needs_hub
 def test_what_cannot_be_downloaded(hub: Hub, tmp_path: Path) -> None:
     done = download(hub, tmp_path / "here", "--users", "77")

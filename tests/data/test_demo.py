@@ -29,6 +29,7 @@ def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:
     assert len(np.unique(log.deck_of(rows.card_id))) >= 4
 
 
+@pytest.mark.slow
 def test_demo_collection_is_always_the_same(tmp_path: Path) -> None:
     paths = []
     for name in ("a", "b"):

@@ -274,6 +274,7 @@ def test_interruption_lost_in_sqlite(large: Path, monkeypatch: pytest.MonkeyPatc
     assert looks > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["open", "inspect"])
 def test_terminal_closed_while_copying(command: str, large_with_wal: Path, tmp_path: Path) -> None:
     """The app, or a command, whose window is closed: it ends and leaves nothing."""
@@ -312,6 +313,7 @@ def test_terminal_closed_while_copying(command: str, large_with_wal: Path, tmp_p
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_nohup_survives_a_hang_up(large_with_wal: Path, tmp_path: Path) -> None:
     script = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "

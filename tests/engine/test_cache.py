@@ -98,6 +98,7 @@ def test_views_are_all_there() -> None:
     assert there >= program.VIEWS
 
 
+@pytest.mark.slow
 def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
     package: Path, simulated_collection: Path, tmp_path: Path
 ) -> None:

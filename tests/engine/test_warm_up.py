@@ -55,6 +55,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_after_warming_up(tmp_path: Path) -> None:
     pytest.importorskip("numba")
     write_dataset({1: simulate_learner(1, 1_500)}, tmp_path / "data")

@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 
 from srs_eval import models
-from srs_eval.benchmark.audit_fits import Try, fit_user
-from srs_eval.benchmark.store import read_results
+from srs_eval.batch import evaluate_user
+from srs_eval.benchmark.result_files import read_results
+from srs_eval.benchmark.store import Unit
+from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
@@ -42,7 +44,7 @@ import numpy as np
 
 from srs_eval.training.context import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.training.card_steps import card_steps
+from srs_eval.training.trie import card_steps
 from srs_eval.training.trie import history_trie
 from srs_eval.models import Model, hlr
 
@@ -504,17 +506,18 @@ def test_an_audit_goes_on(
 ) -> None:
     """On the training parts as well as on what is held out."""
     (usual,) = resolve("HLR-dry-run")
-    parts = ("past", "judged")
-    tries = [
-        (Try(each.name, part, ()), each)
-        for part in parts
-        for each in (loaded(code, above=WICKED), usual)
-    ]
-    records = fit_user(dataset, 1, tries, Context())
-    assert [each.status for each in records] == ["failed", "done"] * 2
-    assert all(words in each.reason and len(each.reason) <= 500 for each in records[::2])
-    alone = fit_user(dataset, 1, tries[1::2], Context())
-    assert [each.log_loss for each in records[1::2]] == [each.log_loss for each in alone]
+    own = loaded(code, above=WICKED)
+    for session in (Session, PastSession):
+
+        def units(*chosen: Configuration, kind: type[Session] = session) -> list[Unit]:
+            return evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
+
+        failed, done = units(own, usual)
+        assert [failed.status, done.status] == ["failed", "done"]
+        assert words in failed.reason
+        assert len(failed.reason) <= 500
+        (alone,) = units(usual)
+        assert done.line == alone.line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")

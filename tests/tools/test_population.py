@@ -22,6 +22,9 @@ from tools.pretraining import population
 from tools.pretraining.likeness import likeness, shift
 from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
 
+# Nothing of this is in the wheel; the learners that are, are looked at in tests/data.
+pytestmark = pytest.mark.slow
+
 # What is published
 
 

@@ -48,6 +48,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 # The pool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GRU", "LSTM"])
 def test_pooled_trials_are_everyones(name: str) -> None:
     each = each_trials(name)
@@ -71,6 +72,7 @@ def test_pooled_trials_are_everyones(name: str) -> None:
     assert len(np.unique(pooled.card_id)) == cards
 
 
+@pytest.mark.slow
 def test_a_network_predicts_the_same_in_the_pool() -> None:
     each = each_trials("GRU")
     pooled = pretraining.pool(each)
@@ -83,6 +85,7 @@ def test_a_network_predicts_the_same_in_the_pool() -> None:
     np.testing.assert_array_equal(together, np.concatenate(apart))
 
 
+@pytest.mark.slow
 def test_batches_hold_every_row_once_and_whole_cards() -> None:
     trials = pretraining.pool(each_trials("GRU"))
     rows = np.arange(0, len(trials), 2)
@@ -97,6 +100,7 @@ def test_batches_hold_every_row_once_and_whole_cards() -> None:
 # Training
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_batches")
 @pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "LSTM-489", "RNN", "GRU-503"])
 def test_training_teaches_the_same_every_time(name: str) -> None:
@@ -114,6 +118,7 @@ def test_training_teaches_the_same_every_time(name: str) -> None:
     assert one.log_loss < constant + 0.03
 
 
+@pytest.mark.slow
 def test_lstm_learns_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretraining, "BATCH", 100)
     train, validation = train_and_validation("LSTM")
@@ -125,6 +130,7 @@ def test_lstm_learns_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert one.log_loss < first.log_loss - 0.02
 
 
+@pytest.mark.slow
 def test_transformer_learns_in_batches_of_all_kinds() -> None:
     train, validation = train_and_validation("Transformer")
     settings = pretraining.Settings(seed=3, epochs=2)
@@ -133,6 +139,7 @@ def test_transformer_learns_in_batches_of_all_kinds() -> None:
     assert math.isfinite(one.log_loss)
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([0.5, 0.4, 0.45, math.inf])
     epochs: list[int] = []
@@ -151,6 +158,7 @@ def test_the_best_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert epochs == [0, 1, 2, 3]  # and no further once it has diverged
 
 
+@pytest.mark.slow
 def test_training_ends_where_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
     epochs: list[int] = []
 
@@ -182,6 +190,7 @@ def test_one_normalisation_is_the_same_function() -> None:
     np.testing.assert_allclose(one, two, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_normalised_inputs_have_mean_0_and_deviation_1() -> None:
     trials = train_and_validation("LSTM")[0]
     x = lstm._inputs(trials, *pretraining.input_normalisation(trials))[:, :2]
@@ -189,6 +198,7 @@ def test_normalised_inputs_have_mean_0_and_deviation_1() -> None:
     np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretraining, "TASKS", 1)
     each = each_trials("LSTM")
@@ -209,6 +219,7 @@ def test_halfway_is_the_mean_of_two() -> None:
     assert pretraining.halfway(one, other)["w"].tolist() == [0.0, 2.5]
 
 
+@pytest.mark.slow
 def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -233,6 +244,7 @@ def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
         assert found.adam_steps > 0
 
 
+@pytest.mark.slow
 def test_gru_503_is_tuned_on_beginnings_that_can_be_tuned_on() -> None:
     """Stretches of a learner may hold nothing but histories that are too long."""
     trials = each_trials("GRU-503")[0]
@@ -247,6 +259,7 @@ def test_gru_503_is_tuned_on_beginnings_that_can_be_tuned_on() -> None:
         assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_gradient_of_gru_503_is_the_slope_of_its_loss() -> None:
     trials = each_trials("GRU-503")[0]
     values = pretraining._random_mixture(np.random.default_rng(4))
@@ -269,6 +282,7 @@ def test_gradient_of_gru_503_is_the_slope_of_its_loss() -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_writes_weights_that_serve(tmp_path: Path) -> None:
     options = "--models GRU,LSTM --learners 2 --validation 1 --epochs 1 --rounds 0 --seed 5"
     pretraining.main([*options.split(), "--out", str(tmp_path)])
@@ -285,6 +299,7 @@ def test_the_command_writes_weights_that_serve(tmp_path: Path) -> None:
         assert 0 < loss < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

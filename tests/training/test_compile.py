@@ -122,7 +122,7 @@ def test_after_an_update_all_is_compiled_once(tmp_path: Path) -> None:
     edit(package / "report/console.py", "from __future__", "# of no kernel\nfrom __future__")
     assert run(second) == (False, figures)
 
-    model, template = package / "models/hlr.py", package / "training/history_sweep.py"
+    model, template = package / "models/hlr.py", package / "training/sweeps.py"
     for path, old, new in (
         (model, "p * x * _LN2", "2.0 * p * x * _LN2"),  # what the kernel calls
         (template, "surprise > 100.0, 100.0", "surprise > 0.01, 0.01"),  # the kernel itself

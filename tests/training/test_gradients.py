@@ -345,9 +345,9 @@ def test_gradients_of_other_models_are_differences() -> None:
     w = np.array([*elsewhere(fsrs7.DEFAULT), 0.0001])
     w[[7, 9, 8]] = 3.0, 2.4, 0.1  # intervals that grow
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    fsrs7.SCHEDULED.penalty(w, gradient)
+    fsrs7.schedule_penalty(w, gradient)
     scratch = np.zeros(len(gradient))
-    assert_differences("penalty", lambda w: fsrs7.SCHEDULED.penalty(w, scratch), gradient, w)
+    assert_differences("penalty", lambda w: fsrs7.schedule_penalty(w, scratch), gradient, w)
 
 
 def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
@@ -357,4 +357,4 @@ def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
         for path in (REPOSITORY / "srs_eval").rglob("*.py")
         if re.search(r"(?<!class )\bGradient\(", path.read_text(encoding="utf-8"))
     }
-    assert users == {"recurrent", "scheduled", "sbd", "act_r", "fsrs6_one_step"}
+    assert users == {"recurrent", "fsrs7", "sbd", "act_r", "fsrs6_one_step"}

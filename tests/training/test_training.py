@@ -30,10 +30,9 @@ from srs_eval.training.initial_stability import (
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.records import Int32Array, packed, unpacked
 from srs_eval.training.recurrent import fit_recurrent
-from srs_eval.training.tie_order import quicksort_order
 from tests.conftest import REPOSITORY
 
 

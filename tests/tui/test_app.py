@@ -340,7 +340,7 @@ KEYS = sorted(
 )
 
 
-@pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 16), (60, 15)])
+@pytest.mark.parametrize("size", [(1, 1), (59, 16), (60, 15)])
 async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
@@ -359,17 +359,22 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) 
     ("way", "last"),
     [
         ("", "AnswersScreen"),
-        ("p", "ChooseScreen"),
-        ("x", "ExportScreen"),
-        ("g", "JumpScreen"),
         ("\x10", "CommandPalette"),
-        ("i", "ReceiptScreen"),
-        ("m", "RunScreen"),
         ("m/a", "RunScreen"),  # in the filter, where letters are letters
-        ("mf", "FamiliesScreen"),
-        ("m2", "CompareScreen"),
-        ("md", "DetailsScreen"),
         ("md?", "HelpScreen"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("p", "ChooseScreen"),
+                ("x", "ExportScreen"),
+                ("g", "JumpScreen"),
+                ("i", "ReceiptScreen"),
+                ("m", "RunScreen"),
+                ("mf", "FamiliesScreen"),
+                ("m2", "CompareScreen"),
+                ("md", "DetailsScreen"),
+            )
+        ),
     ],
 )
 async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
@@ -405,7 +410,10 @@ async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> No
             assert app._exit == leaves
 
 
-@pytest.mark.parametrize("size", [(60, 16), (100, 60), (300, 20)])
+@pytest.mark.parametrize(
+    "size",
+    [(60, 16), *(pytest.param(size, marks=pytest.mark.slow) for size in ((100, 60), (300, 20)))],
+)
 async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
@@ -698,7 +706,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     """In a real terminal, with real workers, left in the midst of an evaluation."""
     import pty

@@ -33,8 +33,8 @@ from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.compare import CompareScreen
+from srs_eval.tui.screens.dialogs import JumpScreen
 from srs_eval.tui.screens.import_summary import ReceiptScreen
-from srs_eval.tui.screens.jump import JumpScreen
 from srs_eval.tui.screens.open import told_apart
 from srs_eval.tui.state import Recent, State, load_state, save_state
 from srs_eval.tui.widgets.calibration import CalibrationChart
@@ -581,7 +581,7 @@ async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        for milliseconds in range(0, 100, 4):
+        for milliseconds in (0, 8, 16, 40, 80):
             await app.push_screen(CompareScreen("FSRS-6", "DASH"))
             await asyncio.sleep(milliseconds / 1000)
             await app.pop_screen()

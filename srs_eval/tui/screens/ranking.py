@@ -348,7 +348,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
 
     def action_families(self) -> None:
-        from srs_eval.tui.screens.families import FamiliesScreen
+        from srs_eval.tui.screens.dialogs import FamiliesScreen
 
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
         self.app.push_screen(FamiliesScreen(there, self.srs_app.state.hidden), self._hide)
