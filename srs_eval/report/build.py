@@ -11,7 +11,8 @@ import numpy as np
 from srs_eval.benchmark.leaderboard import Comparison, changes, compare
 from srs_eval.benchmark.result_files import ResultFolder, read_folders
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
+from srs_eval.report.comparison import METRICS, SECONDS
+from srs_eval.report.dataset import dataset_document
 from srs_eval.report.document import Document
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 

@@ -190,7 +190,7 @@ class ReportProgress:
 
 def show_run(run: Run, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.report.tables import run_table
+    from srs_eval.report.terminal import run_table
 
     groups = run.groups()
     for group in groups:

@@ -22,18 +22,9 @@ from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import QUESTION_TITLES
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-)
-from srs_eval.report.inspection import Inspection
+from srs_eval.report.document import Block, Code, Document, Picture, Section
+from srs_eval.report.inspection import Inspection, entries_table
+from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 
@@ -563,18 +554,6 @@ def _receipt(learner: Learner) -> Section:
         + f", {counted(inspection.days, 'day')} from first to last.",
         f"Days begin as: {inspection.day_boundaries}.",
     ]
-    kinds = list(inspection.rows)
-    reasons = dict.fromkeys(r for counts in inspection.rows.values() for r in counts.dropped)
-    of_kinds = list(inspection.rows.values())
-    rows: list[tuple[Cell, ...]] = [
-        ("kept", *(counts.kept for counts in of_kinds)),
-        ("of them on a later day", *(counts.later_days for counts in of_kinds)),
-    ]
-    for reason in reasons:
-        rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
-    count = Table(
-        "rows", "Which entries count", (Column("entries"), *map(Column, kinds)), tuple(rows)
-    )
     presets = Table(
         "presets",
         "Presets",
@@ -591,7 +570,7 @@ def _receipt(learner: Learner) -> Section:
         ),
     )
     notes = () if learner.anonymous else inspection.notes
-    blocks: list[Block] = [*facts, count]
+    blocks: list[Block] = [*facts, entries_table(inspection)]
     if inspection.presets:
         blocks.append(Section("Presets", (presets,), folded=True))
     return Section("What was read", (*blocks, *notes))

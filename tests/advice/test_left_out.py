@@ -30,6 +30,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
+from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
@@ -280,7 +281,7 @@ def test_inspect_tells_it(file: Path, log: ReviewLog, capsys: pytest.CaptureFixt
     assert "unusable" in capsys.readouterr().out
     for values in UNUSABLE.values():
         inspected = inspect_log(with_list(log, values, 101))
-        assert json.loads(inspected.to_json())["presets"]
+        assert json.loads(to_json(inspected.document()))["presets"]
         reports = {each.id: each for each in inspected.presets}
         assert reports[101].unusable == fault_of(values)
         assert reports[100].unusable == ""

@@ -28,7 +28,7 @@ from srs_eval.benchmark.setup import disagreement, make_setup
 from srs_eval.benchmark.store import read_records
 from srs_eval.benchmark.tuning import Search, split_past
 from srs_eval.cli.options import Flags
-from srs_eval.cli.output import write_document
+from srs_eval.cli.output import Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
@@ -733,7 +733,7 @@ def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_
     assert halves[0]["log_loss"] > 0
     assert halves[1]["log_loss"] is None
     assert halves[1]["published_log_loss"] is None
-    write_document(audit_document(audit), None, None, None, None, page)
+    Outputs(json=page).write(audit_document(audit))
     tables = json.loads(page.read_text())["tables"]
     (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
     assert line["tuning"] == "no user to choose by in half 2"

@@ -30,6 +30,7 @@ from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
 from srs_eval.models.own_parameters import fault_of
+from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.conftest import PATIENCE
 from tests.data.anki_files import (
@@ -879,7 +880,7 @@ def test_inspection(tmp_path: Path) -> None:
     history = [*HISTORY, (START_MS + 50 * DAY_MS, HISTORY[0][1], 0, 0, 0, 0, 0, 4)]
     log = load_log(make_collection(tmp_path / "collection.anki2", entries=history))
     inspection = inspect_log(log)
-    found = json.loads(inspection.to_json())
+    found = json.loads(to_json(inspection.document()))
     assert found["entries_read"] == len(history)
     for counts in found["rows"].values():
         assert counts["kept"] + sum(counts["dropped"].values()) == len(history)
