@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import collection, files
+from srs_eval.data.readers import collection, files, settings
 from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
@@ -190,7 +190,7 @@ def test_parameters_of_a_fork(content: object, found: tuple[float, ...], tmp_pat
     path = make_collection(tmp_path / "new.anki2", schema=18, entries=HISTORY, preset=preset)
     assert load_log(path).presets[5].fork_parameters == found
     if isinstance(content, dict):  # older presets hold such keys beside their own
-        assert collection._fork_parameters({"name": "Own", **content}) == found
+        assert settings._fork_parameters({"name": "Own", **content}) == found
     assert load_log(path).presets[5].parameters_in_force == PARAMETERS
 
 
