@@ -240,7 +240,7 @@ class _Progress:
 @contextmanager
 def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
     """Hold the folder of an audit alone, which goes on from what is there or starts over."""
-    _refuse_results_of_others(out, fresh)
+    _refuse_results_of_others(out)
     try:
         (out / JOURNAL).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -258,12 +258,12 @@ def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
         let_go()
 
 
-def _refuse_results_of_others(out: Path, fresh: bool) -> None:
+def _refuse_results_of_others(out: Path) -> None:
     """Raises InputError where an audit would replace or delete what no audit has left."""
     old = out / JOURNAL / "audit.jsonl"
     if old.exists():
         raise InputError(f'"{old}" is of an audit of an older srs-eval: choose another --out.')
-    if (out / JOURNAL / SEARCH if fresh else out / AUDIT).exists():
+    if (out / JOURNAL / SEARCH).exists():
         return
     others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
     for folder in (out, out / PUBLISHED, out / TUNED):

@@ -384,7 +384,7 @@ def test_fresh_deletes_no_set_up_of_another_program(dataset: Path, tmp_path: Pat
         opened = open_dataset(dataset)
         for fresh in (False, True):
             with pytest.raises(InputError):
-                list(run_audit(opened, resolve("AVG"), out, trials=1, repeats=1, fresh=fresh))
+                list(run_audit(opened, resolve("AVG"), out, evaluate=run_batch, fresh=fresh))
             if name == "setup.json":
                 with pytest.raises(InputError):
                     list(run_batch(opened, resolve("AVG"), out, fresh=fresh))
