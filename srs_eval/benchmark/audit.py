@@ -423,15 +423,15 @@ def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> I
 
 
 def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
-    means = [(each, float(each.of(users)["LogLoss"].mean())) for each in files]
+    means = [(each, float(each.log_loss(users).mean())) for each in files]
     return tuple(each.label for each, _ in placed(means))
 
 
 def _pairs(
     files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
 ) -> Iterator[_Pair]:
-    before = {each.label: each.of(users)["LogLoss"] for each in files}
-    now = {each.label: after[each.name].of(users)["LogLoss"] for each in files}
+    before = {each.label: each.log_loss(users) for each in files}
+    now = {each.label: after[each.name].log_loss(users) for each in files}
     pairs = list(itertools.combinations(before, 2))
     weights = np.ones((len(users), 1))
     intervals = [

@@ -76,7 +76,7 @@ def _changes(audit: Audit) -> Table:
         if change is None:
             rows.append((each.configuration.words, "no results", *[None] * 6))
             continue
-        before = change.before.of(change.file.users)["LogLoss"]
+        before = change.before.log_loss(change.file.users)
         now = change.file.metrics["LogLoss"]
         spread = each.spread or (math.nan, math.nan)
         difference = change.differences["LogLoss"][_BY_USERS]
