@@ -93,7 +93,7 @@ def _changes(audit: Audit) -> Table:
             ("tuning", lambda each: _verdict(each) if each.change else "no results"),
             (
                 "published",
-                of_change(lambda c: _mean(c.before.of(c.file.users)["LogLoss"])),
+                of_change(lambda c: _mean(c.before.log_loss(c.file.users))),
             ),
             ("tuned", of_change(lambda change: _mean(change.file.metrics["LogLoss"]))),
             (Column("tuned − published", by_half_width=False, signed=True), difference),

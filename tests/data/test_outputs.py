@@ -385,7 +385,7 @@ def test_fresh_deletes_no_set_up_of_another_program(dataset: Path, tmp_path: Pat
         opened = open_dataset(dataset)
         for fresh in (False, True):
             with pytest.raises(InputError):
-                list(run_audit(opened, resolve("AVG"), out, trials=1, repeats=1, fresh=fresh))
+                list(run_audit(opened, resolve("AVG"), out, evaluate=run_batch, fresh=fresh))
             if name == "setup.json":
                 with pytest.raises(InputError):
                     list(run_batch(opened, resolve("AVG"), out, fresh=fresh))
@@ -402,7 +402,7 @@ def test_a_killed_first_unit_does_not_lock_its_folder(
         raise KeyboardInterrupt
 
     with ResultStore(tmp_path, SETUP) as store:
-        monkeypatch.setattr("srs_eval.benchmark.store.append_record", killed)
+        monkeypatch.setattr("srs_eval.benchmark.store._append", killed)
         with pytest.raises(KeyboardInterrupt):
             store.append(replace(unit(1), kept={"raw": b"predictions"}))
         monkeypatch.undo()
