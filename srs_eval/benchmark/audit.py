@@ -240,7 +240,7 @@ class _Progress:
 @contextmanager
 def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
     """Hold the folder of an audit alone, which goes on from what is there or starts over."""
-    _refuse_results_of_others(out, fresh)
+    _refuse_results_of_others(out)
     try:
         (out / JOURNAL).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -258,12 +258,12 @@ def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
         let_go()
 
 
-def _refuse_results_of_others(out: Path, fresh: bool) -> None:
+def _refuse_results_of_others(out: Path) -> None:
     """Raises InputError where an audit would replace or delete what no audit has left."""
     old = out / JOURNAL / "audit.jsonl"
     if old.exists():
         raise InputError(f'"{old}" is of an audit of an older srs-eval: choose another --out.')
-    if (out / JOURNAL / SEARCH if fresh else out / AUDIT).exists():
+    if (out / JOURNAL / SEARCH).exists():
         return
     others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
     for folder in (out, out / PUBLISHED, out / TUNED):
@@ -423,15 +423,15 @@ def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> I
 
 
 def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
-    means = [(each, float(each.of(users)["LogLoss"].mean())) for each in files]
+    means = [(each, float(each.log_loss(users).mean())) for each in files]
     return tuple(each.label for each, _ in placed(means))
 
 
 def _pairs(
     files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
 ) -> Iterator[_Pair]:
-    before = {each.label: each.of(users)["LogLoss"] for each in files}
-    now = {each.label: after[each.name].of(users)["LogLoss"] for each in files}
+    before = {each.label: each.log_loss(users) for each in files}
+    now = {each.label: after[each.name].log_loss(users) for each in files}
     pairs = list(itertools.combinations(before, 2))
     weights = np.ones((len(users), 1))
     intervals = [

@@ -96,11 +96,17 @@ class ResultFile:
         """Judged reviews of each user."""
         return dict(zip(self.users.tolist(), self.sizes.astype(int).tolist(), strict=True))
 
-    def of(self, users: IntArray) -> dict[str, FloatArray]:
-        """Metrics of some users, in their order; nan for those without results."""
+    def columns(self, metrics: Sequence[str], users: IntArray | None = None) -> FloatArray:
+        """Some metrics (users, metrics) of its own users or of others; nan where there is none."""
+        users = self.users if users is None else users
         place = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
-        there = self.users[place] == users
-        return {name: np.where(there, found[place], np.nan) for name, found in self.metrics.items()}
+        there, nothing = self.users[place] == users, np.full(len(self.users), np.nan)
+        found = [self.metrics.get(each, nothing)[place] for each in metrics]
+        return np.where(there[:, None], np.column_stack(found), np.nan)
+
+    def log_loss(self, users: IntArray) -> FloatArray:
+        """Of some users, in their order; nan for those without results."""
+        return self.columns(("LogLoss",), users)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ class Costs:
         self, log: ReviewLog, preset: str | None
     ) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
         """A preset's, as they become known, and what is asked next."""
-        from srs_eval.advice import saved_answers
+        from srs_eval.advice import answers as saved_answers
         from srs_eval.advice.workload.answers import answers
         from srs_eval.advice.workload.estimate import workload
         from srs_eval.advice.workload.glance import in_short, were_it_on

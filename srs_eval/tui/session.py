@@ -26,9 +26,8 @@ from srs_eval.tui.costs import Costs
 from srs_eval.tui.models import Models
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.answers import Answer, Kept
     from srs_eval.advice.overview import Line, Overview
-    from srs_eval.advice.saved_answers import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event
@@ -350,7 +349,7 @@ class Session:
 
     def _answers(self, number: int, log: ReviewLog, cancel: threading.Event) -> Iterator[Any]:
         """Answers with the questions that they settle; those of an earlier day are told first."""
-        from srs_eval.advice import saved_answers
+        from srs_eval.advice import answers as saved_answers
         from srs_eval.advice.overview import NEEDED, Overview, overview
         from srs_eval.engine.session import must_compile
         from srs_eval.models.configurations import resolve
@@ -401,7 +400,7 @@ class Session:
     def _answered(
         self, number: int, answers: tuple[Answer, ...], questions: tuple[str, ...]
     ) -> None:
-        from srs_eval.advice.overview import NOT_WAITED_FOR
+        from srs_eval.advice.questions import NOT_WAITED_FOR
 
         if number == self._asked:
             self.overview.add(answers, questions)
@@ -454,8 +453,7 @@ class Session:
 
     def _copy(self, answer: Answer) -> None:
         """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
-        from srs_eval.advice.answers import where_to_paste
-        from srs_eval.advice.stored import parameter_line
+        from srs_eval.advice.sentences import parameter_line, where_to_paste
 
         assert answer.parameters is not None
         line, where = parameter_line(answer.parameters), where_to_paste(answer)

@@ -276,6 +276,7 @@ def make_answers() -> list[Answer]:
             "all presets",
             "less than it says",
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
+            brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
         ),
         Answer("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
         Answer(
@@ -286,7 +287,13 @@ def make_answers() -> list[Answer]:
             (recalled,),
             why="3.0 points less as cards came later than that asks for",
         ),
-        Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
+        Answer(
+            "day",
+            "your reviews",
+            "hardly matters",
+            ("Your day hardly matters.",),
+            brief="hardly matters.",
+        ),
         Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]
 

@@ -24,7 +24,8 @@ from textual.app import App
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
-from srs_eval.advice.overview import NOT_WAITED_FOR, Overview
+from srs_eval.advice.overview import Overview
+from srs_eval.advice.questions import NOT_WAITED_FOR
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog

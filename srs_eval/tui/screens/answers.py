@@ -14,7 +14,8 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srs_eval.advice.overview import OF_PRESETS, Line, Overview
+from srs_eval.advice.overview import Line, Overview
+from srs_eval.advice.questions import OF_PRESETS
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import ANSWERS, bindings

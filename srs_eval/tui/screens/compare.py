@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Select, Static
 
-from srs_eval.advice.answers import told, what_is_missing
+from srs_eval.advice.sentences import told, what_is_missing
 from srs_eval.data.errors import counted
 from srs_eval.engine.results import Result, log_loss_difference, log_loss_interval
 from srs_eval.metrics import FACTS

@@ -7,7 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.advice.overview import BESIDE, OF_PRESETS, Line
+from srs_eval.advice.overview import Line
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.tui.screens.actions import EVIDENCE, bindings
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
@@ -61,8 +62,9 @@ only": all other parameters are the defaults.
         self.query_one("#box").border_title = line.title
         parts: list[Text | WidthDependent] = []
         for answer in line.answers:
-            if answer.question in BESIDE:
-                parts.append(Text(BESIDE[answer.question], "bold underline"))
+            about = REGISTRY[answer.question]
+            if about.is_beside:
+                parts.append(Text(about.title, "bold underline"))
             elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
             parts.append(evidence(answer))
