@@ -105,46 +105,38 @@ def parameters_of(model: str) -> int:
 
 @cache
 def loops_of(model: str) -> Mapping[str, Any]:
-    """The model's compiled loops by their names in `loops`."""
+    """The model's compiled loops by the names that `loops` and `kernel` call them by."""
     from srs_eval.advice.workload import loops, lstm_loops
     from srs_eval.training.compile import specialised
 
-    kind, wanted = "network", ["begin", "review", "recall"]
+    constants: dict[str, int] = {}
     steps: dict[str, Any] = {}
-    templates: Any = loops
-    constants: dict[str, int]
-    if model == LSTM:
-        kind, templates = "lstm", lstm_loops
-        constants = {"HAS_SAME_DAY": 0}
+    if model in SCHEDULERS:
+        each = SCHEDULERS[model]
+        steps = {"_first": each.first, "_success": each.success, "_failure": each.failure}
+        steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
+        constants = {
+            "_STATES": each.states,
+            "_VALUES": len(each.default) + len(each.constants),
+            "_HAS_SAME_DAY": int(each.same_day is not None),
+            "_SCALES": int(model in _SCALE_WITH_STABILITY),
+        }
     elif model in _NETWORKS:
         network = _NETWORKS[model]
         constants = {
-            "CELL": network.cell,
-            "HEAD": network.head,
-            "INPUTS": network.inputs,
-            "HIDDEN": network.hidden,
-            "FOLLOWING": int(network.following_interval),
-            "HAS_SAME_DAY": 1,
+            "_CELL": network.cell,
+            "_HEAD": network.head,
+            "_INPUTS": network.inputs,
+            "_HIDDEN": network.hidden,
+            "_FOLLOWING": int(network.following_interval),
         }
-    else:
-        kind, wanted = "recurrent", [*wanted, "factor", "intervals"]
-        recurrent = SCHEDULERS[model]
-        for name in ("first", "success", "failure", "same_day", "recall"):
-            step = getattr(recurrent, name)
-            if step is not None:
-                steps["curve" if name == "recall" else name] = step
-        constants = {
-            "STATES": recurrent.states,
-            "VALUES": len(recurrent.default) + len(recurrent.constants),
-            "HAS_SAME_DAY": int("same_day" in steps),
-            "SCALES": int(model in _SCALE_WITH_STABILITY),
-        }
-
-    def made(template: Any, **kernels: Any) -> Any:
-        return specialised(template, model.replace("-", "_"), steps, constants, kernels=kernels)
-
-    found = {loop: made(getattr(templates, f"{kind}_{loop}")) for loop in wanted}
-    step_of = loops.network_step if model in _NETWORKS else loops.recurrent_step
-    found["step"] = made(step_of, review=found["review"])
-    follow = made(loops.follow, **{loop: found[loop] for loop in ("begin", "review", "step")})
-    return {**found, "follow": follow}
+    found: dict[str, Any] = {}
+    kind = lstm_loops.NETWORK if model == LSTM else loops.NETWORK
+    own = loops.RECURRENT if model in SCHEDULERS else {**kind, **loops.OF_NETWORKS}
+    templates: dict[str, Any] = {**own, "step": loops.step, "follow": loops.follow}
+    for name, template in templates.items():
+        called = {f"_{loop}": kernel for loop, kernel in found.items()}
+        called = {key: called[key] for key in called if key in template.__code__.co_names}
+        word = model.replace("-", "_")
+        found[name] = specialised(template, word, steps, constants, kernels=called)
+    return found

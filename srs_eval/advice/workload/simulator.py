@@ -145,24 +145,68 @@ def simulate(
     Raises InputError for a deck without a `memory_state` where `memory` is given, and for
     settings that make no sense.
     """
-    from srs_eval.advice.workload import kernel
+    from srs_eval.advice.workload import kernel, loops
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed
+    from srs_eval.training.records import packed, schema
+
+    def made(record: Any, size: int) -> Any:
+        return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
 
     _check(scheduler, deck, settings, memory)
-    n, days = len(deck), settings.days
-    new = min(deck.new, settings.new_a_day * days)
-    room = -(-(n + new) // LANES) * LANES + LANES
     answering = memory or scheduler
+    question = _question(scheduler, answering, deck, costs, settings)
+    room = -(-(question.learned + question.new) // LANES) * LANES + LANES
     state = _with_room(deck.state if memory is None else deck.memory_state, room)
-    scheduler_state = state if memory is None else _with_room(deck.state, room)
-    horizon = days + days // 2  # as far as the balance of days looks
-    counted = np.zeros(days, np.int32)
-    counted[_days_counted(settings)] = 1
-    seconds = np.array(costs.seconds, np.float64).ravel()
+    cards = kernel.Cards(
+        room=room,
+        state=state,
+        scheduler_state=state if memory is None else _with_room(deck.state, room),
+        difficulty=(scheduler.states - 1) * room,
+        last=_with_room(deck.last_day, room),
+        due=_with_room(deck.due_day, room),
+        lapses=_with_room(deck.lapses, room, np.int32),
+    )
+    horizon = settings.days + settings.days // 2  # as far as the balance of days looks
+    queue = kernel.Queue(
+        head=np.full(settings.days, -1, np.int32),
+        following=np.empty(room, np.int32),
+        due=np.zeros(horizon, np.int32),
+        horizon=horizon,
+        crowding=_crowding(room + 1),
+        of_interval=_of_interval(horizon + LANES),
+        crowd=np.zeros(horizon + LANES),
+        weights=np.empty(horizon + 2 * LANES),
+        low=np.empty(horizon, np.int32),
+        high=np.empty(horizon, np.int32),
+    )
+    day = made(kernel.Day, room + LANES)
+    work = loops.work_for(max(answering.states, scheduler.states), room + LANES)
+    happened = made(kernel.Happened, settings.days)
+    tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
+    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
+    _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
+    known_days = np.flatnonzero(question.known_on)
+    return Simulated(
+        reviews=happened.reviews,
+        recalled=happened.recalled,
+        new=happened.new,
+        seconds=happened.seconds,
+        known_days=known_days,
+        known=happened.known[known_days],
+    )
+
+
+def _question(
+    scheduler: Memory, answering: Memory, deck: Deck, costs: Costs, settings: Settings
+) -> Any:
+    """What does not change while days go by, as `kernel.Question` has it."""
+    from srs_eval.advice.workload import kernel
+
+    known_on = np.zeros(settings.days, np.int32)
+    known_on[:: settings.known_every] = known_on[-1:] = 1
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
-    question = kernel.Question(
-        days=days,
+    return kernel.Question(
+        days=settings.days,
         retention=settings.desired_retention,
         new_a_day=settings.new_a_day,
         reviews_a_day=settings.reviews_a_day,
@@ -175,72 +219,17 @@ def simulate(
         order=ORDERS.index(settings.order),
         most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
         balanced=int(settings.balanced),
-        learned=n,
-        new=new,
+        learned=len(deck),
+        new=min(deck.new, settings.new_a_day * settings.days),
         introduced_today=deck.introduced_today,
         parameters=answering.values,
         scheduler_parameters=scheduler.values,
-        seconds=seconds,
+        seconds=np.array(costs.seconds, np.float64).ravel(),
         spread=costs.spread,
         first_rating=np.cumsum(costs.first_rating),
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
-        known_on=counted,
-    )
-    cards = kernel.Cards(
-        room=room,
-        state=state,
-        scheduler_state=scheduler_state,
-        difficulty=(scheduler.states - 1) * room,
-        last=_with_room(deck.last_day, room),
-        due=_with_room(deck.due_day, room),
-        lapses=_with_room(deck.lapses, room, np.int32),
-    )
-    queue = kernel.Queue(
-        head=np.full(days, -1, np.int32),
-        following=np.empty(room, np.int32),
-        due=np.zeros(horizon, np.int32),
-        horizon=horizon,
-        crowding=_crowding(room + 1),
-        of_interval=_of_interval(horizon + LANES),
-        crowd=np.zeros(horizon + LANES),
-        weights=np.empty(horizon + 2 * LANES),
-        low=np.empty(horizon, np.int32),
-        high=np.empty(horizon, np.int32),
-    )
-    day = kernel.Day(
-        card=np.empty(room + LANES, np.int32),
-        t=np.empty(room + LANES),
-        recall=np.empty(room + LANES),
-        rating=np.empty(room + LANES),
-        taken=np.ones(room + LANES),
-        stepping=np.empty(room + LANES, np.int32),
-        step_rating=np.empty(room + LANES),
-        row=np.empty(room, np.int32),
-        consecutive=np.empty(room, np.int32),
-        needed=np.empty(room, np.int32),
-        work_state=np.empty((max(answering.states, scheduler.states), LANES)),
-        work_card=np.empty(room + LANES, np.int32),
-        work_t=np.empty(room + LANES),
-    )
-    happened = kernel.Happened(
-        reviews=np.zeros(days, np.int64),
-        recalled=np.zeros(days, np.int64),
-        new=np.zeros(days, np.int64),
-        seconds=np.zeros(days),
-        known=np.zeros(days),
-    )
-    tables = [packed(table) for table in (question, cards, queue, day, happened)]
-    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
-    _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    known_days = np.flatnonzero(counted)
-    return Simulated(
-        reviews=happened.reviews,
-        recalled=happened.recalled,
-        new=happened.new,
-        seconds=happened.seconds,
-        known_days=known_days,
-        known=happened.known[known_days],
+        known_on=known_on,
     )
 
 
@@ -291,20 +280,14 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
     from srs_eval.training.compile import specialised
 
     own, answering = loops_of(scheduler), loops_of(memory or scheduler)
-    loops = {loop: answering[loop] for loop in ("begin", "review", "step", "recall")}
+    loops = {f"_{loop}": answering[loop] for loop in ("begin", "review", "step", "recall")}
     loops |= {
-        f"scheduler_{loop}": own[loop]
+        f"_scheduler_{loop}": own[loop]
         for loop in ("begin", "review", "step", "factor", "intervals")
     }
-    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     constants = {
-        "SEES_TIME": int((memory or scheduler) in SEE_TIME),
-        "SEPARATE": int(memory is not None),
+        "_SEES_TIME": int((memory or scheduler) in SEE_TIME),
+        "_SEPARATE": int(memory is not None),
     }
+    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     return specialised(kernel.play, name, {}, constants, kernels=loops)
-
-
-def _days_counted(settings: Settings) -> IntArray:
-    """The days at whose end it is counted what is known: every so often, and the last."""
-    days = np.arange(0, settings.days, settings.known_every)
-    return np.union1d(days, [settings.days - 1])

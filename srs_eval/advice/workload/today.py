@@ -172,37 +172,35 @@ def _answered_good() -> Histories:
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
-    from srs_eval.advice.workload.loops import Followed
+    from srs_eval.advice.workload.loops import Followed, work_for
     from srs_eval.training.elementwise import LANES
     from srs_eval.training.records import packed
 
-    m = len(histories.card)
+    m, first = len(histories.card), histories.first
     room = m + LANES
-    rating, same_day_rating, seconds, same_day_seconds, t, work_t = np.empty((6, room))
-    card, same_day_card, work_card = np.empty((3, room), np.int32)
+    states = np.ones((memory.states, room))
+    if not m:
+        return states[:, :m]
+    t = histories.fraction if memory.sees_fractions else histories.days
+    number = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    step = (t < 1.0) & (number > 0) & (not memory.sees_fractions)
+    order = np.lexsort((step, number))
+    order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
-        rounds=len(histories.first) - 1,
-        begins=histories.first,
-        given_rating=histories.rating,
-        given_t=histories.fraction if memory.sees_fractions else histories.days,
-        given_seconds=histories.seconds,
+        rounds=len(first) - 1,
+        begins=first,
+        same_day=first[1:] - np.bincount(number, step).astype(np.int64),
+        card=(order - first[number[order]]).astype(np.int32),
+        t=t[order],
+        rating=histories.rating[order],
+        seconds=histories.seconds[order],
         room=room,
-        states=np.ones((memory.states, room)),
+        states=states,
         parameters=memory.values,
-        card=card,
-        t=t,
-        rating=rating,
-        seconds=seconds,
-        same_day_card=same_day_card,
-        same_day_rating=same_day_rating,
-        same_day_seconds=same_day_seconds,
-        work_state=np.empty((memory.states, LANES)),
-        work_card=work_card,
-        work_t=work_t,
     )
-    if m:
-        loops_of(memory.model)["follow"](packed(followed))
-    return followed.states[:, :m]
+    work = work_for(memory.states, len(order) + LANES)
+    loops_of(memory.model)["follow"](packed(followed), packed(work))
+    return states[:, :m]
 
 
 def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
