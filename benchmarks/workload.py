@@ -43,9 +43,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.workload.draws import draws
 from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.memories import SCHEDULERS, Memory
+from srs_eval.advice.workload.memories import SCHEDULERS, Memory, draws
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol

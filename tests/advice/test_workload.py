@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.workload.draws import drawn_reviews, draws, fitted
-from srs_eval.advice.workload.memories import SCHEDULERS, Memory, parameters_of, states_of
-from srs_eval.advice.workload.rivals import as_memory
+from srs_eval.advice.workload.memories import (
+    SCHEDULERS,
+    Memory,
+    as_memory,
+    drawn_reviews,
+    draws,
+    fitted,
+    parameters_of,
+    states_of,
+)
 from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol

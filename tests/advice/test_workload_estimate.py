@@ -29,9 +29,8 @@ from srs_eval.advice.workload.estimate import (
     workload,
 )
 from srs_eval.advice.workload.glance import in_short
-from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory
+from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory, candidates
 from srs_eval.advice.workload.preview import preview, worded
-from srs_eval.advice.workload.rivals import candidates
 from srs_eval.advice.workload.today import todays_cards
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog

@@ -16,12 +16,25 @@ import pytest
 
 from srs_eval import load
 from srs_eval.advice.workload import simulator
-from srs_eval.advice.workload.habits import costs_of
-from srs_eval.advice.workload.memories import LSTM, MODELS, SCHEDULERS, Memory, parameters_of
-from srs_eval.advice.workload.rivals import CONFIGURATIONS, as_memory
+from srs_eval.advice.workload.memories import (
+    CONFIGURATIONS,
+    LSTM,
+    MODELS,
+    SCHEDULERS,
+    Memory,
+    as_memory,
+    parameters_of,
+)
 from srs_eval.advice.workload.simulator import Costs, Settings, simulate
 from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
-from srs_eval.advice.workload.today import Histories, Today, deck_of, memory_state, todays_cards
+from srs_eval.advice.workload.today import (
+    Histories,
+    Today,
+    costs_of,
+    deck_of,
+    memory_state,
+    todays_cards,
+)
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (

@@ -22,7 +22,7 @@ from srs_eval.advice.workload.estimate import (
     REVIEWS,
     Workload,
 )
-from srs_eval.advice.workload.rivals import REFERENCE
+from srs_eval.advice.workload.memories import REFERENCE
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray
