@@ -30,7 +30,7 @@ from srs_eval.advice.workload.estimate import (
 )
 from srs_eval.advice.workload.glance import in_short
 from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory, candidates
-from srs_eval.advice.workload.preview import preview, worded
+from srs_eval.advice.workload.preview import Preview, previews, worded
 from srs_eval.advice.workload.today import todays_cards
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
@@ -386,20 +386,23 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
     group = next(key for key in log.presets if (log.preset_of(log.cards.deck_id) == key).any())
     today = todays_cards(log, group)
     steps = Preset(1, "P", learning_steps=(1.0, 10.0), relearning_steps=(10.0,))
-    shown = preview("defaults", FSRS6, today, steps, 0.9)
+
+    def preview(preset: Preset, retention: float) -> Preview:
+        (shown,) = previews({"defaults": FSRS6.parameters}, today, preset, retention)
+        return shown
+
+    shown = preview(steps, 0.9)
     lines = dict(shown.lines)
     # FSRS-6's defaults at 0.90: intervals are stabilities; Easy begins at 8.2956 days.
     assert lines["new"] == (60.0, 330.0, 600.0, 8 * 86_400.0)
     for seconds in lines.values():
         assert sorted(seconds) == list(seconds)
-    none = preview("defaults", FSRS6, today, Preset(1, "P"), 0.9)
+    none = preview(Preset(1, "P"), 0.9)
     days = [each / 86_400 for each in dict(none.lines)["new"]]
     assert days == [round(max(1, FSRS6.parameters[k])) for k in range(4)]
-    shorter = preview("defaults", FSRS6, today, replace(steps, maximum_interval=30), 0.9)
+    shorter = preview(replace(steps, maximum_interval=30), 0.9)
     assert max(max(seconds) for _, seconds in shorter.lines) == 30 * 86_400
-    for (_, some), (_, more) in zip(
-        preview("defaults", FSRS6, today, steps, 0.8).lines, shown.lines, strict=True
-    ):
+    for (_, some), (_, more) in zip(preview(steps, 0.8).lines, shown.lines, strict=True):
         assert some[3] >= more[3]
 
 

@@ -26,7 +26,7 @@ from srs_eval.advice.workload.memories import REFERENCE
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray
-from srs_eval.stats.intervals import FEWEST_REVIEWS
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval
 
 _QUESTION = "workload"
 _OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
@@ -73,7 +73,7 @@ def answers(found: Workload) -> list[Answer]:
     if found.paces:
         tables.append(_paces(found))
     if found.wrong:
-        tables += [_models(found), _wishes(found)]
+        tables += _models(found)
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
@@ -196,24 +196,20 @@ def _data(found: Workload) -> list[str]:
 
 
 def _change(found: Workload) -> list[str]:
-    if not found.drawn:
-        return []
-    here = found.at(found.desired)
-    parts = []
-
-    def apart(there: int, figure: int, places: int) -> float:
-        """Of two figures as the table shows them, so that the reader finds the same."""
-        return float(np.subtract(*found.median[[there, here], figure].round(places)))
-
-    for other in _OTHERS:
+    """What other retentions change: of figures as the table shows them, so that the reader finds
+    the same."""
+    here, parts = found.at(found.desired), []
+    shown_minutes, shown_known = found.median[:, MINUTES].round(1), found.median[:, KNOWN].round()
+    for other in _OTHERS if found.drawn else ():
         there = found.at(other)
         if there == here or abs(found.retentions[there] - other) > 1e-9:
             continue
         minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
         low, high = np.quantile(minutes, ENDS)
         parts.append(
-            f"{other:.2f} {signed(apart(there, MINUTES, 1), 1)} minutes a day ({signed(low, 1)} "
-            f"to {signed(high, 1)}) and {signed(apart(there, KNOWN, 0), 0)} cards known"
+            f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
+            f"({signed(low, 1)} to {signed(high, 1)}) and "
+            f"{signed(shown_known[there] - shown_known[here], 0)} cards known"
         )
     return [f"Instead of {found.desired:.2f}: {'; '.join(parts)}."] if parts else []
 
@@ -271,32 +267,30 @@ def _ranked(found: Workload) -> list[str]:
             f"On {reviews} of this preset, {rival.model} has a log loss of "
             f"{rival.log_loss.estimate:.4f}, {difference} than {REFERENCE}: {rival.verdict}."
         ]
-    of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
-    predicts = f"{of_all} predicts this preset's reviews best"
-    loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
+    compared = f". Next is {rival.model}, {difference}"
     if best is rival:
-        return [f"{predicts}: {loss}, {difference} than {REFERENCE}: {rival.verdict}."]
-    return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
+        compared = f", {difference} than {REFERENCE}"
+    return [
+        f"Of the {len(found.judged)} models that can be simulated, {best.model} predicts this "
+        f"preset's reviews best: log loss {best.log_loss.estimate:.4f} on {reviews}{compared}: "
+        f"{rival.verdict}."
+    ]
 
 
 def _wrong(found: Workload) -> list[str]:
     here = found.at(found.desired)
-    made = []
+    own, made = found.in_force[here, RECALLED], []
     for wrong in found.wrong:
         recalled = wrong.figures[here, RECALLED]
-        missed = recalled - found.in_force[here, RECALLED]
-        if not np.isfinite(recalled):
-            continue
-        verdict = "as expected"
-        if abs(missed) > _MISSED:
-            verdict = "less than that" if missed < 0 else "more than that"
-        made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
+        if np.isfinite(recalled):
+            side = "less" if recalled < own else "more"
+            verdict = f"{side} than that" if abs(recalled - own) > _MISSED else "as expected"
+            made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
     if not made:
         return []
-    own = 100 * found.in_force[here, RECALLED]
     return [
-        f"Does {found.desired:.2f} come true? The {found.line} expect {own:.0f} % of reviews to be "
-        f"passed. If your memory is another model's, it is: {listed(made)}."
+        f"Does {found.desired:.2f} come true? The {found.line} expect {100 * own:.0f} % of reviews "
+        f"to be passed. If your memory is another model's, it is: {listed(made)}."
     ]
 
 
@@ -325,35 +319,26 @@ def shown(found: Workload) -> np.ndarray:
 
 
 def _curve(found: Workload) -> CostTable:
-    budget = found.question.budget
-    columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
-    if budget is not None:
-        columns[-1] = f"days > {budget:g} min"
-    rows: list[tuple[Cell, ...]] = []
-    for k in shown(found).tolist():
+    budget, median, (low, high) = found.question.budget, found.median, found.band
+
+    def row(k: int) -> tuple[Cell, ...]:
         retention = float(found.retentions[k])
-        last = (
-            f"{100 * found.median[k, RECALLED]:.0f} %"
-            if budget is None
-            else within(found, k, OVER, 0)
+        passed = f"{100 * median[k, RECALLED]:.0f} %"
+        return (
+            f"{retention:.2f}",
+            _mark(found, retention),
+            within(found, k, REVIEWS, 0),
+            within(found, k, MINUTES, 1),
+            f"{median[k, KNOWN]:,.0f}",
+            f"{median[k, PER_CARD]:.2f}",
+            passed if budget is None else within(found, k, OVER, 0),
         )
-        rows.append(
-            (
-                f"{retention:.2f}",
-                _mark(found, retention),
-                within(found, k, REVIEWS, 0),
-                within(found, k, MINUTES, 1),
-                f"{found.median[k, KNOWN]:,.0f}",
-                f"{found.median[k, PER_CARD]:.2f}",
-                last,
-            )
-        )
-    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
-    median, (low, high) = found.median, found.band
+
+    last = "passed" if budget is None else f"days > {budget:g} min"
     return CostTable(
-        title,
-        tuple(columns),
-        tuple(rows),
+        f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
+        ("desired", "", "reviews/day", "minutes/day", "known", "min/card", last),
+        tuple(map(row, shown(found).tolist())),
         preset=found.preset,
         retentions=tuple(found.retentions.tolist()),
         reviews=tuple(median[:, REVIEWS].tolist()),
@@ -391,45 +376,39 @@ def _paces(found: Workload) -> Table:
     )
 
 
-def _models(found: Workload) -> Table:
-    """The schedule of the parameters in force, remembered by several models."""
-    rows: list[tuple[Cell, ...]] = []
+def _models(found: Workload) -> list[Table]:
+    """What becomes of the schedule of the parameters in force, remembered by several models: today,
+    and of each desired retention."""
     here = found.at(found.desired)
-    for name, figures in (
-        (f"the {found.line}", found.in_force),
-        *((wrong.name, wrong.figures) for wrong in found.wrong),
-    ):
-        at = figures[here]
-        rows.append(
-            (
-                name,
-                f"{at[REVIEWS]:.0f}",
-                f"{at[MINUTES]:.1f}",
-                f"{at[KNOWN]:,.0f}",
-                _percent(at[RECALLED]),
-            )
-        )
-    return Table(
-        f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
-        ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
-        tuple(rows),
-    )
-
-
-def _wishes(found: Workload) -> Table:
-    """What becomes of each desired retention under the schedule of the parameters in force."""
-    columns = [found.in_force, *(wrong.figures for wrong in found.wrong)]
-    return Table(
-        f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
-        ("desired", f"the {found.line}", *(wrong.name for wrong in found.wrong)),
-        tuple(
-            (
-                f"{found.retentions[k]:.2f}",
-                *(_percent(figures[k, RECALLED]) for figures in columns),
-            )
-            for k in shown(found).tolist()
+    models = {f"the {found.line}": found.in_force}
+    models |= {wrong.name: wrong.figures for wrong in found.wrong}
+    return [
+        Table(
+            f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
+            ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
+            tuple(
+                (
+                    name,
+                    f"{figures[here, REVIEWS]:.0f}",
+                    f"{figures[here, MINUTES]:.1f}",
+                    f"{figures[here, KNOWN]:,.0f}",
+                    _percent(figures[here, RECALLED]),
+                )
+                for name, figures in models.items()
+            ),
         ),
-    )
+        Table(
+            f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
+            ("desired", *models),
+            tuple(
+                (
+                    f"{found.retentions[k]:.2f}",
+                    *(_percent(figures[k, RECALLED]) for figures in models.values()),
+                )
+                for k in shown(found).tolist()
+            ),
+        ),
+    ]
 
 
 def _percent(share: float) -> str:
@@ -466,6 +445,9 @@ def document(found: Workload) -> dict[str, Any]:
     """As JSON has it (layout: docs/formats.md)."""
     low, high = found.band
     parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
+    parts |= {wrong.name: wrong.figures for wrong in found.wrong}
+    now = found.unchanged
+    backlog = found.backlog
     return {
         "layout": 1,
         "srs_eval": VERSION,
@@ -479,7 +461,6 @@ def document(found: Workload) -> dict[str, Any]:
             {
                 "desired": float(retention),
                 **{name: _named(figures[place]) for name, figures in parts.items()},
-                **{wrong.name: _named(wrong.figures[place]) for wrong in found.wrong},
             }
             for place, retention in enumerate(found.retentions)
         ],
@@ -497,29 +478,19 @@ def document(found: Workload) -> dict[str, Any]:
                 "model": each.model,
                 "log_loss": each.log_loss.estimate,
                 "reviews": each.log_loss.reviews,
-                "difference": None if each.difference is None else each.difference.estimate,
-                "low": None if each.difference is None else _known(each.difference.low),
-                "high": None if each.difference is None else _known(each.difference.high),
+                **_difference(each.difference),
                 "verdict": each.verdict,
             }
             for each in found.judged
         ],
-        "now": _named(
-            found.median[found.at(found.desired)] if found.unchanged is None else found.unchanged
-        ),
-        "backlog": None
-        if found.backlog is None
-        else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
+        "now": _named(found.median[found.at(found.desired)] if now is None else now),
+        "backlog": backlog and {"reviews": backlog[0], "minutes": backlog[1]},
         "new_cards": [
             {
                 "new_a_day": pace,
-                **dict(
-                    zip(
-                        ("reviews", "minutes", "known"),
-                        np.median(figures[:, [REVIEWS, MINUTES, KNOWN]], axis=0).tolist(),
-                        strict=True,
-                    )
-                ),
+                "reviews": float(np.median(figures[:, REVIEWS])),
+                "minutes": float(np.median(figures[:, MINUTES])),
+                "known": float(np.median(figures[:, KNOWN])),
             }
             for pace, figures in found.paces
         ],
@@ -528,12 +499,18 @@ def document(found: Workload) -> dict[str, Any]:
     }
 
 
+def _difference(difference: Interval | None) -> dict[str, float | None]:
+    names = {"difference": "estimate", "low": "low", "high": "high"}
+    return {
+        name: None if difference is None else _known(getattr(difference, end))
+        for name, end in names.items()
+    }
+
+
 def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    return float(value) if np.isfinite(value) else None
 
 
 def _named(figures: np.ndarray) -> dict[str, float | None]:
-    return {
-        name.replace(" ", "_"): float(value) if np.isfinite(value) else None
-        for name, value in zip(FIGURES, figures, strict=True)
-    }
+    names = (name.replace(" ", "_") for name in FIGURES)
+    return dict(zip(names, map(_known, figures), strict=True))

@@ -36,7 +36,7 @@ from srs_eval.advice.workload.memories import (
     fitted_memory,
     ranked,
 )
-from srs_eval.advice.workload.preview import Preview, preview
+from srs_eval.advice.workload.preview import Preview, previews
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import (
     States,
@@ -51,7 +51,7 @@ from srs_eval.advice.workload.today import (
     todays_cards,
 )
 from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.reviews import FloatArray, Preset, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.engine.evaluate import Session
 from srs_eval.engine.workers import cores
@@ -232,11 +232,6 @@ def beginning() -> Doing:
     return Doing("preparing, about a minute once after an update", 0.0)
 
 
-def parameters_if_enabled(log: ReviewLog) -> Sequence[float] | None:
-    """The parameters to ask about: None, those in force; where FSRS is off, what it begins with."""
-    return fsrs6.DEFAULT if log.receipt.fsrs_enabled is False else None
-
-
 def _in_words(parameters: Sequence[float] | None) -> str:
     """What schedules: the parameters given, or by default those in force."""
     if parameters is None:
@@ -307,7 +302,7 @@ def workload(
     )
     costs = costs_of(learner.log, cards_of(learner.log, group))
     return _refine(
-        _Preset(learner, group, index, question, today, scheduler, settings, costs), found
+        _Preset(learner, group, stored, index, question, today, scheduler, settings, costs), found
     )
 
 
@@ -315,6 +310,7 @@ def workload(
 class _Preset:
     learner: Learner
     group: int
+    stored: Preset
     index: np.ndarray  # positions of the preset's reviews among the trials
     question: Question
     today: Today
@@ -410,12 +406,17 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
             yield (found := replace(found, wrong=(*found.wrong, wrong)))
         yield (found := then("overdue cards, and fewer or more new ones a day", _REST))
         mark_kernels(*_KERNELS)
+        candidates = {
+            f"the {found.line}": scheduler.parameters,
+            "optimized ones": best.parameters,
+            "the defaults": fsrs6.DEFAULT,
+        }
         yield replace(
             found,
             doing=None,
             backlog=_backlog(preset, found.desired, best, deck_of_best),
             paces=_paces(preset, found, kept, pool),
-            previews=_previews(preset, found, best),
+            previews=previews(candidates, preset.today, preset.stored, found.desired),
             finished=True,
         )
     finally:
@@ -485,19 +486,6 @@ def _paces(
     runs = {pace: np.array([each.result() for each in waiting[pace]]) for pace in waiting}
     runs[now] = found.draws[:, found.at(found.desired)]
     return tuple((pace, runs[pace]) for pace in paces)
-
-
-def _previews(preset: _Preset, found: Workload, best: Memory) -> tuple[Preview, ...]:
-    candidates = {
-        f"the {found.line}": preset.scheduler,
-        "optimized ones": best,
-        "the defaults": Memory("FSRS-6", best.recurrent.default),
-    }
-    stored = preset.learner.log.presets[preset.group]
-    return tuple(
-        preview(name, memory, preset.today, stored, found.desired)
-        for name, memory in candidates.items()
-    )
 
 
 def _checked(question: Question) -> Question:
