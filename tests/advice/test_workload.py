@@ -231,8 +231,8 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
 def test_what_an_answer_took_matters_to_a_memory_that_sees_it() -> None:
     """LSTM with its shipped weights, no PyTorch needed: slow answers are forgotten otherwise."""
     lstm = as_memory("LSTM", pretrained(False, Context()))
-    deck = replace(deck_of(0, new=400), memory_state=np.empty((states_of("LSTM"), 0)))
-    settings = Settings(days=120)
+    deck = replace(deck_of(0, new=150), memory_state=np.empty((states_of("LSTM"), 0)))
+    settings = Settings(days=60)
 
     def run(costs: Costs, memory: Memory) -> Simulated:
         return simulate(FSRS6, deck, costs, settings, 1, memory)
@@ -318,10 +318,10 @@ def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
 @pytest.mark.parametrize(
     ("retention", "more"),
     [
-        (0.8, {}),
+        pytest.param(0.8, {}, marks=pytest.mark.slow),
         (0.9, {"learning_steps": 0, "relearning_steps": 0}),
-        (0.95, {"learning_steps": 3, "relearning_steps": 2}),
-        (0.9, {"reviews_a_day": 100}),
+        pytest.param(0.95, {"learning_steps": 3, "relearning_steps": 2}, marks=pytest.mark.slow),
+        pytest.param(0.9, {"reviews_a_day": 100}, marks=pytest.mark.slow),
         (0.9, {"reviews_a_day": 100, "new_ignore_review_limit": False}),
     ],
 )

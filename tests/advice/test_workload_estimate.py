@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 import srs_eval
 import srs_eval.data.errors
 from srs_eval.advice.answers import signed
+from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.answers import answers, document
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -32,9 +32,9 @@ from srs_eval.advice.workload.glance import in_short
 from srs_eval.advice.workload.memories import MODELS, SCHEDULERS, Memory, candidates
 from srs_eval.advice.workload.preview import Preview, previews, worded
 from srs_eval.advice.workload.today import todays_cards
+from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
-from tests.conftest import PATIENCE
 from tests.data.anki_files import make_collection, plain_history
 
 QUICK = Question(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
@@ -76,8 +76,10 @@ def test_more_retention_costs_more(stages: list[Workload]) -> None:
 
 
 def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Workload]) -> None:
-    again = list(workload(log, question=QUICK))[-1]
-    assert document(again) == document(stages[-1])
+    question = replace(QUICK, draws=2, memory="FSRS-7")
+    one, again = (list(workload(log, question=question)) for _ in range(2))
+    assert document(one[-1]) == document(again[-1])
+    assert np.array_equal(one[2].draws, stages[2].draws)  # the first ones of more
 
 
 def test_a_notebook_can_ask(log: ReviewLog, stages: list[Workload]) -> None:
@@ -426,26 +428,28 @@ def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
 # The command line
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srs_eval", "workload", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE
-    )
-
-
-def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None:
+def test_the_command_answers(
+    simulated_collection: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(estimate, "Question", partial(Question, draws=3))
     target = tmp_path / "workload.json"
-    done = run(
-        str(simulated_collection),
-        *("--retention", "80,0.9", "--days", "30", "--new", "2", "--budget", "5"),
-        *("--json", str(target)),
+    status = main(
+        [
+            *("workload", str(simulated_collection), "--retention", "80,0.9", "--days", "30"),
+            *("--new", "2", "--budget", "5", "--memory", "FSRS-6", "--json", str(target)),
+        ]
     )
-    assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "What does a desired retention cost?" in done.stdout
-    assert "days > 5 min" in done.stdout
+    out, error = capsys.readouterr()
+    assert status == 0, error
+    assert max(map(len, out.splitlines())) <= 80
+    assert "What does a desired retention cost?" in out
+    assert "days > 5 min" in out
     found = json.loads(target.read_text())
     assert found["layout"] == 1
+    assert found["draws"] == 3
     assert {each["desired"] for each in found["retentions"]} >= {0.8, 0.9}
     for each in found["retentions"]:
         assert each["low"]["reviews"] <= each["median"]["reviews"] <= each["high"]["reviews"]
@@ -463,10 +467,13 @@ def test_the_command_answers(simulated_collection: Path, tmp_path: Path) -> None
     ],
 )
 def test_bad_input_is_one_sentence(
-    simulated_collection: Path, arguments: list[str], message: str
+    simulated_collection: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done = run(str(simulated_collection), *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not done.stdout
+    assert main(["workload", str(simulated_collection), *arguments]) == 2
+    out, error = capsys.readouterr()
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not out
