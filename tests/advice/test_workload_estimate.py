@@ -14,7 +14,7 @@ import pytest
 import srs_eval
 import srs_eval.data.errors
 from srs_eval.advice.answers import signed
-from srs_eval.advice.workload import estimate
+from srs_eval.advice.workload import estimate, memories
 from srs_eval.advice.workload.answers import answers, document
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -47,8 +47,11 @@ def log(simulated_collection: Path) -> ReviewLog:
 
 
 @pytest.fixture(scope="module")
-def stages(log: ReviewLog) -> list[Workload]:
-    return list(workload(log, question=QUICK))
+def stages(log: ReviewLog) -> Iterator[list[Workload]]:
+    """With all models but LSTM, which takes longest; it is held against all in a slow test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memories, "_LONGEST_S", 1.0)
+        yield list(workload(log, question=QUICK))
 
 
 def test_it_gets_known_better(stages: list[Workload]) -> None:
@@ -269,6 +272,7 @@ def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Work
     losses = [each.log_loss.estimate for each in last.judged]
     reviews = last.judged[0].log_loss.reviews * 6 // 5  # judged are five parts of six
     assert sorted(each.model for each in last.judged) == sorted(candidates(reviews))
+    assert len(last.judged) == len(MODELS) - 1
     assert losses == sorted(losses)
     assert len({each.log_loss.reviews for each in last.judged}) == 1  # the same reviews
     best = next(each for each in last.judged if each.model != "FSRS-6")
@@ -295,6 +299,14 @@ def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Work
         )
 
 
+@pytest.mark.slow
+def test_lstm_is_among_the_models_that_are_judged(log: ReviewLog) -> None:
+    question = replace(QUICK, retentions=(0.9,), draws=1)
+    last = list(workload(log, question=question))[-1]
+    assert sorted(each.model for each in last.judged) == sorted(MODELS)
+    assert len({each.log_loss.reviews for each in last.judged}) == 1
+
+
 def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
     question = replace(QUICK, retentions=(0.9,), draws=1, memory="gru-p")
     last = list(workload(log, question=question))[-1]
@@ -310,6 +322,7 @@ def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
 
 
 def test_a_slow_model_is_asked_by_name(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories, "_LONGEST_S", 5.0)
     assert candidates(5000) == MODELS
     assert {*MODELS} - {*candidates(10_000)} == {"LSTM"}
     monkeypatch.setattr(srs_eval.data.errors, "is_installed", lambda module: False)
