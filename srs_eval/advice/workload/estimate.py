@@ -77,7 +77,7 @@ _KERNELS = "workload", Path(__file__)  # what `fitting.kernel_marks` remembers t
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
 
-USUAL_DEVIATION, ITS_WEIGHT = 0.05, 4
+_USUAL_DEVIATION, _ITS_WEIGHT = 0.05, 4
 """Of draws, relative: what most learners' have (half of the bands are narrower than 16 %, see
 docs/workload.md), and as many draws as that counts for while there are few."""
 
@@ -141,16 +141,13 @@ class Workload:
     unchanged: FloatArray | None = None
     """What today's retention costs (FIGURES,) while the parameters in force go on scheduling, for
     a memory of the fit to all reviews. None where the fit is what is in force."""
-    judged: tuple[Judged, ...] = ()
-    """How well models that can be simulated predict the preset's reviews, the best one first."""
+    judged: tuple[Judged, ...] = ()  # models that can be simulated, the best one first
     wrong: tuple[Wrong, ...] = ()
-    backlog: tuple[float, float] | None = None
-    """Reviews and minutes in the first month that are due to overdue cards."""
+    backlog: tuple[float, float] | None = None  # reviews, minutes of MONTH for overdue cards
     paces: tuple[tuple[int, FloatArray], ...] = ()
     """At today's retention: new cards a day and what they cost (draws, FIGURES)."""
     previews: tuple[Preview, ...] = ()  # of intervals, by candidate
-    left_out: tuple[str, ...] = ()
-    """A sentence for each preset that is, for Anki does not run its parameters."""
+    left_out: tuple[str, ...] = ()  # sentences on presets whose parameters Anki does not run
     doing: Doing | None = None  # None: nothing more will come
     finished: bool = False
 
@@ -207,8 +204,8 @@ class Workload:
         middle = abs(float(self.median[place, figure]))
         seen = float(np.var(self.draws[:, place, figure], ddof=1)) if done > 1 else 0.0
         beyond = max(done - 1, 0)
-        variance = ITS_WEIGHT * (USUAL_DEVIATION * middle) ** 2 + beyond * seen
-        variance /= ITS_WEIGHT + beyond
+        variance = _ITS_WEIGHT * (_USUAL_DEVIATION * middle) ** 2 + beyond * seen
+        variance /= _ITS_WEIGHT + beyond
         missing = 1 / max(done, 1) - 1 / self.question.draws
         return 2.0 * float(np.sqrt(np.pi / 2 * variance * max(missing, 0.0)))
 
@@ -227,16 +224,8 @@ def _deviation(runs: FloatArray) -> FloatArray:
 
 def beginning() -> Doing:
     """What is done until the first figures are there."""
-    if kernels_there(*_KERNELS):
-        return Doing("playing your cards forward", 0.0)
-    return Doing("preparing, about a minute once after an update", 0.0)
-
-
-def _in_words(parameters: Sequence[float] | None) -> str:
-    """What schedules: the parameters given, or by default those in force."""
-    if parameters is None:
-        return "parameters in force"
-    return "defaults" if tuple(parameters) == tuple(fsrs6.DEFAULT) else "parameters given"
+    words = "preparing, about a minute once after an update"
+    return Doing("playing your cards forward" if kernels_there(*_KERNELS) else words, 0.0)
 
 
 def workload(
@@ -276,6 +265,9 @@ def workload(
     scheduler = Memory("FSRS-6", tuple(as_anki_runs(in_force)))
     index = np.flatnonzero(learner.trials.partition == group)
     settings = settings_of(stored, question.days, new)
+    line = "parameters in force" if parameters is None else "parameters given"
+    if parameters is not None and tuple(parameters) == tuple(fsrs6.DEFAULT):
+        line = "defaults"
     desired = stored.desired_retention or 0.9
     retentions = np.array(sorted({*question.retentions, round(desired, 2)}))
     nothing = np.empty((0, len(retentions), len(FIGURES)))
@@ -293,7 +285,7 @@ def workload(
         done_a_day=done,
         presets=len(learner.groups) if preset is None else 1,
         limit=settings.reviews_a_day,
-        line=_in_words(parameters),
+        line=line,
         in_force=nothing,
         draws=nothing,
         seeds=nothing,
@@ -347,10 +339,8 @@ class _Preset:
 
 
 def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
-    """What is `found` of a preset before anything is simulated, better and better.
-
-    Courses of events run in threads, several draws ahead.
-    """
+    """What is `found` of a preset before anything is simulated, better and better: courses of
+    events run in threads, several draws ahead."""
     learner, question, scheduler = preset.learner, preset.question, preset.scheduler
     context, pool = learner.context, ThreadPoolExecutor(cores())
 
@@ -458,18 +448,15 @@ def _backlog(
         seconds = float(np.mean([run.seconds.sum() for run in runs]))
         return float(np.mean([run.reviews.sum() for run in runs])), seconds / 60
 
-    (reviews, minutes), (without, minutes_without) = mean(deck), mean(rest)
-    return reviews - without, minutes - minutes_without
+    (reviews, minutes), without = mean(deck), mean(rest)
+    return reviews - without[0], minutes - without[1]
 
 
 def _paces(
     preset: _Preset, found: Workload, kept: Sequence[tuple[Memory, Deck]], pool: ThreadPoolExecutor
 ) -> tuple[tuple[int, FloatArray], ...]:
-    """Fewer and more new cards a day, at today's retention, by the draws `kept` (draws,).
-
-    What they make of today's pace is not asked again, so that it is the same figure wherever it
-    is told.
-    """
+    """Fewer and more new cards a day, at today's retention, by the draws `kept` (draws,); of
+    today's pace the figures that `found` has, so that they are the same wherever they are told."""
     now, today = found.new_a_day, round(found.desired, 2)
 
     def one(pace: int, seed: int) -> FloatArray:
