@@ -127,7 +127,7 @@ def test_todays_schedule_is_told_beside_what_optimizing_makes_of_it(
     """From the first estimate on, with the figures of the table of schedules at the end."""
     first, last = stages[0], stages[-1]
     assert first.unchanged is not None
-    assert first.unchanged == pytest.approx(last.wrong[0].figures[last.at(last.desired)])
+    assert first.unchanged == pytest.approx(last.mismatches[0].figures[last.at(last.desired)])
     now = in_short(last, log).tables[0].rows[-1]
     told = f"{first.unchanged[REVIEWS]:,.0f}"
     assert now[:3] == (f"{100 * last.desired:.0f} %", "now", told)
@@ -228,7 +228,7 @@ def test_one_retention_is_not_called_the_cheapest(stages: list[Workload]) -> Non
         in_force=last.in_force[:1],
         draws=last.draws[:, :1],
         seeds=last.seeds[:, :1],
-        wrong=(),
+        mismatches=(),
     )
     assert "per card known" not in " ".join(answers(alone)[0].sentences)
 
@@ -269,19 +269,19 @@ def test_a_break_leaves_more_overdue(log: ReviewLog, stages: list[Workload]) -> 
 
 def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Workload]) -> None:
     last = stages[-1]
-    losses = [each.log_loss.estimate for each in last.judged]
-    reviews = last.judged[0].log_loss.reviews * 6 // 5  # judged are five parts of six
-    assert sorted(each.model for each in last.judged) == sorted(candidates(reviews))
-    assert len(last.judged) == len(MODELS) - 1
+    losses = [each.log_loss.estimate for each in last.scores]
+    reviews = last.scores[0].log_loss.reviews * 6 // 5  # judged are five parts of six
+    assert sorted(each.model for each in last.scores) == sorted(candidates(reviews))
+    assert len(last.scores) == len(MODELS) - 1
     assert losses == sorted(losses)
-    assert len({each.log_loss.reviews for each in last.judged}) == 1  # the same reviews
-    best = next(each for each in last.judged if each.model != "FSRS-6")
+    assert len({each.log_loss.reviews for each in last.scores}) == 1  # the same reviews
+    best = next(each for each in last.scores if each.model != "FSRS-6")
     assert best.difference is not None
-    (fsrs6,) = (each for each in last.judged if each.model == "FSRS-6")
+    (fsrs6,) = (each for each in last.scores if each.model == "FSRS-6")
     expected = best.log_loss.estimate - fsrs6.log_loss.estimate
     assert best.difference.estimate == pytest.approx(expected)
-    assert [each.model for each in last.wrong] == ["FSRS-6", best.model]
-    for each in last.wrong:
+    assert [each.model for each in last.mismatches] == ["FSRS-6", best.model]
+    for each in last.mismatches:
         figures = each.figures
         assert figures.shape == (len(last.retentions), len(FIGURES))
         assert (np.diff(figures[:, RECALLED]) > 0).all()
@@ -295,7 +295,7 @@ def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Work
     for row, k in zip(table.rows, range(len(last.retentions)), strict=True):
         assert row[1:] == tuple(
             f"{100 * each[k, RECALLED]:.0f} %"
-            for each in (last.in_force, *(wrong.figures for wrong in last.wrong))
+            for each in (last.in_force, *(wrong.figures for wrong in last.mismatches))
         )
 
 
@@ -303,17 +303,17 @@ def test_the_schedule_is_tried_on_the_best_of_the_other_models(stages: list[Work
 def test_lstm_is_among_the_models_that_are_judged(log: ReviewLog) -> None:
     question = replace(QUICK, retentions=(0.9,), draws=1)
     last = list(workload(log, question=question))[-1]
-    assert sorted(each.model for each in last.judged) == sorted(MODELS)
-    assert len({each.log_loss.reviews for each in last.judged}) == 1
+    assert sorted(each.model for each in last.scores) == sorted(MODELS)
+    assert len({each.log_loss.reviews for each in last.scores}) == 1
 
 
 def test_a_memory_can_be_named(log: ReviewLog, stages: list[Workload]) -> None:
     question = replace(QUICK, retentions=(0.9,), draws=1, memory="gru-p")
     last = list(workload(log, question=question))[-1]
-    assert {each.model for each in last.judged} == {"FSRS-6", "GRU-P"}
-    assert last.wrong[-1].name == "GRU-P, optimized"
-    among = {each.model: each.log_loss.estimate for each in stages[-1].judged}
-    assert {each.model: each.log_loss.estimate for each in last.judged}.items() <= among.items()
+    assert {each.model for each in last.scores} == {"FSRS-6", "GRU-P"}
+    assert last.mismatches[-1].name == "GRU-P, optimized"
+    among = {each.model: each.log_loss.estimate for each in stages[-1].scores}
+    assert {each.model: each.log_loss.estimate for each in last.scores}.items() <= among.items()
     said = [each for each in answers(last)[0].sentences if "GRU-P has a log loss" in each]
     assert len(said) == 1
     assert document(last)["question"]["memory"] == "GRU-P"

@@ -63,7 +63,7 @@ def answers(found: Workload) -> list[Answer]:
     tables: list[Table] = [_curve(found)]
     if found.paces:
         tables.append(_paces(found))
-    if found.wrong:
+    if found.mismatches:
         tables += _models(found)
     tables += [preview.table for preview in found.previews]
     if found.months:
@@ -235,22 +235,22 @@ def _limit(found: Workload) -> Iterator[str]:
 
 def _ranked(found: Workload) -> Iterator[str]:
     """Which model predicts the preset's reviews, and by how much better than the schedule's."""
-    rivals = [each for each in found.judged if each.difference is not None]
+    rivals = [each for each in found.scores if each.difference is not None]
     if not rivals:
         return
-    best, rival = found.judged[0], rivals[0]
+    best, rival = found.scores[0], rivals[0]
     assert rival.difference is not None
     reviews = counted(best.log_loss.reviews, "held-out review")
     difference = f"{better_by(rival.difference.estimate)} {sure(rival.difference)}"
     compared = f", {difference} than {REFERENCE}: {rival.verdict}."
-    if len(found.judged) == 2:
+    if len(found.scores) == 2:
         loss = f"a log loss of {rival.log_loss.estimate:.4f}"
         yield f"On {reviews} of this preset, {rival.model} has {loss}{compared}"
         return
     if best is not rival:
         compared = f". Next is {rival.model}, {difference}: {rival.verdict}."
     yield (
-        f"Of the {len(found.judged)} models that can be simulated, {best.model} predicts this "
+        f"Of the {len(found.scores)} models that can be simulated, {best.model} predicts this "
         f"preset's reviews best: log loss {best.log_loss.estimate:.4f} on {reviews}{compared}"
     )
 
@@ -258,7 +258,7 @@ def _ranked(found: Workload) -> Iterator[str]:
 def _wrong(found: Workload) -> Iterator[str]:
     here = found.at(found.desired)
     own, made = found.in_force[here, RECALLED], []
-    for wrong in found.wrong:
+    for wrong in found.mismatches:
         recalled = wrong.figures[here, RECALLED]
         if np.isfinite(recalled):
             side = "less" if recalled < own else "more"
@@ -358,7 +358,7 @@ def _models(found: Workload) -> list[Table]:
     and of each desired retention."""
     here = found.at(found.desired)
     models = {f"the {found.line}": found.in_force}
-    models |= {wrong.name: wrong.figures for wrong in found.wrong}
+    models |= {wrong.name: wrong.figures for wrong in found.mismatches}
     return [
         Table(
             f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
@@ -422,7 +422,7 @@ def document(found: Workload) -> dict[str, Any]:
     """As JSON has it (layout: docs/formats.md)."""
     low, high = found.band
     parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
-    parts |= {wrong.name: wrong.figures for wrong in found.wrong}
+    parts |= {wrong.name: wrong.figures for wrong in found.mismatches}
     now, backlog = found.unchanged, found.backlog
     return {
         "layout": 1,
@@ -457,7 +457,7 @@ def document(found: Workload) -> dict[str, Any]:
                 **_difference(each.difference),
                 "verdict": each.verdict,
             }
-            for each in found.judged
+            for each in found.scores
         ],
         "now": _named(found.median[found.at(found.desired)] if now is None else now),
         "backlog": backlog and {"reviews": backlog[0], "minutes": backlog[1]},

@@ -28,8 +28,8 @@ from srs_eval.advice.candidates import Learner, refuse_without_presets
 from srs_eval.advice.workload.memories import (
     BEST,
     REFERENCE,
-    Judged,
     Memory,
+    Score,
     checked,
     draws,
     fitted,
@@ -97,7 +97,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Wrong:
+class Mismatch:
     """The schedule of the parameters in force, with answers drawn from another model."""
 
     model: str  # that remembers, of memories.MODELS
@@ -141,8 +141,8 @@ class Workload:
     unchanged: FloatArray | None = None
     """What today's retention costs (FIGURES,) while the parameters in force go on scheduling, for
     a memory of the fit to all reviews. None where the fit is what is in force."""
-    judged: tuple[Judged, ...] = ()  # models that can be simulated, the best one first
-    wrong: tuple[Wrong, ...] = ()
+    scores: tuple[Score, ...] = ()  # models that can be simulated, the best one first
+    mismatches: tuple[Mismatch, ...] = ()
     backlog: tuple[float, float] | None = None  # reviews, minutes of MONTH for overdue cards
     paces: tuple[tuple[int, FloatArray], ...] = ()
     """At today's retention: new cards a day and what they cost (draws, FIGURES)."""
@@ -387,13 +387,13 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
         words = "which model of memory predicts your reviews best"
         yield (found := then(words, _MODELS, seeds=again))
         session = Session(replace(only_preset(learner.log, str(preset.group)), user=None))
-        judged = ranked(session, context, question.memory)
+        scores = ranked(session, context, question.memory)
         words = "your schedule, if other models of memory are right"
-        yield (found := then(words, _OTHERS, judged=judged))
-        for memory in _others(None if is_in_force else best, session, judged, context):
+        yield (found := then(words, _OTHERS, scores=scores))
+        for memory in _others(None if is_in_force else best, session, scores, context):
             runs = curve(scheduler, preset.remembered_by(memory, deck), 0, memory)
-            wrong = Wrong(memory.model, runs())
-            yield (found := replace(found, wrong=(*found.wrong, wrong)))
+            wrong = Mismatch(memory.model, runs())
+            yield (found := replace(found, mismatches=(*found.mismatches, wrong)))
         yield (found := then("overdue cards, and fewer or more new ones a day", _REST))
         mark_kernels(*_KERNELS)
         candidates = {
@@ -414,13 +414,13 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
 
 
 def _others(
-    best: Memory | None, session: Session, judged: Sequence[Judged], context: Context
+    best: Memory | None, session: Session, scores: Sequence[Score], context: Context
 ) -> Iterator[Memory]:
     """Memories that the schedule is tried on: the fit to all reviews, where it is not in force,
     and the model asked for, or that of the others which predicts best."""
     if best is not None:
         yield best
-    for each in judged:
+    for each in scores:
         if each.model != REFERENCE:
             yield fitted_memory(session, each.model, context)
             return

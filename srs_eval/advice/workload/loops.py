@@ -260,35 +260,25 @@ def _cell_scratch() -> Any:
     )
 
 
-def _through_cells(
-    shape: Any, w: Any, states: Any, room: int, card: Any, i: int, first: int, t: Any, rating: Any,
-    scratch: Any,
-) -> None:  # fmt: skip
-    """LANES cards through the cells; the rating is one number or four indicators."""
-    x, before, after, kept = scratch
-    inputs = rows_of(x)
-    inputs[0] = t
-    if len(x) == 2:
-        inputs[1] = rating
-    else:
-        for k in range(1, len(x)):
-            inputs[k] = where(rating == float(k), 1.0, broadcast(0.0))
-    for k in range(len(before)):
-        for lane in range(LANES):
-            before[k, lane] = 0.0 if first else states[k * room + card[i + lane]]
-    forward(shape, w, x, 0, after, kept, 0, rows_of(before))
-
-
 def _cell_answered(
     parameters: Any, states: Any, room: int, card: Any, i: int, end: int, first: int, t: Any,
     rating: Any, seconds: Any, scratch: Any,
 ) -> None:  # fmt: skip
-    shape = Shape(_CELL, _HEAD, _INPUTS, _HIDDEN)
-    units, after = len(scratch[1]), scratch[2]
-    given = rating
+    x, before, after, kept = scratch
+    units, inputs, given = len(before), rows_of(x), rating
     if _FOLLOWING:
         (given,) = gather_state((starting_at(states, units * room), room), card, i, 1)
-    _through_cells(shape, parameters, states, room, card, i, first, t, given, scratch)
+    inputs[0] = t
+    if _INPUTS == 2:
+        inputs[1] = given
+    else:
+        for k in range(1, _INPUTS):
+            inputs[k] = where(given == float(k), 1.0, broadcast(0.0))
+    for k in range(units):
+        for lane in range(LANES):
+            before[k, lane] = 0.0 if first else states[k * room + card[i + lane]]
+    shape = Shape(_CELL, _HEAD, _INPUTS, _HIDDEN)
+    forward(shape, parameters, x, 0, after, kept, 0, rows_of(before))
     if _FOLLOWING:
         if first:
             after[:] = 0.0
@@ -300,14 +290,14 @@ def _cell_recall(
     parameters: Any, states: Any, room: int, card: Any, t: Any, count: int, out: Any
 ) -> None:
     scratch = _scratch()
-    shape = Shape(_CELL, _HEAD, _INPUTS, _HIDDEN)
-    units, after = len(scratch[1]), scratch[2]
+    after = scratch[2]
     gates = (3 if _CELL == GRU else 1 if _CELL == PLAIN else 4) * _HIDDEN
     outputs = gates * (_INPUTS + _HIDDEN + 2)  # where the output's weights begin
     for i in range(0, count, LANES):
-        if _FOLLOWING:
-            (last,) = gather_state((starting_at(states, units * room), room), card, i, 1)
-            _through_cells(shape, parameters, states, room, card, i, 0, load(t, i), last, scratch)
+        if _FOLLOWING:  # as if it were answered, but nothing is kept
+            _answered(
+                parameters, states, room, card, i, i, 0, load(t, i), load(t, i), load(t, i), scratch
+            )
         else:
             for k in range(_HIDDEN):
                 for lane in range(LANES):

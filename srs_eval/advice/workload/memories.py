@@ -240,7 +240,7 @@ def drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) 
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Score:
     """How well a model predicts the held-out reviews after being fitted to those before."""
 
     model: str  # of MODELS
@@ -273,7 +273,7 @@ def candidates(reviews: int) -> tuple[str, ...]:
     return tuple(model for model in MODELS if is_quick(model))
 
 
-def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Judged, ...]:
+def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Score, ...]:
     """All `candidates`, or one and REFERENCE, the one that predicts best first; none where there
     is too little data. `session` is of the preset's reviews alone.
     """
@@ -297,7 +297,7 @@ def ranked(session: Session, context: Context, memory: str = BEST) -> tuple[Judg
     }
     says = verdicts(differences)
     made = [
-        Judged(model, mean_interval(*found), differences.get(model), says.get(model))
+        Score(model, mean_interval(*found), differences.get(model), says.get(model))
         for model, found in losses.items()
     ]
     return tuple(sorted(made, key=lambda each: each.log_loss.estimate))
