@@ -438,7 +438,6 @@ def _backlog(
         state=deck.state[:, kept],
         last_day=deck.last_day[kept],
         due_day=deck.due_day[kept],
-        lapses=deck.lapses[kept],
     )
     days = min(MONTH, preset.settings.days)
     settings = replace(preset.settings, desired_retention=desired, days=days)

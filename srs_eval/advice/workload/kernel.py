@@ -53,11 +53,9 @@ class Question(NamedTuple):
     step_days: float  # from one step to the next, as the memory sees it
     scheduler_step_days: float
     order: int
-    most_lapses: int
     balanced: int
     learned: int  # cards at the beginning
     new: int
-    introduced_today: int
     parameters: FloatArray  # of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
@@ -77,7 +75,6 @@ class Cards(NamedTuple):
     difficulty: int  # where the scheduler's last state begins
     last: FloatArray  # day of the last review
     due: FloatArray  # the day that was scheduled
-    lapses: Int32Array
 
 
 class Queue(NamedTuple):
@@ -247,7 +244,7 @@ def play(
     states, scheduler_states = cards.state, cards.scheduler_state
     parameters, scheduler_parameters = question.parameters, question.scheduler_parameters
     work = unpacked(work_table, Work)
-    last, lapses = cards.last, cards.lapses
+    last = cards.last
     head, following, due = queue.head, queue.following, queue.due
     crowd, crowding = queue.crowd, queue.crowding
     card, t, ratings = today.card, today.t, today.rating
@@ -256,7 +253,6 @@ def play(
     seconds, order = question.seconds, question.order
     taken, spread, clock = today.taken, question.spread, random[1:]
     difficulty = cards.difficulty
-    most_lapses = question.most_lapses
     learned, waiting = question.learned, question.new
 
     for i in range(learned):  # backwards, so that a day's cards keep their order
@@ -264,13 +260,12 @@ def play(
         at = int(max(cards.due[k], 0.0))
         if at < queue.horizon:
             due[at] += 1
-        if at < days and lapses[k] < most_lapses:
+        if at < days:
             following[k] = head[at]
             head[at] = k
     left, at = waiting, 0  # new cards take room on the days on which they will come
     while left > 0 and at < queue.horizon:
-        more = question.new_a_day - (question.introduced_today if at == 0 else 0)
-        more = min(max(more, 0), left)
+        more = min(question.new_a_day, left)
         due[at] += more
         left -= more
         at += 1
@@ -334,7 +329,6 @@ def play(
                 rating = 2 + drawn(random, question.review_rating, 0, 3)
             else:
                 k, rating = card[i], 1
-                lapses[k] += 1
                 stepping[steps], step_rating[steps] = k, 1.0
                 row[steps], consecutive[steps] = _RELEARNING_ROW, 0
                 needed[steps] = question.relearning_steps
@@ -352,7 +346,7 @@ def play(
             )
 
         # New cards come after the reviews
-        new = question.new_a_day - (question.introduced_today if day == 0 else 0)
+        new = question.new_a_day
         if not question.new_ignore_review_limit:
             new = min(new, question.reviews_a_day - n)
         new = min(max(new, 0), waiting)
@@ -432,7 +426,7 @@ def play(
             if at < queue.horizon:
                 due[at] += 1
                 crowd[at] = crowding[due[at]]
-                if at < days and lapses[k] < most_lapses:
+                if at < days:
                     following[k] = head[at]
                     head[at] = k
 

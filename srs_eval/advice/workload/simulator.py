@@ -14,7 +14,7 @@ The scheduler decides on the intervals, the memory on what is recalled. They are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -47,9 +47,7 @@ class Deck:
     state: FloatArray  # (states, n) after the last review, by the scheduler's model
     last_day: IntArray  # (n,) of the last review
     due_day: IntArray  # (n,) overdue cards are reviewed today, as long ago as they are
-    lapses: IntArray  # (n,)
     new: int = 0
-    introduced_today: int = 0  # new cards that today's limit has already been spent on
     memory_state: FloatArray | None = None  # (states of the memory, n)
 
     def __len__(self) -> int:
@@ -102,10 +100,7 @@ class Settings:
     maximum_interval: int = 36_500  # days
     learning_steps: int = 2  # how many
     relearning_steps: int = 1
-    step_minutes: float = 10.0
-    """Between the steps of one day; only FSRS-7 asks for it."""
     order: Order = "due"
-    suspend_after_lapses: int | None = None
     balanced: bool = True
     """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
     known_every: int = 30
@@ -123,13 +118,9 @@ class Simulated:
     known_days: IntArray  # (k,) days at whose end is counted ...
     known: FloatArray  # (k,) ... how many cards would be recalled, by the memory
 
-    @cached_property
-    def answers(self) -> int:
-        """Reviews and new cards together, as Anki's simulator counts reviews."""
-        return int(self.reviews.sum() + self.new.sum())
-
 
 ORDERS = get_args(Order)
+_STEP_DAYS = 10 / 1440  # between the steps of one day; only some memories ask for it
 
 
 def simulate(
@@ -164,7 +155,6 @@ def simulate(
         difficulty=(scheduler.states - 1) * room,
         last=_with_room(deck.last_day, room),
         due=_with_room(deck.due_day, room),
-        lapses=_with_room(deck.lapses, room, np.int32),
     )
     horizon = settings.days + settings.days // 2  # as far as the balance of days looks
     queue = kernel.Queue(
@@ -214,14 +204,12 @@ def _question(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=_step_days(settings, answering),
-        scheduler_step_days=_step_days(settings, scheduler),
+        step_days=_step_days(answering),
+        scheduler_step_days=_step_days(scheduler),
         order=ORDERS.index(settings.order),
-        most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
         balanced=int(settings.balanced),
         learned=len(deck),
         new=min(deck.new, settings.new_a_day * settings.days),
-        introduced_today=deck.introduced_today,
         parameters=answering.values,
         scheduler_parameters=scheduler.values,
         seconds=np.array(costs.seconds, np.float64).ravel(),
@@ -245,13 +233,13 @@ def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | N
         )
     if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
         raise InputError("Days, intervals and the time between counts are 1 day or more.")
-    if min(settings.new_a_day, settings.reviews_a_day, deck.new, deck.introduced_today) < 0:
+    if min(settings.new_a_day, settings.reviews_a_day, deck.new) < 0:
         raise InputError("Numbers of cards and reviews a day cannot be negative.")
 
 
-def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
+def _with_room(values: Any, room: int) -> FloatArray:
     """A copy with `room` places in its last dimension, filled up with 1."""
-    made = np.ones((*np.shape(values)[:-1], room), dtype)
+    made = np.ones((*np.shape(values)[:-1], room))
     made[..., : np.shape(values)[-1]] = values
     return made
 
@@ -269,8 +257,8 @@ def _of_interval(count: int) -> FloatArray:
     return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
-def _step_days(settings: Settings, memory: Memory) -> float:
-    return settings.step_minutes / 1440.0 if memory.sees_fractions else 0.0
+def _step_days(memory: Memory) -> float:
+    return _STEP_DAYS if memory.sees_fractions else 0.0
 
 
 @cache

@@ -104,7 +104,6 @@ class Today:
     due_day: IntArray  # (n,) relative to the first simulated day
     interval: IntArray  # (n,) days
     ease: FloatArray  # (n,) 2.5 is SM-2's usual
-    lapses: IntArray  # (n,)
     stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
     waits: np.ndarray  # (n,) bool: in its steps
     histories: Histories
@@ -145,7 +144,6 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         due_day=schedule.due_day[k] - first_day,
         interval=schedule.interval[k],
         ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
-        lapses=schedule.lapses[k],
         stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
         waits=~in_days[k],
         histories=_histories(log, schedule.card_id[k], first_day),
@@ -163,7 +161,6 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
             state=state,
             last_day=np.where(today.waits, 0, last),
             due_day=np.where(today.waits, 0, today.due_day),
-            lapses=today.lapses,
             new=today.new,
         )
     last = np.minimum(today.due_day - today.interval, -1)
@@ -172,7 +169,6 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
         state=state,
         last_day=last,
         due_day=np.maximum(today.due_day, last + 1),
-        lapses=today.lapses,
         new=today.new,
     )
 
