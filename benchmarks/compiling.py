@@ -148,7 +148,7 @@ def asked(checkout: Path, names: str, golden: Path | None, *how: str) -> Any:
 
 
 def compile_all(names: str, golden: Path | None) -> None:
-    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
 
     kernels: list[tuple[str, float]] = []
@@ -162,7 +162,7 @@ def compile_all(names: str, golden: Path | None) -> None:
 
 def one_by_one(names: str, golden: Path | None) -> None:
     from srs_eval.data.errors import missing
-    from srs_eval.engine.evaluate import Session, must_compile
+    from srs_eval.engine.session import Session, must_compile
     from srs_eval.models.configurations import resolve
 
     session = Session(first_rows(learner(golden), ROWS))

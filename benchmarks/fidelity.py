@@ -27,10 +27,11 @@ from _peers import run_peer
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.models.configurations import Configuration, published, resolve
+from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.published import published
 
 WORSE_ON_AVERAGE = 0.0002
 

@@ -108,9 +108,8 @@ def make_dataset(folder: Path, learners: int) -> None:
 def character(seed: int) -> Any:
     """A learner who relearns much within a day, like 106 of the golden data set."""
     from srs_eval.data.simulated import Character, Habits
-    from srs_eval.data.simulated.learner import character_presets
-    from srs_eval.data.simulated.memories import Fsrs6
-    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
+    from srs_eval.data.simulated.character import character_presets
+    from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6
 
     random = np.random.default_rng(seed)
     w = np.array(DEFAULT_PARAMETERS) * np.exp(SPREAD * random.standard_normal(21))
@@ -141,7 +140,7 @@ def character(seed: int) -> Any:
 def sharing(data: Path, user: int) -> str:
     """How many nodes there are for each judged review, in words."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
     from srs_eval.training.trie import history_trie
 
@@ -194,7 +193,7 @@ class Measured:
 def serve(data: Path, user: int, models: str) -> None:
     """What `Measured` talks to: reads names from standard input, answers in JSON."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.evaluate import Session
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import resolve
 
     named = models != "all"

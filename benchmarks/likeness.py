@@ -21,7 +21,7 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve
 from tools.pretraining.likeness import Likeness, likeness
 from tools.pretraining.population import population_learner

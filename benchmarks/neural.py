@@ -30,7 +30,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 from srs_eval.models.configurations import resolve

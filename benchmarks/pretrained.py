@@ -24,7 +24,7 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve
 from srs_eval.training.context import Context
 

@@ -40,7 +40,8 @@ from pathlib import Path
 import make_dataset
 import numpy as np
 
-from srs_eval.benchmark.plan import make_setup, survey
+from srs_eval.benchmark.plan import survey
+from srs_eval.benchmark.setup import make_setup
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics

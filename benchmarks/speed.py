@@ -43,7 +43,9 @@ from compiling import record_compilation
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Finished, Session, Started, evaluate
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.run import Finished, Started
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 from srs_eval.models.configurations import Configuration, resolve
@@ -295,7 +297,7 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 def part_cold(repeat: int) -> None:
     """In fresh processes with an empty cache folder; wall time from their start on."""
-    from srs_eval.data.simulated.demo import make_demo_collection
+    from srs_eval.data.simulated.files import make_demo_collection
 
     with tempfile.TemporaryDirectory() as folder:
         collection = make_demo_collection(Path(folder))

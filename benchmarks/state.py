@@ -31,13 +31,13 @@ from srs_eval.models.state import (
     Prior,
     base_logits,
     features_of,
+    running_offset,
     trace,
     without_prior,
 )
 from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compiled
 from srs_eval.training.context import Context
-from srs_eval.training.online_filter import running_offset
 from srs_eval.training.state_features import state_features, timeline
 from tools.pretraining.state import prior_from, trials_of
 

@@ -51,7 +51,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, IntArray, ReviewLog, Rows
 from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.data.simulated.memory import fuzzed
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.report.notebook import load
 from tools.pretraining.population import draw
 

@@ -16,8 +16,8 @@ def main() -> int:
         code = cli.main()
     except KeyboardInterrupt:
         code = 130
-    own_files = sys.modules.get("srs_eval.training.local_imports")
-    if own_files is not None and any(each.is_alive() for each in own_files.left_behind):
+    models = sys.modules.get("srs_eval.models")
+    if models is not None and any(each.is_alive() for each in models.left_behind):
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import signal
 import sys
@@ -45,13 +46,11 @@ from srs_eval.tui.screens.background import (
     EvaluateFunction,
     Remembered,
 )
-from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen
-from srs_eval.tui.screens.garbage import EVERY_S, Garbage
-from srs_eval.tui.screens.palette import Commands, commands
+from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.reports import Reports
-from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, Greyscale, check_theme
-from srs_eval.tui.screens.typed_keys import TypedKeys
+from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.widgets.chrome import MINIMUM
+from srs_eval.tui.workarounds import Commands, Greyscale, TypedKeys
 
 if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Table
@@ -59,14 +58,13 @@ if TYPE_CHECKING:
     from srs_eval.advice.saved_answers import Kept
     from srs_eval.advice.workload.estimate import Doing
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.evaluate import Event
     from srs_eval.engine.results import Result
+    from srs_eval.engine.run import Event, Run
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.report.inspection import Inspection
     from srs_eval.stats.calibration_graph import CalibrationGraph
-    from srs_eval.tui.screens.choose import Chosen
-    from srs_eval.tui.screens.evaluation import Evaluation
+    from srs_eval.tui.screens.dialogs import Chosen
     from srs_eval.tui.screens.export import Wanted
     from srs_eval.tui.screens.ranking import RunScreen
 
@@ -80,8 +78,8 @@ _NEXT = (
     *(
         f"srs_eval.tui.screens.{each}"
         for each in (
-            *("evaluation", "evidence", "ranking", "details", "compare", "model_errors"),
-            *("costs", "import_summary", "choose", "export", "families", "help"),
+            *("evidence", "ranking", "details", "compare", "costs", "import_summary"),
+            *("dialogs", "export"),
         )
     ),
 )
@@ -176,7 +174,6 @@ class SrsEvalApp(App[int]):
         self._costed = Costed()
         self.monotonic, self.now = monotonic, now
         self._keys = TypedKeys(self, self._forward, monotonic)
-        self._garbage = Garbage(monotonic)
         self._answer = answer
         self._evaluate, self._load, self._profiles = evaluate, load, profiles
         self._write_report = write_report
@@ -200,8 +197,6 @@ class SrsEvalApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """As Textual does it, but keys one after another."""
-        if isinstance(event, events.InputEvent):
-            self._garbage.touched()
         await self._keys.take(event)
 
     async def _forward(self, event: events.Event) -> None:
@@ -221,11 +216,11 @@ class SrsEvalApp(App[int]):
     # --- start and end
 
     @cached_property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         """What has become of the models so far."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
-        return Evaluation()
+        return Run()
 
     @cached_property
     def overview(self) -> Overview:
@@ -246,13 +241,12 @@ class SrsEvalApp(App[int]):
             self.call_after_refresh(self.open_file, self.path)
 
     def on_unmount(self) -> None:
-        self._garbage.end()
+        gc.unfreeze()
 
     def first_screen_is_there(self) -> None:
         """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
         self._parsed_in = None
-        self._garbage.begin()
-        self.set_interval(EVERY_S, self._garbage.collect)
+        gc.freeze()  # what is there by now stays: garbage is looked for among the rest only
         threading.Thread(target=self._prepare, daemon=True, name="warm up").start()
 
     def _prepare(self) -> None:
@@ -276,7 +270,7 @@ class SrsEvalApp(App[int]):
             self._warm_up.pop().terminate_workers()
 
     def get_driver_class(self) -> type[Driver]:
-        from srs_eval.tui.widgets.terminal import lasting
+        from srs_eval.tui.workarounds import lasting
 
         return lasting(super().get_driver_class())
 
@@ -417,8 +411,8 @@ class SrsEvalApp(App[int]):
                 log = self._read(path)
                 from srs_eval.report.inspection import inspect_log
 
-                for name in ("answers", "evaluation"):  # shown next
-                    importlib.import_module(f"srs_eval.tui.screens.{name}")
+                for name in ("tui.screens.answers", "engine.run"):  # shown next
+                    importlib.import_module(f"srs_eval.{name}")
                 outcome: tuple[ReviewLog, Inspection] | Exception = (log, inspect_log(log))
                 threading.Thread(target=_import_ahead, daemon=True, name="imports").start()
             except Exception as error:
@@ -492,7 +486,7 @@ class SrsEvalApp(App[int]):
                 self.log_ = self.receipt = self.whole = None
                 self.pop_screen()
 
-        from srs_eval.tui.screens.confirm_dialog import Question
+        from srs_eval.tui.screens.dialogs import Question
 
         if self.can_cancel and self.asked_for_models:
             title = "Stop the models that still run?"
@@ -521,7 +515,7 @@ class SrsEvalApp(App[int]):
 
         def make() -> None:
             from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
-            from srs_eval.data.simulated.demo import make_demo_collection
+            from srs_eval.data.simulated.files import make_demo_collection
 
             try:
                 if self._demo is None:
@@ -555,7 +549,7 @@ class SrsEvalApp(App[int]):
 
     def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
         """Say in a dialog why something was not done."""
-        from srs_eval.tui.screens.error_dialog import Refusal
+        from srs_eval.tui.screens.dialogs import Refusal
 
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
@@ -595,11 +589,11 @@ class SrsEvalApp(App[int]):
             if isinstance(outcome, Exception):
                 self.refuse("Can't judge this", outcome, "Back", "")
                 return
+            from srs_eval.engine.run import Run
             from srs_eval.tui.screens.answers import AnswersScreen
-            from srs_eval.tui.screens.evaluation import Evaluation
 
             self.cancel_evaluation()
-            self.evaluation, self._evaluated = Evaluation(), None
+            self.evaluation, self._evaluated = Run(), None
             self.log_, self.receipt = outcome
             self.judged_only = chosen
             presets = [each for each in whole[1].presets if str(each.id) in chosen[0]]
@@ -635,7 +629,7 @@ class SrsEvalApp(App[int]):
 
         def answers(cancel: threading.Event) -> Iterator[Any]:
             from srs_eval.advice import saved_answers as kept_answers
-            from srs_eval.engine.evaluate import must_compile
+            from srs_eval.engine.session import must_compile
             from srs_eval.models.configurations import resolve
 
             kept = None if key is None else kept_answers.last(key, self._state_folder)
@@ -821,19 +815,19 @@ class SrsEvalApp(App[int]):
         return f"Ranked in it: {number} of {whole}, as far as they have finished."
 
     @property
-    def of_open_file(self) -> Evaluation:
+    def of_open_file(self) -> Run:
         """The models' figures, if they are of what is open."""
-        from srs_eval.tui.screens.evaluation import Evaluation
+        from srs_eval.engine.run import Run
 
         same = self._evaluated is not None and self._evaluated[0] is self.log_
-        return self.evaluation if same else Evaluation()
+        return self.evaluation if same else Run(equivalence=self.config.equivalence)
 
     def export(self, wanted: Wanted | None) -> None:
         """Write a report in another process, and say where it is."""
         log = self.log_
         if log is None or wanted is None:
             return
-        outcome = self.of_open_file.outcome(self.config.equivalence)
+        run = self.of_open_file.snapshot()
         protocol = self.protocol if self._evaluated is None else self._evaluated[2]
         presets = [log.presets[int(each)].name for each in self.judged_only[0]]
         decks = [log.decks[int(each)].name for each in self.judged_only[1]]
@@ -846,7 +840,7 @@ class SrsEvalApp(App[int]):
         task = partial(
             self._write_report or export_learner,
             log,
-            outcome,
+            run,
             protocol,
             form=wanted.form,
             path=wanted.path,
@@ -903,10 +897,9 @@ class SrsEvalApp(App[int]):
 
         It goes on whatever screen is shown, until it is cancelled or the file is closed.
         """
-        from srs_eval.engine.evaluate import Finished
         from srs_eval.engine.ranking import ranking
+        from srs_eval.engine.run import Finished, Run
         from srs_eval.models.configurations import resolve
-        from srs_eval.tui.screens.evaluation import Evaluation
 
         log = self.log_
         if log is None:
@@ -918,10 +911,9 @@ class SrsEvalApp(App[int]):
         before = self.evaluation
         missing: list[Configuration] = []
         finished: list[tuple[Configuration, Result]] = []
-        self.evaluation = Evaluation(
+        self.evaluation = Run(
             started=self.monotonic(),
             equivalence=self.config.equivalence,
-            known_pace=dict(self.state.pace),
         )
         self._evaluated = (log, self.models, self.protocol)
         if again:
@@ -972,7 +964,7 @@ class SrsEvalApp(App[int]):
         background.start()
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        from srs_eval.engine.evaluate import Prepared
+        from srs_eval.engine.run import Prepared
 
         if message.run != self.run_number:
             return
@@ -983,12 +975,9 @@ class SrsEvalApp(App[int]):
             self.screen.show_protocol()
 
     def on_engine_ended(self, message: EngineEnded) -> None:
-        from srs_eval.tui.screens.time_left import measured_pace
-
         if message.run != self.run_number:
             return
         self.evaluation.end(self.monotonic())
-        self.remember(replace(self.state, pace=measured_pace(self.evaluation)))
         for screen in self._rankings():
             screen.evaluation_ended()
         self.screen.refresh_bindings()
@@ -1062,7 +1051,7 @@ class SrsEvalApp(App[int]):
     def errors_of(self, name: str) -> list[Table]:
         """Where a model that has finished errs; takes a moment, so call it in a thread."""
         from srs_eval.advice.model_evidence import model_evidence
-        from srs_eval.engine.evaluate import Session
+        from srs_eval.engine.session import Session
 
         model = self.evaluation.models[name]
         if self.log_ is None or model.result is None:

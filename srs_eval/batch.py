@@ -11,43 +11,35 @@ its own: one worker, so that the device's memory holds one learner, whatever the
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place, open_place
+from srs_eval.benchmark.cluster import Place, open_place
 from srs_eval.benchmark.plan import (
-    START_SECONDS,
     BatchEvent,
     Ended,
-    Planned,
-    UnitDone,
+    Tasks,
+    ToDo,
     expectations,
-    make_setup,
     survey,
 )
-from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audits
+from srs_eval.benchmark.setup import make_setup
+from srs_eval.benchmark.store import ResultStore, Unit, refuse_audits
 from srs_eval.data.dataset_check import load_possible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, missing
 from srs_eval.data.outputs import refuse_nested
-from srs_eval.data.protocol import Protocol
-from srs_eval.engine.evaluate import (
-    Failed,
-    Finished,
-    Session,
-    Skipped,
-    attempt,
-    in_words,
-    seconds_to_compile,
-)
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine.evaluate import attempt, in_words
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Failed, Finished, Skipped
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -60,7 +52,7 @@ from srs_eval.engine.workers import (
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, Names
 from srs_eval.training.context import Context
-from srs_eval.training.networks import check_device, release_device
+from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_SECONDS = 30.0
 _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
@@ -68,6 +60,8 @@ _LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
 
 Keeper = Callable[[Session, Configuration, int, Result], bytes]
 """Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
+_SessionMaker = Callable[[ReviewLog], Session]
+"""`Session`, or what judges on other reviews; a class of a module."""
 
 
 def run_batch(
@@ -75,7 +69,7 @@ def run_batch(
     configurations: Sequence[Configuration],
     out: Path,
     *,
-    users: Sequence[int] | None = None,
+    users: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     jobs: int | None = None,
     engine: str = "local",
     keep: Mapping[str, Keeper] | None = None,
@@ -84,27 +78,27 @@ def run_batch(
     context: Context | None = None,
     names: Names = "2025",
     publish_seconds: float = _PUBLISH_SECONDS,
+    session: _SessionMaker = Session,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate what is missing in `out` of users x configurations.
 
-    Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend
-    on `jobs`, on interruptions or on the order of events (`timing/` apart). Closing the
-    iterator, or an exception such as KeyboardInterrupt, ends all workers; what they had
-    finished is kept and visible. `merge` names other batch folders with the same set-up,
-    whose units are taken over first. `engine` is "local", "dask-local" or "dask://HOST:PORT"
-    (`benchmark.cluster`). `keep` makes files of units besides their figures, by kind
-    (`benchmark.store.KEPT`, `benchmark.prediction_files`), also of units that were done without.
-    `names` is the spelling that the files have (`configurations.spelled`). Raises InputError for
-    an unusable set-up or device.
+    Yields Planned, a UnitDone for each unit, and Ended. The files in `out` do not depend on `jobs`,
+    on interruptions or on the order of events (`timing/` apart). Closing the iterator, or an
+    exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
+    `users` are the same for all configurations, or by their names. `merge` names batch folders with
+    the same set-up, whose units are taken over first. `engine` is that of `cluster.open_place`.
+    `keep` makes files of units besides their figures, by kind, also of units that were done
+    without. `names` is how the files are spelled. `session` makes what evaluates a user. Raises
+    InputError for an unusable set-up or device.
     """
     context, makers = context or Context(), keep or {}
     refuse_audits(out)
     refuse_nested(out, dataset.folder)
     jobs = cores() if jobs is None else max(1, jobs)
-    wanted = list(dataset.users if users is None else users)
     fingerprint, sizes = survey(dataset)
     setup = {**make_setup(dataset, fingerprint, configurations, context), "names": names}
     on_device = _on_device(configurations, context)
+    expected = expectations(dataset, sizes, configurations)
     happenings = TaskEvents()
     with (
         # The device is tried before the folder is touched.
@@ -115,108 +109,41 @@ def run_batch(
         try:
             for other in merge:
                 store.take_over(other)
-            before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-            missing: dict[int, list[str]] = {user: [] for user in wanted}
-            done_with_less: set[tuple[str, int]] = set()
-            for configuration in configurations:
-                statuses = store.statuses(configuration.name)
-                for user in wanted:
-                    status = statuses.get(user)
-                    if status == "done" and not all(
-                        store.keeps(kind, configuration.name, user) for kind in makers
-                    ):
-                        done_with_less.add((configuration.name, user))
-                        status = None
-                    if status is not None:
-                        before[status] += 1
-                    if status in (None, "failed"):
-                        missing[user].append(configuration.name)
-            expected = expectations(dataset, sizes, configurations)
-            tasks: _Tasks = [(user, tuple(names)) for user, names in missing.items() if names]
-            # The longest first, so that no worker is left with one at the end.
-            tasks.sort(key=lambda task: (-expected(*task), task[0]))
-            units = sum(len(names) for _, names in tasks)
-            work = sum(expected(*task) for task in tasks)
-            there, others = _divided(tasks, on_device)
-            if there and others and jobs == 1 and lane is not None:
-                there, others = tasks, []  # the one process does everything
+            wanted = dataset.users if users is None else users
+            todo = ToDo(store, configurations, wanted, makers, expected)
+            there, others = _divided(todo.tasks, on_device, jobs == 1 and lane is not None)
             if lane is not None and not there:
                 lane.terminate_workers()
                 lane = None
-            jobs = min(jobs - bool(there), len(others))
-            place, seconds, compiling = None, 0.0, 0.0
-            if tasks:
-                if engine in ON_THIS_MACHINE:
-                    awaited = {name for _, names in tasks for name in names}
-                    compiling = seconds_to_compile(
-                        each for each in configurations if each.name in awaited
-                    )
-                place = stack.enter_context(
-                    open_place(
-                        engine,
-                        jobs,
-                        dataset.folder,
-                        _import_engine,
-                        happenings.put,
-                        lane=lane,
-                        gpus=bool(there),
-                    )
-                )
-                seconds = sum(expected(*task) for task in others) / max(1, place.jobs)
-                jobs = place.jobs
-                if place.for_device is not None:
-                    jobs += place.for_device.jobs
-                    on_it = sum(expected(*task) for task in there) / place.for_device.jobs
-                    seconds = max(seconds, on_it)
-            yield Planned(
-                users=len(wanted),
-                configurations=tuple(each.name for each in configurations),
-                data=fingerprint,
-                units=units,
-                present=before["done"],
-                skipped_before=before["skipped"],
-                retried=before["failed"],
-                jobs=jobs,
-                expected_seconds=seconds + START_SECONDS + compiling if tasks else 0.0,
-                compile_seconds=compiling,
-                damaged=store.damaged,
+            opening = open_place(
+                engine,
+                min(jobs - bool(there), len(others)),
+                dataset.folder,
+                _import_engine,
+                happenings.put,
+                lane=lane,
+                gpus=bool(there),
             )
-
-            def note(unit: Unit) -> None:
-                """Store a unit, unless it is a vain try for more files of one that is done."""
-                if unit.status == "done" or (unit.configuration, unit.user) not in done_with_less:
-                    store.append(unit)
-
+            place = stack.enter_context(opening) if todo.tasks else None
+            yield todo.planned(fingerprint, place, others, there, engine)
             start = time.monotonic()
-            counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-            left = {user: len(names) for user, names in tasks}
-            finished_work = 0.0
-            publishing = _Regularly(store.publish, publish_seconds)
             if place is not None:
-                user_tasks = _UserTasks(place, happenings, dataset, configurations, context, makers)
+                user_tasks = _UserTasks(
+                    place, happenings, dataset, configurations, context, makers, session
+                )
+                publishing = _Regularly(store.publish, publish_seconds)
                 try:
                     for unit in user_tasks.units(others, there):
-                        note(unit)
-                        counts[unit.status] += 1
-                        left[unit.user] -= 1
-                        finished_work += expected(unit.user, (unit.configuration,))
+                        done = todo.store(unit)
                         publishing()
-                        yield UnitDone(
-                            unit,
-                            finished=sum(counts.values()),
-                            users_finished=sum(not count for count in left.values()),
-                            share=finished_work / work if sum(counts.values()) < units else 1.0,
-                        )
+                        yield done
                 finally:
                     stack.close()
                     for unit in user_tasks.left_over():
-                        note(unit)
-            yield Ended(seconds=time.monotonic() - start, **counts)
+                        todo.store(unit)
+            yield Ended(seconds=time.monotonic() - start, **todo.counts)
         finally:
             store.publish(everything=True)
-
-
-_Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
 
 
 def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
@@ -246,13 +173,15 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
         pool.terminate_workers()
 
 
-def _divided(tasks: _Tasks, on_device: frozenset[str]) -> tuple[_Tasks, _Tasks]:
-    """What runs on the device, and the rest."""
-    parts: tuple[_Tasks, _Tasks] = [], []
+def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tuple[Tasks, Tasks]:
+    """What runs on the device, and the rest; all on the device where `one_process` does both."""
+    parts: tuple[Tasks, Tasks] = [], []
     for user, names in tasks:
         for part, there in zip(parts, (True, False), strict=True):
             if some := tuple(name for name in names if (name in on_device) == there):
                 part.append((user, some))
+    if one_process and all(parts):
+        return tasks, []
     return parts
 
 
@@ -298,8 +227,9 @@ class _UserTasks:
         configurations: Sequence[Configuration],
         context: Context,
         keep: Mapping[str, Keeper] | None = None,
+        session: _SessionMaker = Session,
     ) -> None:
-        self.keep = keep or {}
+        self.keep, self.session = keep or {}, session
         self.place = place
         self.happenings = happenings
         self.folder = dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
@@ -325,11 +255,9 @@ class _UserTasks:
         while any(lanes.values()) or suspects or self.tasks:
             for place, waiting in lanes.items():
                 while waiting and self._at(place) < place.ahead:
-                    task = waiting.popleft()
-                    one = place is self.place.for_device and place.jobs == 1
-                    self._submit(task, following=waiting[0].user if waiting and one else None)
+                    self._submit(waiting.popleft())
             if suspects and not self.tasks:
-                self._submit(suspects.popleft(), following=None)
+                self._submit(suspects.popleft())
             happening = self.happenings.next(timeout=0.5)
             if happening is None:
                 continue
@@ -375,7 +303,7 @@ class _UserTasks:
     def _at(self, place: Place) -> int:
         return sum(task.place is place for task in self.tasks.values())
 
-    def _submit(self, task: _Task, following: int | None) -> None:
+    def _submit(self, task: _Task) -> None:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
             task.place.executor,
@@ -385,7 +313,7 @@ class _UserTasks:
             chosen,
             self.context,
             self.keep,
-            following,
+            self.session,
         )
         self.tasks[future] = task
 
@@ -410,17 +338,16 @@ def evaluate_user(
     configurations: Sequence[Configuration],
     context: Context,
     keep: Mapping[str, Keeper],
-    following: int | None = None,
+    make_session: _SessionMaker = Session,
 ) -> list[Unit]:
     """All units of one user, with what `keep` makes; a task of any executor.
 
     Configurations that share a preparation come one after the other, and what they share goes
     before the next is made: that halves the memory that the largest users take. On its way it
-    sends the name of each configuration that it begins with, and each unit. Where a device
-    computes, the user whose turn is next in this process (`following`) is made ready meanwhile.
+    sends the name of each configuration that it begins with, and each unit.
     """
     try:
-        session = _session(folder, user)
+        session = make_session(load_possible(_dataset(folder), user))
     except NotEnoughData as why:
         return [Unit(each.name, user, "skipped", reason=str(why)) for each in configurations]
     except Exception as error:
@@ -428,8 +355,6 @@ def evaluate_user(
         return [
             Unit(each.name, user, "failed", reason=reason, detail=detail) for each in configurations
         ]
-    if following is not None:
-        _make_ready(folder, following, configurations[0].protocol)
     on_device = _on_device(configurations, context)
     units = []
     preparations = [session.preparation(each.protocol) for each in configurations]
@@ -444,46 +369,6 @@ def evaluate_user(
                     os._exit(_LOST_DEVICE)  # another process takes this one's place
         session.forget(preparation)
     return units
-
-
-@dataclass(frozen=True)
-class _Ready:
-    user: int
-    session: Future[Session]
-
-
-_ready: _Ready | None = None
-
-
-def _make_ready(folder: Path, user: int, protocol: Protocol) -> None:
-    """Load and prepare a user in a thread, for the task after this.
-
-    No more than a thread, for there is little to do: for 20,000 reviews 0.03 s, where training
-    takes seconds even on a GPU, in hundreds of steps one after the other.
-    """
-    global _ready
-    session: Future[Session] = Future()
-
-    def work() -> None:
-        try:
-            made = Session(load_possible(_dataset(folder), user))
-            with suppress(NotEnoughData):
-                made.trials(protocol)
-            session.set_result(made)
-        except BaseException as error:  # told when its turn comes
-            session.set_exception(error)
-
-    threading.Thread(target=work, daemon=True, name="next learner").start()
-    _ready = _Ready(user, session)
-
-
-def _session(folder: Path, user: int) -> Session:
-    """The user's session, made ready or not. Raises what loading raises."""
-    global _ready
-    ready, _ready = _ready, None
-    if ready is not None and ready.user == user:
-        return ready.session.result()
-    return Session(load_possible(_dataset(folder), user))
 
 
 def _import_engine() -> None:

@@ -17,7 +17,12 @@ import hypothesis
 import numpy as np
 import pytest
 
-from srs_eval.data.simulated import Learner, simulate_learner, write_collection, write_dataset
+from srs_eval.data.simulated import (
+    SimulatedLearner,
+    simulate_learner,
+    write_collection,
+    write_dataset,
+)
 
 # Compiling and lazy imports make a first example slow; how slow is nothing to fail on. The same
 # examples each time: what fails, fails for everybody.
@@ -104,14 +109,14 @@ def made_collection(folders: pytest.TempPathFactory, seed: int, reviews: int) ->
 
 
 @pytest.fixture(scope="session")
-def simulated_learner() -> Learner:
+def simulated_learner() -> SimulatedLearner:
     """20,000 reviews: the learner behind `simulated_collection`."""
     return simulate_learner(seed=1)
 
 
 @pytest.fixture(scope="session")
 def simulated_collection(
-    simulated_learner: Learner, tmp_path_factory: pytest.TempPathFactory
+    simulated_learner: SimulatedLearner, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """An Anki collection with several decks, two presets in use and about 20,000 entries."""
     path = tmp_path_factory.mktemp("simulated") / "collection.anki2"
@@ -119,7 +124,7 @@ def simulated_collection(
     return path
 
 
-def simulated_users() -> dict[int, Learner]:
+def simulated_users() -> dict[int, SimulatedLearner]:
     """Small users, the odd ones too."""
     missing = simulate_learner(6, 1000)
     random = np.random.default_rng(6)

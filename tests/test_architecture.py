@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.engine.cache import VIEWS
+from srs_eval.training.compile import VIEWS
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"

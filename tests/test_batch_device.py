@@ -14,13 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval import batch
 from srs_eval.benchmark.cluster import open_place
-from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.models.configurations import resolve
-from srs_eval.training.context import Context
+from tests.cli.program import main_here
 from tests.conftest import PATIENCE
 from tests.test_batch import _assert_gone, _children, _wait_for_growth, command, lines, needs_proc
 
@@ -91,6 +88,7 @@ def test_one_process_has_the_device_and_the_others_go_on(dataset: Path, tmp_path
         assert list(lines(out / "result" / f"{name}.jsonl")) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_on_the_device_costs_one_unit(dataset: Path, tmp_path: Path) -> None:
     models = "AVG,KILLED,RAISING,LOSING,SLOW"
     done = run(
@@ -116,18 +114,19 @@ def test_what_goes_wrong_on_the_device_costs_one_unit(dataset: Path, tmp_path: P
 
 
 def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_path: Path) -> None:
-    assert run(dataset, tmp_path, "--users", "1-3", models="AVG").returncode == 0
+    some = ("batch", "--dataset", dataset, "--out", tmp_path, "--models", "AVG")
+    assert main_here(*some, "--users", "1-3").returncode == 0
     before = results(tmp_path)
     refused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", models="AVG,LSTM")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "The device 'cuda:999' cannot be used" in refused.stderr
     for name in ("gpu", "cuda:x", "cuda:"):
-        unknown = run(dataset, tmp_path, "--device", name, models="AVG")
+        unknown = main_here(*some, "--device", name)
         assert unknown.returncode == 2
         assert "--device takes" in unknown.stderr
     assert results(tmp_path) == before
-    unused = run(dataset, tmp_path, "--device", "cuda:999", "--fresh", "--users", "1", models="AVG")
+    unused = main_here(*some, "--device", "cuda:999", "--fresh", "--users", "1")
     assert unused.returncode == 0, unused.stderr
 
 
@@ -136,34 +135,6 @@ def test_a_device_may_be_spelled_large(dataset: Path, tmp_path: Path) -> None:
     done = run(dataset, tmp_path, *large, models="AVG,THERE", TEST_ON_DEVICE="THERE")
     assert done.returncode == 0, done.stderr
     assert list(lines(tmp_path / "result" / "THERE.jsonl")) == [1, 2]
-
-
-def test_the_next_user_is_made_ready_meanwhile(
-    dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen, context = resolve("AVG"), Context(device="cpu:0")
-    plain = [batch.evaluate_user(dataset, user, chosen, context, {}) for user in (2, POISONED)]
-    loaded: list[int] = []
-    load = Dataset.load
-
-    def watched(dataset: Dataset, user: int) -> object:
-        loaded.append(user)
-        return load(dataset, user)
-
-    monkeypatch.setattr(Dataset, "load", watched)
-    batch.evaluate_user(dataset, 1, chosen, context, {}, following=2)
-    assert batch._ready is not None
-    ready = batch._ready.session.result(timeout=PATIENCE)
-    assert loaded == [1, 2]
-    assert list(ready._trials) == [ready.preparation(chosen[0].protocol)]
-    second = batch.evaluate_user(dataset, 2, chosen, context, {}, following=POISONED)
-    poisoned = batch.evaluate_user(dataset, POISONED, chosen, context, {}, following=5)
-    assert loaded[:3] == [1, 2, POISONED]
-    assert [second[0].line, poisoned[0].reason] == [plain[0][0].line, plain[1][0].reason]
-    assert "damaged" in poisoned[0].reason
-    (other,) = batch.evaluate_user(dataset, 3, chosen, context, {})  # not the one made ready
-    assert other.line is not None
-    assert other.line["user"] == 3
 
 
 @contextmanager
@@ -182,6 +153,7 @@ def dask_cluster(*resources: dict[str, int]) -> Iterator[str]:
         yield cluster.scheduler_address.replace("tcp://", "dask://")
 
 
+@pytest.mark.slow
 def test_on_dask_the_workers_with_a_gpu_get_what_runs_on_it(tmp_path: Path) -> None:
     def place(address: str, lane: bool):  # type: ignore[no-untyped-def]
         return open_place(address, 1, tmp_path, int, lambda *_: None, gpus=lane)

@@ -20,7 +20,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import SUSPENDED, select_rows
 from srs_eval.data.selection import only_preset, without_presets
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.evaluate import Session, fit_and_predict
+from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve

@@ -27,7 +27,7 @@ from srs_eval.data.errors import counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FILTERED, LEARNING, RELEARNING, REVIEW, FloatArray
 from srs_eval.data.trials import prepare_trials
-from srs_eval.engine.evaluate import fit_and_predict
+from srs_eval.engine.session import fit_and_predict
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval, Verdict, verdicts
 

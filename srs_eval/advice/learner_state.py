@@ -22,7 +22,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session, mark_compiled
+from srs_eval.engine.session import Session, mark_compiled
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve

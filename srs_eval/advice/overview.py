@@ -52,7 +52,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
-from srs_eval.engine.evaluate import must_compile
+from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict

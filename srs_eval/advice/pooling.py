@@ -20,7 +20,7 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import fsrs6
-from srs_eval.training.lbfgs import minimise
+from srs_eval.training.optimisers import minimise
 from srs_eval.training.recurrent import SummedLoss
 
 _TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)

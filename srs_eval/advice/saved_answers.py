@@ -20,8 +20,8 @@ from typing import Any
 from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.data.paths import content_of, state_dir
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.cache import code_digest
 from srs_eval.stats.intervals import Interval
+from srs_eval.training.compile import program_digest
 from srs_eval.training.context import Context
 
 _LAYOUT = 3
@@ -43,7 +43,7 @@ def basis(log: ReviewLog, context: Context) -> str:
     """A digest of everything that answers depend on: reviews, settings, program."""
     parts = [
         log.fingerprint(),
-        code_digest(),
+        program_digest(),
         repr(sorted(log.presets.items())),
         repr(sorted(log.decks.items())),
         repr((log.optimized_before_s, log.receipt.fsrs_enabled, log.day_grid)),

@@ -15,57 +15,41 @@ import itertools
 import math
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import Any
 
 import numpy as np
 
-from srs_eval.benchmark.audit_fits import Fitter, Records, Try, key_of
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.ledger import LAYOUT, LEDGER
+from srs_eval.benchmark.ledger import LEDGER, Entry, Found, write_ledger
 from srs_eval.benchmark.plan import (
     START_SECONDS,
+    BatchEvent,
     Ended,
+    Expected,
     Planned,
     UnitDone,
     expectations,
-    make_setup,
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.benchmark.store import PUBLISHED, TUNED, ResultStore, Unit, as_json
-from srs_eval.benchmark.tuning import Search, Setup
+from srs_eval.benchmark.setup import SETUP, as_json, make_setup
+from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
+from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.outputs import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
-from srs_eval.engine.evaluate import seconds_to_compile
 from srs_eval.engine.ranking import placed
-from srs_eval.engine.workers import cores
+from srs_eval.engine.session import Session, seconds_to_compile
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
 from srs_eval.training.context import Context
-from srs_eval.training.hyperparameters import SEED
-
-_HALVES = 2
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the search over one half of the users has found."""
-
-    users: int  # whose training parts have chosen
-    trials: int  # besides the published set-up
-    setup: Setup
-    log_loss: float  # mean over these users of the held-out training rows; nan where there are none
-    published: float  # the same of the published set-up
-    extended: Mapping[str, Sequence[str]]  # limits that moved, by hyperparameter
-    on_edge: tuple[str, ...]  # where more trials may find a better one
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +66,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Pair:
+class _Pair:
     """Two configurations, the first one ahead as published; differences are first minus second."""
 
     first: str
@@ -110,7 +94,7 @@ class Ranking:
     users: int  # with results of all configurations, before and after
     published: tuple[str, ...]  # labels, best first by the mean over these users
     tuned: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[_Pair, ...]
 
     @property
     def survives(self) -> bool:
@@ -130,7 +114,9 @@ class Audit:
     failed: Mapping[str, int]  # reasons, and of how many fits
 
 
-_AuditEvent = Planned | UnitDone | Ended | Audit
+_AuditEvent = BatchEvent | Audit
+_Evaluate = Callable[..., Generator[BatchEvent, None, None]]
+"""`srs_eval.batch.run_batch`, which lies above."""
 
 
 def run_audit(
@@ -138,6 +124,7 @@ def run_audit(
     configurations: Sequence[Configuration],
     out: Path,
     *,
+    evaluate: _Evaluate,
     users: Sequence[int] | None = None,
     trials: int = 30,
     repeats: int = 3,
@@ -157,7 +144,7 @@ def run_audit(
     """
     refuse_nested(out, dataset.folder)
     wanted = list(dataset.users if users is None else users)
-    if len(wanted) < _HALVES:
+    if len(wanted) < 2:
         raise InputError("An audit needs two users at least: the ones choose for the others.")
     for each in configurations:
         if each.protocol.train_equals_test:
@@ -165,254 +152,201 @@ def run_audit(
     context = context or Context()
     fingerprint, sizes = survey(dataset)
     setup = make_setup(dataset, fingerprint, configurations, context)
-    halves = [wanted[half::_HALVES] for half in range(_HALVES)]
-    by_name = {each.name: each for each in configurations}
-    searches = {
-        (each.name, half): Search(
-            each.tunable,
-            {knob.name: knob.default_under(each.protocol) for knob in each.tunable},
-            trials,
-            seed,
-        )
-        for each in configurations
-        if any(knob.searched for knob in each.tunable)
-        for half in range(_HALVES)
-    }
-    seconds = expectations(dataset, sizes, configurations)
-    # The winners of each half are tried on the other one, too.
-    fits = {
-        each.name: (trials + _HALVES if (each.name, 0) in searches else 0)
-        + (_HALVES if (each.name, 0) in searches else 1) * _seeds(each, repeats)
-        for each in configurations
-    }
-    total = len(wanted) * sum(fits.values())
-    work = sum(fits[name] * seconds(user, (name,)) for name in fits for user in wanted)
-    jobs = min(cores() if jobs is None else max(1, jobs), len(wanted))
-    compiling = seconds_to_compile(configurations)
-    counts: dict[str, int] = {"done": 0, "failed": 0, "skipped": 0}
-    with Records(out, setup, fresh) as records, ExitStack() as stack:
-
-        def planned(units: int) -> Planned:
-            return Planned(
-                users=len(wanted),
-                configurations=tuple(by_name),
-                data=fingerprint,
-                units=units,
-                present=len(records),
-                skipped_before=0,
-                retried=records.retried,
+    tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
+    progress = _Progress(tries, trials, fingerprint, expectations(dataset, sizes, configurations))
+    with _held(out, setup, fresh):
+        for stage in filter(None, tries.stages()):
+            names = {each.configuration.name: each.name for each in stage}
+            batch = evaluate(
+                dataset,
+                [each.configuration for each in stage],
+                out / JOURNAL / stage[0].part,
+                users={each.configuration.name: each.users for each in stage},
                 jobs=jobs,
-                expected_seconds=work / jobs * units / total + START_SECONDS + compiling
-                if units
-                else 0.0,
-                compile_seconds=compiling if units else 0.0,
-                damaged=0,
+                context=context,
+                session=PastSession if stage[0].part == SEARCH else Session,
             )
-
-        fitter: Fitter | None = None
-        begun = time.monotonic()
-        passed = 0  # fits made, now or before
-        for stage in _stages(records, configurations, halves, searches, repeats):
-            fits_of_stage = list(dict.fromkeys(stage))
-            missing = [each for each in fits_of_stage if each not in records]
-            passed += len(fits_of_stage) - len(missing)
-            if missing and fitter is None:
-                yield planned(max(total - passed, len(missing)))
-                fitter = Fitter(dataset.folder, by_name, records, jobs, context)
-                stack.callback(fitter.close)
-            for made, user, record in fitter.fit(missing) if fitter else ():
-                passed += 1
-                counts[record.status] += 1
-                unit = Unit(made.configuration, user, record.status, reason=record.reason)
-                share = min(passed / total, 1.0)
-                yield UnitDone(unit, sum(counts.values()), users_finished=0, share=share)
+            with closing(batch):
+                for event in batch:
+                    yield from progress.of(event, names)
+            tries.read(stage)
             # Of the rounds before: what this one has found is told when the next begins.
-            _write_ledger(out, setup, records, by_name, halves, searches)
-        if fitter is None:
-            yield planned(0)
-        _write_results(out, setup, records, by_name, halves, searches)
-        yield Ended(seconds=time.monotonic() - begun, **counts)
-        yield _audit(out, records, configurations, halves, searches, trials, repeats)
+            write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
+        if not progress.told:
+            yield progress.planned(None)
+        _write_results(out, setup, tries)
+        yield progress.ended()
+        yield _audit(out, tries, trials)
 
 
-def _stages(
-    records: Records,
-    configurations: Sequence[Configuration],
-    halves: Sequence[Sequence[int]],
-    searches: Mapping[tuple[str, int], Search],
-    repeats: int,
-) -> Iterator[list[tuple[Try, int]]]:
-    """The fits of a whole audit, in parts; each part has to be in the records before the next."""
-    while asked := {key: setups for key, each in searches.items() if (setups := each.ask())}:
-        yield [
-            (Try(name, "past", key_of(setup)), user)
-            for (name, half), setups in asked.items()
-            for setup in setups
-            for user in halves[half]
-        ]
-        for (name, half), setups in asked.items():
-            searches[name, half].tell(records.losses(name, halves[half], setups))
-    # For the ledger alone: the best of each half on the other half.
-    yield [
-        (Try(name, "past", key_of(each.best[0])), user)
-        for (name, _), each in searches.items()
-        for users in halves
-        for user in users
-    ]
-    yield [
-        (Try(each.name, "judged", key_of({**setup, **seeded})), user)
-        for each in configurations
-        for half, users in enumerate(halves)
-        for setup in ({}, _chosen_for(searches, each.name, half))
-        for seeded in _seedings(each, repeats)
-        for user in users
-    ]
+class _Progress:
+    """Events of a whole audit, by those of the batches that it consists of."""
+
+    def __init__(self, tries: Tries, trials: int, data: str, expected: Expected) -> None:
+        self.told = False  # that there is something to do
+        self._tries, self._data = tries, data
+        users = tries.users
+        fits = {name: tries.fits(name, trials) for name in tries.configurations}
+        self._total = len(users) * sum(fits.values())
+        self._seconds = sum(
+            count * expected(user, (name,)) for name, count in fits.items() for user in users
+        )
+        self._begun = time.monotonic()
+        self._passed = 0  # fits made, now or before
+        self._counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+
+    def of(self, event: BatchEvent, names: Mapping[str, str]) -> Iterator[BatchEvent]:
+        """What an event of a batch is in the audit; `names` are those of the configurations."""
+        match event:
+            case Planned():
+                self._passed += event.present + event.skipped_before
+                if event.units and not self.told:
+                    self.told = True
+                    yield self.planned(event)
+            case UnitDone(unit=unit):
+                self._passed += 1
+                self._counts[unit.status] += 1
+                yield UnitDone(
+                    replace(unit, configuration=names[unit.configuration]),
+                    sum(self._counts.values()),
+                    users_finished=0,
+                    share=min(self._passed / self._total, 1.0),
+                )
+
+    def planned(self, first: Planned | None) -> Planned:
+        """The whole, by the first batch that has something to do; None where none has."""
+        units = 0 if first is None else max(self._total - self._passed, first.units)
+        jobs = 0 if first is None else first.jobs
+        compiling = seconds_to_compile(self._tries.configurations.values()) if units else 0.0
+        seconds = self._seconds * units / self._total / max(1, jobs)
+        return Planned(
+            users=len(self._tries.users),
+            configurations=tuple(self._tries.configurations),
+            data=self._data,
+            units=units,
+            present=self._passed,
+            skipped_before=0,
+            retried=0 if first is None else first.retried,
+            jobs=jobs,
+            expected_seconds=seconds + START_SECONDS + compiling if units else 0.0,
+            compile_seconds=compiling,
+            damaged=0 if first is None else first.damaged,
+        )
+
+    def ended(self) -> Ended:
+        return Ended(seconds=time.monotonic() - self._begun, **self._counts)
 
 
-def _chosen_for(searches: Mapping[tuple[str, int], Search], name: str, half: int) -> Setup:
-    """The set-up that a half of the users is judged with: the other half's."""
-    search = searches.get((name, 1 - half))
-    return search.best[0] if search is not None else {}
+@contextmanager
+def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
+    """Hold the folder of an audit alone, which goes on from what is there or starts over."""
+    _refuse_results_of_others(out, fresh)
+    try:
+        (out / JOURNAL).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f'The audit cannot be written to "{out}" ({error.strerror}): choose another --out.'
+        ) from None
+    let_go = hold(out / JOURNAL, f'Another audit is writing to "{out}": wait for it.')
+    try:
+        for part in PARTS:
+            with ResultStore(out / JOURNAL / part, setup, fresh=fresh):
+                pass  # else it says why this run cannot go on from it
+        write_atomically(out / AUDIT, as_json(setup))
+        yield
+    finally:
+        let_go()
 
 
-def _seeds(configuration: Configuration, repeats: int) -> int:
-    return repeats if SEED in configuration.tunable else 1
+def _refuse_results_of_others(out: Path, fresh: bool) -> None:
+    """Raises InputError where an audit would replace or delete what no audit has left."""
+    old = out / JOURNAL / "audit.jsonl"
+    if old.exists():
+        raise InputError(f'"{old}" is of an audit of an older srs-eval: choose another --out.')
+    if (out / JOURNAL / SEARCH if fresh else out / AUDIT).exists():
+        return
+    others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
+    for folder in (out, out / PUBLISHED, out / TUNED):
+        others += sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP)])
+    for path in others:
+        raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
 
 
-def _seedings(configuration: Configuration, repeats: int) -> list[dict[str, float]]:
-    seeds = range(_seeds(configuration, repeats))
-    return [{SEED.name: seed} if seed else {} for seed in seeds]
+def _found(tries: Tries, name: str) -> tuple[Found, ...]:
+    """By half; () where there is nothing to tune, or nothing was tried yet."""
+    found = []
+    for users, search in zip(tries.halves, tries.searches.get(name, ()), strict=False):
+        if search.tried:
+            best, loss = search.best
+            usable = len(tries.usable(name, users))
+            found.append(
+                Found(
+                    users=usable,
+                    trials=len(search.tried) - 1,
+                    hyperparameters=best,
+                    log_loss=round(loss, 6) if usable else None,
+                    published_log_loss=round(search.tried[0][1], 6) if usable else None,
+                    limits_moved=search.beyond,
+                    on_edge=search.on_edge,
+                )
+            )
+    return tuple(found)
 
 
-def _found(records: Records, name: str, users: Sequence[int], search: Search) -> Found:
-    best, loss = search.best
-    usable = len(records.usable(name, users))
-    return Found(
-        users=usable,
-        trials=len(search.tried) - 1,
-        setup=best,
-        log_loss=loss if usable else math.nan,
-        published=search.tried[0][1] if usable else math.nan,
-        extended={each: tuple(ways) for each, ways in search.extended.items()},
-        on_edge=tuple(search.on_edge()),
-    )
-
-
-def _best(
-    records: Records, name: str, halves: Sequence[Sequence[int]], found: Sequence[Found]
-) -> Setup:
+def _best(tries: Tries, name: str, found: Sequence[Found]) -> Setup:
     """The best known set-up: with the least mean loss over all users' training parts."""
-    setups = [{}, *(each.setup for each in found)]
-    users = [user for half in halves for user in half]
-    known = [
+    setups = [
         setup
-        for setup in setups
-        if all((Try(name, "past", key_of(setup)), user) in records for user in users)
+        for setup in ({}, *(dict(each.hyperparameters) for each in found))
+        if all(tries.made(SEARCH, name, setup, user) for user in tries.users)
     ]
-    losses = records.losses(name, users, known) if known else [0.0]
-    return known[losses.index(min(losses))] if known else {}
+    losses = tries.losses(name, tries.users, setups)
+    return setups[losses.index(min(losses))] if losses else {}
 
 
-def _write_ledger(
-    out: Path,
-    setup: Mapping[str, Any],
-    records: Records,
-    configurations: Mapping[str, Configuration],
-    halves: Sequence[Sequence[int]],
-    searches: Mapping[tuple[str, int], Search],
-) -> None:
-    """The best known set-up of each configuration; docs/formats.md."""
-    listed = {}
-    for name, configuration in configurations.items():
-        if (name, 0) not in searches or not searches[name, 0].tried:
-            continue
-        found = [
-            _found(records, name, users, searches[name, half]) for half, users in enumerate(halves)
-        ]
-        listed[name] = {
-            "published": {
+def _entries(tries: Tries) -> dict[str, Entry]:
+    """The best known set-up of each configuration that is tuned; docs/formats.md."""
+    return {
+        name: Entry(
+            published={
                 each.name: each.default_under(configuration.protocol)
                 for each in configuration.tunable
                 if each.searched
             },
-            "best": _best(records, name, halves, found),
-            "halves": [
-                {
-                    "users": each.users,
-                    "trials": each.trials,
-                    "hyperparameters": each.setup,
-                    "log_loss": _rounded(each.log_loss),
-                    "published_log_loss": _rounded(each.published),
-                    "limits_moved": {knob: list(ways) for knob, ways in each.extended.items()},
-                    "on_edge": list(each.on_edge),
-                }
-                for each in found
-            ],
-        }
-    content = {
-        "layout": LAYOUT,
-        "srs_eval": setup["srs_eval"],
-        "data": setup["data"]["fingerprint"],
-        "users": sorted(itertools.chain(*halves)),
-        "configurations": listed,
+            best=_best(tries, name, found),
+            halves=found,
+        )
+        for name, configuration in tries.configurations.items()
+        if (found := _found(tries, name))
     }
-    write_atomically(out / LEDGER, as_json(content))
 
 
-def _rounded(loss: float) -> float | None:
-    return round(loss, 6) if math.isfinite(loss) else None
-
-
-def _write_results(
-    out: Path,
-    setup: Mapping[str, Any],
-    records: Records,
-    configurations: Mapping[str, Configuration],
-    halves: Sequence[Sequence[int]],
-    searches: Mapping[tuple[str, int], Search],
-) -> None:
+def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
     """Two folders of results, as `srs-eval batch` has them: as published, and tuned."""
     for folder in (PUBLISHED, TUNED):
-        chosen = {
-            (name, half): _chosen_for(searches, name, half) if folder == TUNED else {}
-            for name in configurations
-            for half in range(_HALVES)
-        }
         described = {name: dict(each) for name, each in setup["configurations"].items()}
+        chosen: dict[str, list[Setup]] = {}
         for name, each in described.items():
-            if any(chosen[name, half] for half in range(_HALVES)):
+            chosen[name] = [
+                tries.chosen_for(name, half) if folder == TUNED else {}
+                for half in range(len(tries.halves))
+            ]
+            if any(chosen[name]):
                 each["hyperparameters"] = {
-                    f"half {half + 1}": chosen[name, half] for half in range(_HALVES)
+                    f"half {half}": found for half, found in enumerate(chosen[name], start=1)
                 }
         with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
-            for name, half in chosen:
-                for user in halves[half]:
-                    record = records[Try(name, "judged", key_of(chosen[name, half])), user]
-                    store.append(
-                        Unit(
-                            name,
-                            user,
-                            record.status,
-                            line=record.line,
-                            reason=record.reason,
-                            seconds=record.seconds,
-                        )
-                    )
+            for name, setups in chosen.items():
+                for users, each in zip(tries.halves, setups, strict=True):
+                    for user in users:
+                        store.append(replace(tries.judged(name, each, user), configuration=name))
             store.publish(everything=True)
 
 
 # What it comes to
 
 
-def _audit(
-    out: Path,
-    records: Records,
-    configurations: Sequence[Configuration],
-    halves: Sequence[Sequence[int]],
-    searches: Mapping[tuple[str, int], Search],
-    trials: int,
-    repeats: int,
-) -> Audit:
+def _audit(out: Path, tries: Tries, trials: int) -> Audit:
     try:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
@@ -420,65 +354,52 @@ def _audit(
     changed = {each.file.name: each for each in changes(tuned, published)}
     lines = []
     failed: dict[str, int] = defaultdict(int)
-    for each in configurations:
-        found = tuple(
-            _found(records, each.name, users, searches[each.name, half])
-            for half, users in enumerate(halves)
-            if (each.name, half) in searches
-        )
+    for name, configuration in tries.configurations.items():
+        found = _found(tries, name)
         lines.append(
             Tuned(
-                configuration=each,
+                configuration=configuration,
                 found=found,
-                best=_best(records, each.name, halves, found) if found else {},
-                left_out=searches[each.name, 0].left_out if found else (),
-                change=changed.get(each.name),
-                spread=_spread(records, each, halves, found, repeats),
+                best=_best(tries, name, found) if found else {},
+                left_out=tries.searches[name][0].left_out if found else (),
+                change=changed.get(name),
+                spread=_spread(tries, name),
             )
         )
-        for half, users in enumerate(halves):
-            # Once where the chosen one is the published one.
-            for key in dict.fromkeys(map(key_of, ({}, _chosen_for(searches, each.name, half)))):
+        for half, users in enumerate(tries.halves):
+            chosen = tries.chosen_for(name, half)
+            for setup in ({}, chosen) if chosen else ({},):
                 for user in users:
-                    record = records[Try(each.name, "judged", key), user]
-                    if record.status == "failed":
-                        failed[f"{each.name}: {record.reason}"] += 1
+                    unit = tries.judged(name, setup, user)
+                    if unit.status == "failed":
+                        failed[f"{name}: {unit.reason}"] += 1
     return Audit(
-        users=sum(map(len, halves)),
+        users=len(tries.users),
         trials=trials,
-        repeats=repeats,
+        repeats=tries.repeats,
         tuned=tuple(lines),
         rankings=tuple(_rankings(published, tuned)),
         failed=dict(failed),
     )
 
 
-def _spread(
-    records: Records,
-    configuration: Configuration,
-    halves: Sequence[Sequence[int]],
-    found: Sequence[Found],
-    repeats: int,
-) -> tuple[float, float] | None:
-    seedings = _seedings(configuration, repeats)
+def _spread(tries: Tries, name: str) -> tuple[float, float] | None:
+    """Over seeds, of the mean over users who have a figure with each; published and tuned."""
+    seedings = tries.seedings(name)
     if len(seedings) < 2:
         return None
     spreads = []
     for tuned in (False, True):
-        by_seed = []
-        for seeded in seedings:
-            losses = []
-            for half, users in enumerate(halves):
-                setup = found[1 - half].setup if tuned and found else {}
-                for user in users:
-                    made = [
-                        records[Try(configuration.name, "judged", key_of({**setup, **each})), user]
-                        for each in seedings
-                    ]
-                    if all(each.status == "done" for each in made):
-                        losses.append(made[seedings.index(seeded)].log_loss)
-            by_seed.append(fmean(losses) if losses else math.nan)
-        spreads.append(stdev(by_seed))
+        losses = np.array(
+            [
+                [log_loss(tries.judged(name, {**setup, **seeded}, user)) for seeded in seedings]
+                for half, users in enumerate(tries.halves)
+                for setup in [tries.chosen_for(name, half) if tuned else {}]
+                for user in users
+            ]
+        )
+        complete = losses[~np.isnan(losses).any(axis=1)]
+        spreads.append(stdev(complete.mean(axis=0).tolist()) if len(complete) else math.nan)
     return spreads[0], spreads[1]
 
 
@@ -508,7 +429,7 @@ def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
 
 def _pairs(
     files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
-) -> Iterator[Pair]:
+) -> Iterator[_Pair]:
     before = {each.label: each.of(users)["LogLoss"] for each in files}
     now = {each.label: after[each.name].of(users)["LogLoss"] for each in files}
     pairs = list(itertools.combinations(before, 2))
@@ -518,7 +439,4 @@ def _pairs(
         for loss in (before, now)
     ]
     for (first, second), published, tuned in zip(pairs, *intervals, strict=True):
-        yield Pair(first, second, published, tuned, len(users))
-
-
-__all__ = ("FEWEST_USERS", "Audit", "Found", "Pair", "Ranking", "Tuned", "run_audit")
+        yield _Pair(first, second, published, tuned, len(users))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,44 +9,52 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srs_eval.benchmark.cluster import environment
-from srs_eval.benchmark.result_files import configuration_of, year_of
-from srs_eval.benchmark.result_lines import ENDINGS, parse_line, read_lines, spelled
+from srs_eval.benchmark.result_files import (
+    ENDINGS,
+    configuration_of,
+    parse_line,
+    read_lines,
+    spelled,
+    year_of,
+)
+from srs_eval.benchmark.setup import (
+    environment,
+    environments,
+    file_name,
+    named_by,
+    read_setup,
+    with_setup_of,
+)
 from srs_eval.benchmark.store import (
     ResultStore,
     Unit,
     damaged_lines,
-    environments,
-    file_name,
     has_journal,
-    named_by,
-    read_setup,
     refuse_audits,
     result_text,
-    with_setup_of,
 )
 from srs_eval.data.errors import InputError, counted
-from srs_eval.data.outputs import write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.configurations import left_open
+from srs_eval.models.published import left_open
 
 _Result = Mapping[str, Any]  # a line of a result file
+_Results = dict[int, _Result]  # by user
 SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """Something that is wrong with a file of results, or not certain."""
 
     path: Path
     what: str  # one sentence
-    remedy: str  # what --repair does about it; "" for nothing
+    remedy: str = ""  # what --repair does about it; "" for nothing
     units: tuple[tuple[str, int], ...] = ()  # configuration and user whose results are worthless
     wrong: bool = True
 
 
-def check(folder: Path) -> list[Finding]:
+def check(folder: Path) -> list[_Finding]:
     """What is wrong with a folder: torn, repeated, unsorted, impossible and stale lines.
 
     In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
@@ -59,34 +66,25 @@ def check(folder: Path) -> list[Finding]:
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')
     found = [] if setup is None else _stale(folder, setup) + _journals(folder)
-    results: dict[Path, dict[int, _Result]] = {}
+    results: dict[Path, _Results] = {}
     for path in paths:
         ours = _ours(folder, setup, path)
-        journal = result_text(folder, ours) if ours else None
-        findings, results[path] = _check_file(path, journal, ours)
+        findings, results[path] = _check_file(path, ours, result_text(folder, ours) if ours else "")
         found += findings
         told = "" if setup else left_open(spelled(path), year_of(results[path].values()))
-        found += [Finding(path, told, "", wrong=False)] if told else []
+        found += [_Finding(path, told, wrong=False)] if told else []
     return found + _sizes(folder, results, setup)
 
 
-def repair(folder: Path, findings: Sequence[Finding]) -> list[Finding]:
-    """Mend what can be; returns what is left.
+def repair(folder: Path, findings: Sequence[_Finding]) -> list[_Finding]:
+    """Mend what `srs-eval batch` has written; returns what is left.
 
-    Files of `srs-eval batch` are written anew from the journal, and units that are worthless by
-    the journal count as failed, so that the same batch command evaluates them again. Of other
-    files, the lines that are whole are kept, the last one of each user that can be true, sorted;
-    the file as it was stays beside it, as NAME.jsonl.bak (.bak2, ... where there is one).
+    Files are written anew from the journal, and units that are worthless by the journal count as
+    failed, so that the same batch command evaluates them again. Files of others stay as they are.
     """
     setup = read_setup(folder)
     mendable = [each for each in findings if each.remedy]
-    theirs = {each.path for each in mendable if not _ours(folder, setup, each.path)}
-    for path in sorted(theirs):
-        _, results = _check_file(path, journal=None, configuration="")
-        text = "".join(f"{json.dumps(results[user])}\n" for user in sorted(results))
-        _unused(path).write_bytes(path.read_bytes())
-        write_atomically(path, text.encode())
-    if setup is not None and any(each.path not in theirs for each in mendable):
+    if setup is not None and mendable:
         with ResultStore(folder, setup) as store:
             for each in mendable:
                 for configuration, user in each.units:
@@ -101,12 +99,6 @@ def _ours(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
         return ""
     configuration = named_by(spelled(path), setup)
     return configuration if has_journal(folder, configuration) else ""
-
-
-def _unused(path: Path) -> Path:
-    """The first of NAME.bak, NAME.bak2, ... that is not there."""
-    names = (f"{path.name}.bak{number}" for number in ("", *range(2, 1_000_000)))
-    return next(each for name in names if not (each := path.with_name(name)).exists())
 
 
 class DamagedParts(InputError):
@@ -150,84 +142,56 @@ def damaged_parts(parts: Sequence[Path]) -> str:
     return "; ".join(told)
 
 
-_LEFT_OUT = "left out"
 _ANEW = "written anew from the journal"
 _AGAIN = "counted as failed, so that the same batch command evaluates them again"
 
 
-def _check_file(
-    path: Path, journal: str | None, configuration: str
-) -> tuple[list[Finding], dict[int, _Result]]:
+def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[_Finding], _Results]:
     """What is wrong with a file, and its results by user: by its journal where it has one."""
     try:
-        lines = read_lines(path)
+        found, results = _check_lines(path, read_lines(path))
     except InputError as error:
         told = str(error).removeprefix(f'"{path}" ').removesuffix(".")
-        found = [Finding(path, f"it {told}", "")]
-        results: dict[int, _Result] = {}
-    else:
-        found, results = _check_lines(path, lines)
-    if path.suffix == ".gz":
-        found = [replace(each, remedy="") for each in found]
-    if journal is None:
+        found, results = [_Finding(path, f"it {told}")], {}
+    if not configuration:
         return found + _check_truth(path, results), results
     if path.read_bytes() == journal.encode():
         found = []  # what is wrong is the journal's, too
     elif not found:
-        found = [Finding(path, "it is not what its journal says", _ANEW)]
-    found = [replace(each, remedy=_ANEW) for each in found]
+        found = [_Finding(path, "it is not what its journal says")]
     results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
-    return found + _check_truth(path, results, _AGAIN, configuration), results
+    found = [replace(each, remedy=_ANEW) for each in found]
+    return found + _check_truth(path, results, configuration), results
 
 
-def _check_lines(
-    path: Path, lines: Sequence[_Result | None]
-) -> tuple[list[Finding], dict[int, _Result]]:
-    """What is wrong with the order of lines and their form, and the one that counts of each user.
-
-    That is the last one that can be true, or the last where none can.
-    """
-    found: list[Finding] = []
-    results: dict[int, _Result] = {}
-    for line in lines:
-        if line is not None:
-            before = results.get(line["user"])
-            if before is None or _impossible(before) or not _impossible(line):
-                results[line["user"]] = line
+def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[_Finding], _Results]:
+    """What is wrong with the order of lines and their form, and the last one of each user."""
+    told = []
     if not lines:
-        found.append(Finding(path, "it is empty", ""))
+        told.append("it is empty")
     *earlier, last = lines or [{}]
     if last is None:
-        found.append(Finding(path, "its last line is cut off or no result", _LEFT_OUT))
+        told.append("its last line is cut off or no result")
     if broken := earlier.count(None):
-        found.append(
-            Finding(path, f"{counted(broken, 'line')} cannot be read as results", _LEFT_OUT)
-        )
+        told.append(f"{counted(broken, 'line')} cannot be read as results")
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
-        found.append(
-            Finding(
-                path,
-                f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})",
-                "the last line of each that can be true is kept",
-            )
-        )
+        told.append(f"{counted(len(repeated), 'user')} more than once ({_some(repeated)})")
     if users != sorted(users):
-        found.append(Finding(path, "its users are not in order", "sorted"))
-    return found, results
+        told.append("its users are not in order")
+    results = {line["user"]: line for line in lines if line is not None}
+    return [_Finding(path, each) for each in told], results
 
 
-def _check_truth(
-    path: Path, results: Mapping[int, _Result], remedy: str = "", configuration: str = ""
-) -> list[Finding]:
+def _check_truth(path: Path, results: _Results, configuration: str = "") -> list[_Finding]:
     wrong = {user: told for user, line in sorted(results.items()) if (told := _impossible(line))}
     if not wrong:
         return []
     user, told = next(iter(wrong.items()))
     what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {told})"
     units = tuple((configuration, user) for user in wrong)
-    return [Finding(path, what, remedy, units)]
+    return [_Finding(path, what, _AGAIN if configuration else "", units)]
 
 
 def _impossible(line: Mapping[str, Any]) -> str:
@@ -247,7 +211,7 @@ def _impossible(line: Mapping[str, Any]) -> str:
 
 def _sizes(
     folder: Path, results: Mapping[Path, Mapping[int, _Result]], setup: Mapping[str, Any] | None
-) -> list[Finding]:
+) -> list[_Finding]:
     """Users of whom configurations on the same reviews have judged different numbers."""
     judged: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
     for path, of_users in results.items():
@@ -265,7 +229,7 @@ def _sizes(
                 elif others and count == others[0][1]:
                     different[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
     return [
-        Finding(
+        _Finding(
             path,
             f"{counted(len(users), 'user')} with another number of reviews than other "
             f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
@@ -276,45 +240,30 @@ def _sizes(
     ]
 
 
-def _stale(folder: Path, setup: Mapping[str, Any]) -> list[Finding]:
+def _stale(folder: Path, setup: Mapping[str, Any]) -> list[_Finding]:
     """Configurations whose model has changed, and figures of other code or other libraries."""
     found = []
     for name, made in sorted(setup["configurations"].items()):
-        model = all_models().get(made["model"])
-        if model is not None and model.version != made["model_version"]:
-            found.append(
-                Finding(
-                    folder / "result" / f"{file_name(name, setup)}.jsonl",
-                    f"made with version {made['model_version']} of the model, which is at "
-                    f"{model.version}: evaluate again",
-                    "",
-                )
-            )
+        model, version = all_models().get(made["model"]), made["model_version"]
+        if model is not None and model.version != version:
+            path = folder / "result" / f"{file_name(name, setup)}.jsonl"
+            what = f"made with version {version} of the model, which is at {model.version}"
+            found.append(_Finding(path, f"{what}: evaluate again"))
     here = environment()
-    changed = [
-        name
+    if any(
+        there.get(name, here[name]) != here[name]
         for there in environments(setup)
         for name in ("srs_eval", "code")
-        if there.get(name, here[name]) != here[name]
-    ]
-    if changed:
-        found.append(
-            Finding(
-                folder / "setup.json",
-                "made by another state of srs-eval than this one; figures may have changed",
-                "",
-            )
-        )
+    ):
+        what = "made by another state of srs-eval than this one; figures may have changed"
+        found.append(_Finding(folder / "setup.json", what))
     return found
 
 
-def _journals(folder: Path) -> list[Finding]:
+def _journals(folder: Path) -> list[_Finding]:
+    what = "damaged: the same batch command evaluates those units again"
     return [
-        Finding(
-            path,
-            f"{counted(count, 'line')} damaged: the same batch command evaluates those units again",
-            "",
-        )
+        _Finding(path, f"{counted(count, 'line')} {what}")
         for path, count in damaged_lines(folder).items()
         if count
     ]

@@ -15,24 +15,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from srs_eval.benchmark.setup import environment
 from srs_eval.data.errors import InputError, require
-from srs_eval.data.paths import VERSION
-from srs_eval.engine.cache import code_digest
 from srs_eval.engine.workers import WorkerDied, WorkerPool, WorkersCannotStart
 
 if TYPE_CHECKING:
     from distributed import Client
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 ON_THIS_MACHINE = ("local", "dask-local")  # engines whose workers share its compiled kernels
-_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
 _AHEAD = 1_000
 """Tasks that wait on a cluster of unknown size, so that it knows what there is to do."""
 _SECONDS_TO_CONNECT = 20
@@ -49,6 +45,16 @@ class Place:
     """A worker's death fails every task that it held (WorkerDied), and nobody tells which."""
     for_device: Place | None = None
     """Where tasks go that run on a device."""
+
+    @property
+    def all_jobs(self) -> int:
+        """With those on a device."""
+        return self.jobs + (0 if self.for_device is None else self.for_device.jobs)
+
+    def seconds(self, work: float, on_device: float) -> float:
+        """What takes so many seconds of one worker, of either kind, takes here."""
+        there = 0.0 if self.for_device is None else on_device / self.for_device.jobs
+        return max(work / max(1, self.jobs), there)
 
 
 def is_engine(words: str) -> bool:
@@ -165,10 +171,10 @@ class _DaskExecutor(Executor):
         self._executor = client.get_executor(pure=False, **where)
         self._expected = expected
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        outer: Future[T] = Future()
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        outer: Future[_T] = Future()
 
-        def done(inner: Future[T]) -> None:
+        def done(inner: Future[_T]) -> None:
             from distributed import KilledWorker
 
             if inner.cancelled():
@@ -196,10 +202,10 @@ class _DaskExecutor(Executor):
 
 def _checked(
     expected: Mapping[str, str],
-    fn: Callable[..., T],
+    fn: Callable[..., _T],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-) -> T:
+) -> _T:
     """On a worker: the task, if this is the program that sent it."""
     here = environment()
     for name, version in expected.items():
@@ -217,20 +223,3 @@ def _checked(
             "the data set must lie under the same path on every machine."
         )
     return fn(*args, **kwargs)
-
-
-@cache
-def environment() -> Mapping[str, str]:
-    """What figures may depend on besides the set-up: this program, Python, libraries."""
-    found = {
-        "srs_eval": VERSION,
-        "code": code_digest()[:16],
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
-    for library in _LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -150,12 +150,12 @@ class Comparison:
         return t_effects(self._losses)
 
     @cached_property
-    def by_size(self) -> SizeGroups:
+    def by_size(self) -> _SizeGroups:
         """Users in ten groups of equal number, from the smallest collections to the largest."""
         order = np.argsort(self.sizes, kind="stable")
         parts = np.array_split(order, min(_SIZE_GROUPS, len(order)))
         means = [_nanmean(self.values[part]) for part in parts]
-        return SizeGroups(
+        return _SizeGroups(
             users=tuple(len(part) for part in parts),
             smallest=tuple(int(self.sizes[part].min()) for part in parts),
             largest=tuple(int(self.sizes[part].max()) for part in parts),
@@ -175,7 +175,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class SizeGroups:
+class _SizeGroups:
     """Means of the metric of choice within groups of users of like size."""
 
     users: tuple[int, ...]

@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from srs_eval.benchmark.setup import as_json
 from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import VERSION
 from srs_eval.models.configurations import Configuration, meant_by, resolve
 from srs_eval.training.hyperparameters import Value
 
 LEDGER = "ledger.json"
-LAYOUT = 1
+_LAYOUT = 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search over one half of the users has found."""
+
+    users: int  # whose training parts have chosen
+    trials: int  # besides the published set-up
+    hyperparameters: Mapping[str, int | Value]  # of the best set-up: what is not as published
+    log_loss: float | None  # mean over these users of the held-out training rows
+    published_log_loss: float | None  # the same of the published set-up
+    limits_moved: Mapping[str, tuple[str, ...]]  # "lower" or "higher", where it is beyond the first
+    on_edge: tuple[str, ...]  # where more trials may find a better one
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One configuration in a ledger."""
+
+    published: dict[str, int | Value]  # all that can be set
+    best: dict[str, int | Value]  # what is not as published
+    halves: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True)
+class _File:
+    layout: int
+    configurations: dict[str, Entry]
+    srs_eval: str = VERSION
+    data: str = ""
+    users: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,20 +93,18 @@ def read_ledger(path: Path) -> Ledger:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f'There is no ledger at "{path}" ({error.strerror}).') from None
+    import msgspec
+
     try:
-        told = json.loads(content)
-        if told["layout"] != LAYOUT:
-            raise InputError(
-                f'"{path}" is a ledger of layout {told["layout"]}, not {LAYOUT}: audit again.'
-            )
-        best = {name: _values(each["best"]) for name, each in told["configurations"].items()}
-        published = {
-            name: _values(each["published"]) for name, each in told["configurations"].items()
-        }
-        users = frozenset(map(int, told.get("users", ())))
-        data = str(told.get("data", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        told = msgspec.json.decode(content, type=_File)
+    except (msgspec.DecodeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
+    if told.layout != _LAYOUT:
+        raise InputError(
+            f'"{path}" is a ledger of layout {told.layout}, not {_LAYOUT}: audit again.'
+        )
+    best = {name: each.best for name, each in told.configurations.items()}
+    published = {name: each.published for name, each in told.configurations.items()}
     for name, values in best.items():
         if meant_by(name) != name:
             raise InputError(
@@ -84,11 +113,11 @@ def read_ledger(path: Path) -> Ledger:
             )
         (configuration,) = resolve([name])
         configuration.trained_with(values)
-    return Ledger(path, hashlib.sha256(content).hexdigest(), best, published, users, data)
+    digest = hashlib.sha256(content).hexdigest()
+    return Ledger(path, digest, best, published, frozenset(told.users), told.data)
 
 
-def _values(found: Mapping[str, Any]) -> dict[str, Value]:
-    for value in found.values():
-        if isinstance(value, bool) or not (isinstance(value, str) or math.isfinite(value)):
-            raise ValueError(value)
-    return dict(found)
+def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:
+    """Renew the ledger of an audit in one step; `data` is the fingerprint of the data set."""
+    file = _File(_LAYOUT, dict(entries), data=data, users=tuple(sorted(users)))
+    write_atomically(path, as_json(asdict(file)))

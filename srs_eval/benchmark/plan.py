@@ -1,23 +1,25 @@
-"""What a batch or an audit is going to do: its set-up, its size, what it is expected to take."""
+"""What a batch or an audit is going to do: its size, what it is expected to take, how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from srs_eval.benchmark.cluster import environment
-from srs_eval.benchmark.store import Unit, folder_fingerprint
+from srs_eval.benchmark.cluster import ON_THIS_MACHINE, Place
+from srs_eval.benchmark.store import ResultStore, Status, Unit
 from srs_eval.data.datasets import TABLES, Dataset, rows_in
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
+from srs_eval.engine.session import seconds_to_compile
 from srs_eval.models.configurations import Configuration
-from srs_eval.training.context import Context
 
 _UNIT_SECONDS = 0.005  # of preparation and metrics, whatever the model
 
 START_SECONDS = 1.5  # of a worker
+
+Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
+Expected = Callable[[int, Sequence[str]], float]  # seconds of such a task
 
 
 @dataclass(frozen=True)
@@ -56,37 +58,16 @@ class Ended:
 BatchEvent = Planned | UnitDone | Ended
 
 
-def make_setup(
-    dataset: Dataset,
-    fingerprint: str,
-    configurations: Sequence[Configuration],
-    context: Context,
-) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it."""
-    options = context.settings()
-    del options["user"]  # each unit has its own
-    return {
-        "srs_eval": VERSION,
-        "data": {
-            "folder": str(dataset.folder.absolute()),
-            "users": len(dataset.users),
-            "fingerprint": fingerprint,
-        },
-        "options": options,
-        "configurations": {
-            each.name: {
-                "model": each.model.name,
-                "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
-                "fit": each.fit,
-                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
-                **({"ledger": each.ledger} if each.ledger else {}),
-                "protocol": asdict(each.protocol),
-            }
-            for each in configurations
-        },
-        "environment": dict(environment()),
-    }
+def _folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
+    """SHA-256 over names and sizes of files; the names are given, so that a folder may move."""
+    digest = hashlib.sha256()
+    for name, path in paths:
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = -1
+        digest.update(f"{name}:{size};".encode())
+    return digest.hexdigest()
 
 
 def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
@@ -99,7 +80,7 @@ def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
             names += [(f"{table}/{user}/{part.name}", part) for part in parts]
             if table == "revlogs":
                 sizes[user] = sum(_size(part) for part in parts)
-    return folder_fingerprint(names), sizes
+    return _folder_fingerprint(names), sizes
 
 
 def _size(path: Path) -> int:
@@ -111,7 +92,7 @@ def _size(path: Path) -> int:
 
 def expectations(
     dataset: Dataset, sizes: Mapping[int, int], configurations: Sequence[Configuration]
-) -> Callable[[int, Sequence[str]], float]:
+) -> Expected:
     """A guess of the seconds that configurations take on a user, from the size of the file."""
     by_name = {each.name: each for each in configurations}
     rows = size = 0
@@ -130,3 +111,87 @@ def expectations(
         return sum(_UNIT_SECONDS + by_name[name].expected_seconds(reviews) for name in names)
 
     return expected
+
+
+class ToDo:
+    """The units that are missing in a store, and how far they have come."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        configurations: Sequence[Configuration],
+        users: Sequence[int] | Mapping[str, Sequence[int]],
+        kinds: Collection[str],
+        expected: Expected,
+    ) -> None:
+        self._store, self._expected = store, expected
+        self._configurations = configurations
+        self._done_with_less: set[tuple[str, int]] = set()  # without all files of these kinds
+        self.before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+        missing: dict[int, list[str]] = {}
+        for configuration in configurations:
+            name = configuration.name
+            statuses = store.statuses(name)
+            for user in users[name] if isinstance(users, Mapping) else users:
+                missing.setdefault(user, [])
+                status = statuses.get(user)
+                if status == "done" and not all(store.keeps(kind, name, user) for kind in kinds):
+                    self._done_with_less.add((name, user))
+                    status = None
+                if status is not None:
+                    self.before[status] += 1
+                if status in (None, "failed"):
+                    missing[user].append(name)
+        self.users = len(missing)
+        tasks = [(user, tuple(names)) for user, names in missing.items() if names]
+        # The longest first, so that no worker is left with one at the end.
+        self.tasks: Tasks = sorted(tasks, key=lambda task: (-expected(*task), task[0]))
+        self.units = sum(len(names) for _, names in tasks)
+        self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
+        self._left = {user: len(names) for user, names in tasks}
+        self._work = self._seconds(tasks)
+        self._worked = 0.0
+
+    def store(self, unit: Unit) -> UnitDone:
+        """Keep a unit, unless it is a vain try for more files of one that is done."""
+        if unit.status == "done" or (unit.configuration, unit.user) not in self._done_with_less:
+            self._store.append(unit)
+        self.counts[unit.status] += 1
+        self._left[unit.user] -= 1
+        self._worked += self._expected(unit.user, (unit.configuration,))
+        finished = sum(self.counts.values())
+        return UnitDone(
+            unit,
+            finished=finished,
+            users_finished=sum(not count for count in self._left.values()),
+            share=self._worked / self._work if finished < self.units else 1.0,
+        )
+
+    def planned(
+        self, data: str, place: Place | None, others: Tasks, on_device: Tasks, engine: str
+    ) -> Planned:
+        """What there is to do at a place; `data` is the data set's fingerprint."""
+        compiling = seconds = 0.0
+        if place is not None:
+            awaited = {name for _, names in self.tasks for name in names}
+            chosen = [each for each in self._configurations if each.name in awaited]
+            compiling = seconds_to_compile(chosen) if engine in ON_THIS_MACHINE else 0.0
+            seconds = place.seconds(self._seconds(others), self._seconds(on_device))
+            seconds += START_SECONDS + compiling
+        return Planned(
+            users=self.users,
+            configurations=tuple(each.name for each in self._configurations),
+            data=data,
+            units=self.units,
+            present=self.before["done"],
+            skipped_before=self.before["skipped"],
+            retried=self.before["failed"],
+            jobs=0 if place is None else place.all_jobs,
+            expected_seconds=seconds,
+            compile_seconds=compiling,
+            damaged=self._store.damaged,
+        )
+
+    def _seconds(self, tasks: Tasks) -> float:
+        """Of one worker."""
+        return sum(self._expected(*task) for task in tasks)

@@ -9,8 +9,8 @@ import io
 
 import numpy as np
 
-from srs_eval.engine.evaluate import Session
 from srs_eval.engine.results import Result
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration
 
 

@@ -8,8 +8,10 @@ told apart where they mean different things (`year_of`).
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.benchmark.result_lines import ENDINGS, read_lines, spelled
-from srs_eval.benchmark.store import named_by, read_setup
+from srs_eval.benchmark.setup import file_name, named_by, read_setup
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -30,14 +31,14 @@ from srs_eval.models.configurations import (
     SUFFIXES,
     Configuration,
     Names,
-    left_open,
     meant_by,
-    published,
     untuned,
 )
 from srs_eval.models.configurations import resolve as resolved
 from srs_eval.models.configurations import rows_in_words as words_of_rows
+from srs_eval.models.published import left_open, published
 
+ENDINGS = (".jsonl", ".jsonl.gz")
 _OTHER_NAMES = {"RWKV-Instant": "RWKV-P", "RWKV-Curve": "RWKV"}
 """Upstream's names of 2026 for models that are not here, and what they were before."""
 
@@ -214,6 +215,13 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     )
 
 
+def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
+    """The lines of a configuration's result file by user; none where there is no such file."""
+    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
+    lines = read_lines(path) if path.exists() else []
+    return {line["user"]: line for line in lines if line is not None}
+
+
 def year_of(lines: Iterable[Mapping[str, Any]]) -> Names:
     """The year whose names a file of srs-benchmark has: since 2026 its lines tell a time."""
     return "2026" if any("time_ms" in line for line in lines) else "2025"
@@ -302,3 +310,60 @@ def _home(path: Path) -> Path:
     """The folder that was named for a file."""
     folder = path.parent
     return folder.parent if folder.name == "result" else folder
+
+
+# --- lines: the one place that says which line is a result
+
+
+def spelled(path: Path) -> str:
+    """The configuration's name as a result file spells it."""
+    return path.name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def read_lines(path: Path) -> list[dict[str, Any] | None]:
+    """Every line of a result file, in its order; None for one that is no result.
+
+    Raises InputError where the file cannot be read or unpacked.
+    """
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is cut off or damaged"
+        raise InputError(f'"{path}" cannot be read ({reason}).') from None
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [parse_line(line) for line in lines]
+
+
+def parse_line(text: bytes | str) -> dict[str, Any] | None:
+    """A result; None where the text is none: other JSON, none at all, or fields of other kinds."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if (
+        isinstance(line, dict)
+        and isinstance(line.get("metrics"), dict)
+        and _is_count(line.get("user"))
+        and _is_count(line.get("size"))
+        and _are_parameters(line.get("parameters"))
+    ):
+        return line
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _are_parameters(value: object) -> bool:
+    """Whether these are none, a list of numbers, or such lists by partition."""
+    lists = list(value.values()) if isinstance(value, Mapping) else [[] if value is None else value]
+    return all(isinstance(each, list) and all(map(_is_number, each)) for each in lists)

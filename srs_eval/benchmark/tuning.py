@@ -1,53 +1,47 @@
-"""The search for a better training set-up: random points, then steps from the best, in rounds.
+"""The set-ups that an audit tries: which, on whom, and what came of them.
 
-Numbers are searched on a logarithmic scale (one whose published value is 0, such as a penalty that
-is switched off, has no place there and stays as it is), within limits that move: where the best
-value found so far lies near a limit, the limit moves outwards before the next round, and a point is
-tried beyond the old one. Random search: Bergstra & Bengio (2012), Journal of Machine Learning
-Research 13; the moving limits follow what Rendle, Zhang & Koren (2019) ask of a grid.
-
-What is proposed depends on the losses of whole rounds and the seed alone, never on their order.
+A set-up that is tried is a configuration, and a batch evaluates it like any other: in the folder
+`search` on the last fifth of each training part, in `judged` by the usual protocol.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
-from srs_eval.training.hyperparameters import Hyperparameter, Value
+from srs_eval.benchmark.store import Unit, units_of
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Fold, Trials
+from srs_eval.engine.evaluate import Session
+from srs_eval.models.configurations import Configuration
+from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value
 
 Setup = dict[str, Value]
 """Hyperparameters that are not as published, by name."""
-
+SEARCH, JUDGED = PARTS = "search", "judged"
+_HALVES = 2
+_HELD_OUT = 5  # a training part's last fifth judges the set-ups
 _ROUND = 6  # set-ups that are tried at a time
-_NEAR = 0.15  # of the width between two limits: so near, a limit moves
-_FURTHER = 0.5  # by so much of the width that it had at first
-STEP, SHRINKS = (
-    0.25,
-    0.75,
-)  # standard deviation of steps in widths, and its factor from round to round
-_TRIES = 20  # for a set-up that was not tried before
-
-
-@dataclass
-class _Limits:
-    """Of a number's logarithm."""
-
-    low: float
-    high: float
-    width: float  # at first
-    old_low: float  # before the last round
-    old_high: float
+_SHRINKS = 0.75  # the box, from round to round
+_NEAR = 0.15  # of the width of what was tried: so near its end is on the edge
+_DRAWS = 20  # for a set-up that was not tried before
 
 
 class Search:
-    """Looks for the set-up with the least loss; the published one is tried first.
+    """Looks for the set-up with the least loss: at random, in a box around the best so far.
 
-    `ask` gives the set-ups of the next round, `tell` takes their losses (inf: of no use).
+    The published one is tried first. The box is logarithmic and at first as wide as each
+    hyperparameter says; it follows the best and shrinks where that has hardly moved. `ask` gives
+    the set-ups of the next round, `tell` takes their losses (inf: of no use).
     """
 
     def __init__(
@@ -65,18 +59,9 @@ class Search:
         """Names of numbers that are 0 as published."""
         self._left = trials if self._knobs else 0
         self._random = np.random.default_rng(seed)
+        self._size = 1.0  # of the box
         self._asked: list[Setup] = [{}]
-        self._before: Setup = {}  # the best before the last round
-        self._round = 0
-        self._settled = 0  # rounds since a limit moved: the best is within, and steps get smaller
         self.tried: list[tuple[Setup, float]] = []
-        self.extended: dict[str, list[Literal["lower", "higher"]]] = {}
-        """Limits that moved, by name."""
-        self._limits = {
-            each.name: _limits(each, self._number(each, {}))
-            for each in self._knobs
-            if not each.choices
-        }
 
     @property
     def best(self) -> tuple[Setup, float]:
@@ -85,157 +70,287 @@ class Search:
 
     def ask(self) -> list[Setup]:
         """The set-ups of the next round; none when all trials are made."""
-        if self._round and not self._asked:
-            self._asked = self._proposed()
+        if self.tried:
+            self._asked = self._drawn(min(_ROUND, self._left))
         return list(self._asked)
 
     def tell(self, losses: Sequence[float]) -> None:
         """The losses of what `ask` gave, in its order."""
-        if self._round:
+        before = self.best[0] if self.tried else {}
+        if self.tried:
             self._left -= len(self._asked)
-            self._before, _ = self.best
         self.tried += zip(self._asked, losses, strict=True)
-        self._asked = []
-        self._round += 1
-        self._move_limits()
+        best = self.best[0]
+        moved = [
+            abs(self._log(each, best) - self._log(each, before)) / math.log(each.spread)
+            for each in self._numbers
+        ]
+        if len(self.tried) > 1 and max(moved, default=0.0) < self._size / 2:
+            self._size *= _SHRINKS
 
-    def on_edge(self) -> list[str]:
-        """What the best set-up has near a limit still: a better one may lie beyond."""
-        return [each.name for each in self._knobs if self._has_moved(each)]
+    @property
+    def beyond(self) -> dict[str, tuple[str, ...]]:
+        """Where the best one is beyond the first box: "lower" or "higher", by name."""
+        best = self.best[0]
+        moved = {each: self._log(each, best) - self._log(each, {}) for each in self._numbers}
+        return {
+            each.name: ("higher" if by > 0 else "lower",)
+            for each, by in moved.items()
+            if abs(by) > math.log(each.spread)
+        }
 
-    def _number(self, each: Hyperparameter, setup: Mapping[str, Value]) -> float:
-        value = setup.get(each.name, self._published[each.name])
-        assert not isinstance(value, str)
-        return min(max(float(value), each.least), each.most)  # a flag may say something beyond
+    @property
+    def on_edge(self) -> tuple[str, ...]:
+        """What the best one has near an end of all that was tried: a better one may lie beyond."""
+        found = []
+        for each in self._numbers:
+            tried = [self._log(each, setup) for setup, _ in self.tried]
+            low, high, best = min(tried), max(tried), self._log(each, self.best[0])
+            near = _NEAR * (high - low)
+            if (best > high - near and high < math.log(each.most)) or (
+                best < low + near and low > math.log(each.least)
+            ):
+                found.append(each.name)
+        return tuple(found)
 
-    def _move_limits(self) -> None:
-        best, _ = self.best
-        for each in self._knobs:
-            if each.choices:
-                continue
-            limits = self._limits[each.name]
-            limits.old_low, limits.old_high = limits.low, limits.high
-            place = math.log(self._number(each, best))
-            near = _NEAR * (limits.high - limits.low)
-            further = _FURTHER * limits.width
-            if place > limits.high - near and limits.high < math.log(each.most):
-                limits.high = min(limits.high + further, math.log(each.most))
-                self.extended.setdefault(each.name, []).append("higher")
-            elif place < limits.low + near and limits.low > math.log(each.least):
-                limits.low = max(limits.low - further, math.log(each.least))
-                self.extended.setdefault(each.name, []).append("lower")
-        moved = any(self._has_moved(each) for each in self._knobs)
-        self._settled = 0 if moved else self._settled + 1
+    @property
+    def _numbers(self) -> list[Hyperparameter]:
+        return [each for each in self._knobs if not each.choices]
 
-    def _proposed(self) -> list[Setup]:
-        count = min(_ROUND, self._left)
-        best, _ = self.best
-        spread = self._spread(count)
-        proposed: list[Setup] = []
-        if self._round > 1:
-            beyond = [self._beyond(each, best) for each in self._knobs if self._has_moved(each)]
-            around = [self._step(best) for _ in range(count)]
-            onward = [] if self._before == best else [self._onward(best)]
-            # What lies beyond a moved limit first, then on where the last round went; one in three
-            # anywhere, so that no corner is never looked at; the rest near the best.
-            spread = [*beyond[: count // 2], *onward, *spread[: count // 3], *around]
+    def _log(self, each: Hyperparameter, setup: Mapping[str, Value]) -> float:
+        value = float(setup.get(each.name, self._published[each.name]))
+        return math.log(min(max(value, each.least), each.most))  # a flag may say something beyond
+
+    def _drawn(self, count: int) -> list[Setup]:
+        """New set-ups, of each hyperparameter one of each of `count` parts of the box."""
         known = {_key(setup) for setup, _ in self.tried}
-        for setup in spread:
-            for _ in range(_TRIES):
+        parts = np.array([self._random.permutation(count) for _ in self._knobs]).T
+        drawn = []
+        for part in parts:
+            place = (part + self._random.random(len(part))) / count
+            for _ in range(_DRAWS):
+                setup = self._setup(place)
                 if _key(setup) not in known:
+                    known.add(_key(setup))
+                    drawn.append(setup)
                     break
-                setup = self._step(best)
-            if _key(setup) not in known and len(proposed) < count:
-                known.add(_key(setup))
-                proposed.append(setup)
-        if not proposed:
-            self._left = 0  # everything was tried
-        return proposed
+                place = self._random.random(len(part))
+        return drawn
 
-    def _spread(self, count: int) -> list[Setup]:
-        """Points anywhere within the limits, in each dimension one of each of `count` parts."""
-        setups: list[Setup] = [{} for _ in range(count)]
-        for each in self._knobs:
-            parts = (self._random.permutation(count) + self._random.random(count)) / max(count, 1)
-            for setup, part in zip(setups, parts.tolist(), strict=True):
-                if each.choices:
-                    self._set(setup, each, each.choices[int(part * len(each.choices))])
-                else:
-                    limits = self._limits[each.name]
-                    self._set(setup, each, math.exp(limits.low + part * (limits.high - limits.low)))
-        return setups
-
-    def _step(self, best: Setup) -> Setup:
-        """The best one, about half of its values moved a little."""
-        setup = dict(best)
-        moved = self._random.random(len(self._knobs)) < 0.5
-        moved[self._random.integers(len(self._knobs))] = True
-        size = STEP * SHRINKS**self._settled
-        for each, moves in zip(self._knobs, moved.tolist(), strict=True):
-            if not moves:
-                continue
-            if each.choices:
-                self._set(setup, each, each.choices[self._random.integers(len(each.choices))])
-                continue
-            limits = self._limits[each.name]
-            place = math.log(self._number(each, best)) + limits.width * size * self._random.normal()
-            self._set(setup, each, math.exp(min(max(place, limits.low), limits.high)))
-        return setup
-
-    def _onward(self, best: Setup) -> Setup:
-        """As far again as the last round has moved the best one, and in the same direction.
-
-        Such pattern moves are of Hooke & Jeeves (1961), Journal of the ACM 8.
-        """
-        setup = dict(best)
-        for each in self._knobs:
-            if each.choices:
-                continue
-            limits = self._limits[each.name]
-            here, there = (math.log(self._number(each, one)) for one in (best, self._before))
-            if here == there:
-                continue
-            place = min(max(2 * here - there, limits.low), limits.high)
-            self._set(setup, each, math.exp(place))
-        return setup
-
-    def _has_moved(self, each: Hyperparameter) -> bool:
-        if each.choices:
-            return False
-        limits = self._limits[each.name]
-        return (limits.low, limits.high) != (limits.old_low, limits.old_high)
-
-    def _beyond(self, each: Hyperparameter, best: Setup) -> Setup:
-        """The best one, with a value beyond the limit that has moved."""
-        limits = self._limits[each.name]
-        higher = limits.high > limits.old_high
-        low, high = (limits.old_high, limits.high) if higher else (limits.low, limits.old_low)
-        setup = dict(best)
-        self._set(setup, each, math.exp(self._random.uniform(low, high)))
-        return setup
-
-    def _set(self, setup: Setup, each: Hyperparameter, value: Value) -> None:
+    def _setup(self, place: FloatArray) -> Setup:
         """With four digits; what is as published is not named."""
-        published = self._published[each.name]
-        if not isinstance(value, str):
-            value = min(max(value, each.least), each.most)
-            value = _rounded(value, each)
-            assert not isinstance(published, str)
-            published = _rounded(published, each)
-        setup.pop(each.name, None)
-        if value != published:
-            setup[each.name] = value
+        best, setup = self.best[0], Setup()
+        for each, share in zip(self._knobs, place.tolist(), strict=True):
+            value: Value
+            published = self._published[each.name]
+            if each.choices:
+                value = each.choices[int(share * len(each.choices))]
+            else:
+                half = self._size * math.log(each.spread)
+                number = math.exp(self._log(each, best) + half * (2 * share - 1))
+                value = _rounded(min(max(number, each.least), each.most), each)
+                published = _rounded(float(published), each)
+            if value != published:
+                setup[each.name] = value
+        return setup
 
 
 def _rounded(value: float, each: Hyperparameter) -> float:
     return round(value) if each.whole else float(f"{value:.4g}")
 
 
-def _limits(each: Hyperparameter, published: float) -> _Limits:
-    low = math.log(max(published / each.spread, each.least))
-    high = math.log(min(published * each.spread, each.most))
-    return _Limits(low, high, high - low, low, high)
+def _key(setup: Mapping[str, Value]) -> str:
+    return json.dumps(setup, sort_keys=True)
 
 
-def _key(setup: Setup) -> tuple[tuple[str, Value], ...]:
-    return tuple(sorted(setup.items()))
+# What the set-ups are chosen by
+
+
+def split_past(trials: Trials) -> tuple[Fold, ...]:
+    """Each fold's training part as a fold of its own: its last fifth is judged by what came before.
+
+    Parts that are too small for that are left out.
+    """
+    later_only = trials.protocol.secs and (
+        trials.protocol.no_test_same_day or trials.protocol.equalize_test_with_non_secs
+    )
+
+    def judged(rows: IntArray) -> IntArray:
+        return rows[trials.elapsed_days[rows] > 0] if later_only else rows
+
+    folds = []
+    for fold in trials.folds:
+        first = len(fold.train) - len(fold.train) // _HELD_OUT
+        test = judged(fold.train[first:])
+        if len(test):
+            folds.append(Fold(train=fold.train[:first], test=test))
+    return tuple(folds)
+
+
+class PastSession(Session):
+    """Judges on the held-out rows of training parts; sees no review that the user is judged on."""
+
+    def trials(self, protocol: Protocol) -> Trials:
+        """The trials with other folds. Raises NotEnoughData where no training part can be split."""
+        trials = super().trials(protocol)
+        folds = split_past(trials)
+        if not folds:
+            raise NotEnoughData("the training parts are too small to be split")
+        return replace(trials, folds=folds)
+
+
+# All fits of an audit
+
+
+@dataclass(frozen=True)
+class _Try:
+    """A configuration with one set-up, and who is to be evaluated with it."""
+
+    part: str  # of PARTS
+    name: str  # of the configuration
+    configuration: Configuration  # trained with the set-up, with a name of its own
+    users: tuple[int, ...]
+
+
+class Tries:
+    """What is tried in an audit, stage by stage, and what came of it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        configurations: Sequence[Configuration],
+        users: Sequence[int],
+        *,
+        trials: int,
+        repeats: int,
+        seed: int,
+    ) -> None:
+        """`folder` holds a batch folder for each of PARTS."""
+        self._folder = folder
+        self.configurations = {each.name: each for each in configurations}
+        self.users = tuple(users)
+        self.halves = [self.users[half::_HALVES] for half in range(_HALVES)]
+        self.repeats = repeats
+        self._made: dict[tuple[str, str], Mapping[int, Unit]] = {}
+        self.searches = {
+            each.name: [
+                Search(
+                    each.tunable,
+                    {knob.name: knob.default_under(each.protocol) for knob in each.tunable},
+                    trials,
+                    seed,
+                )
+                for _ in self.halves
+            ]
+            for each in configurations
+            if any(knob.searched for knob in each.tunable)
+        }
+
+    def stages(self) -> Iterator[list[_Try]]:
+        """The fits in parts, each of one of PARTS; `read` has to follow each."""
+        while asked := [
+            (name, half, setups)
+            for name, searches in self.searches.items()
+            for half, search in enumerate(searches)
+            if (setups := search.ask())
+        ]:
+            yield self._joined(
+                self._try(SEARCH, name, setup, self.halves[half])
+                for name, half, setups in asked
+                for setup in setups
+            )
+            for name, half, setups in asked:
+                self.searches[name][half].tell(self.losses(name, self.halves[half], setups))
+        # For the ledger alone: the best of each half on the other half.
+        yield self._joined(
+            self._try(SEARCH, name, search.best[0], self.users)
+            for name, searches in self.searches.items()
+            for search in searches
+        )
+        yield self._joined(
+            self._try(JUDGED, name, {**setup, **seeded}, users)
+            for name in self.configurations
+            for half, users in enumerate(self.halves)
+            for setup in ({}, self.chosen_for(name, half))
+            for seeded in self.seedings(name)
+        )
+
+    def fits(self, name: str, trials: int) -> int:
+        """How many a user needs at most: the winners of each half are tried on the other, too."""
+        searched = name in self.searches
+        judged = (_HALVES if searched else 1) * len(self.seedings(name))
+        return judged + (trials + _HALVES if searched else 0)
+
+    def read(self, tries: Iterable[_Try]) -> None:
+        """Look up what came of a stage."""
+        for each in tries:
+            name = each.configuration.name
+            self._made[each.part, name] = units_of(self._folder / each.part, name)
+
+    def made(self, part: str, name: str, setup: Mapping[str, Value], user: int) -> Unit | None:
+        """What came of a set-up on a user; None where it was not tried."""
+        tried = _tried(self.configurations[name], setup).name
+        return self._made.get((part, tried), {}).get(user)
+
+    def judged(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
+        """What came of a set-up on the judged reviews of a user."""
+        unit = self.made(JUDGED, name, setup, user)
+        assert unit is not None
+        return unit
+
+    def chosen_for(self, name: str, half: int) -> Setup:
+        """The set-up that a half of the users is judged with: the other half's."""
+        return self.searches[name][1 - half].best[0] if name in self.searches else {}
+
+    def seedings(self, name: str) -> list[Setup]:
+        """What is added to a set-up for each seed that is judged."""
+        seeds = self.repeats if SEED in self.configurations[name].tunable else 1
+        return [{SEED.name: seed} if seed else {} for seed in range(seeds)]
+
+    def losses(
+        self, name: str, users: Sequence[int], setups: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """Mean loss of the users' training parts by set-up; inf where it fails on one of them.
+
+        Of the users with whom the published set-up works; inf for all where there are none.
+        """
+        counted = self.usable(name, users)
+        found = []
+        for setup in setups:
+            units = [self.made(SEARCH, name, setup, user) for user in counted]
+            lost = [log_loss(unit) if unit else math.nan for unit in units]
+            works = bool(lost) and not any(map(math.isnan, lost))
+            found.append(fmean(lost) if works else math.inf)
+        return found
+
+    def usable(self, name: str, users: Iterable[int]) -> list[int]:
+        """Those whose training parts the published set-up can be fitted to."""
+        tried = ((user, self.made(SEARCH, name, {}, user)) for user in users)
+        return [user for user, unit in tried if unit is not None and unit.status == "done"]
+
+    def _try(
+        self, part: str, name: str, setup: Mapping[str, Value], users: tuple[int, ...]
+    ) -> _Try:
+        return _Try(part, name, _tried(self.configurations[name], setup), users)
+
+    def _joined(self, tries: Iterable[_Try]) -> list[_Try]:
+        """Each configuration once, with all users that it is wanted for."""
+        found: dict[str, _Try] = {}
+        for each in tries:
+            key = each.configuration.name
+            known = found[key].users if key in found else ()
+            found[key] = replace(each, users=tuple(dict.fromkeys([*known, *each.users])))
+        return list(found.values())
+
+
+def log_loss(unit: Unit) -> float:
+    """Of a unit; nan where it is not done."""
+    return float(unit.line["metrics"]["LogLoss"]) if unit.line is not None else math.nan
+
+
+def _tried(configuration: Configuration, setup: Mapping[str, Value]) -> Configuration:
+    """With a name that only this set-up has; as published it keeps its own."""
+    if not setup:
+        return configuration
+    digest = hashlib.sha256(_key(setup).encode()).hexdigest()[:12]
+    return replace(configuration.trained_with(setup), name=f"{configuration.name}@{digest}")

@@ -66,9 +66,8 @@ if TYPE_CHECKING:
 
     from srs_eval.benchmark.ledger import Ledger
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.evaluate import Event
+    from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
-    from srs_eval.report.export import Outcome
     from srs_eval.training.context import Context
 
 _WORTH_TELLING_SECONDS = 5.0
@@ -277,15 +276,13 @@ def export(
     configurations = with_own(configurations, log, flags.protocol)
     if anonymous:
         log = without_names(log)
-    outcome, interrupted = _evaluate(
-        log, configurations, flags, context, jobs, reference, not no_cache
-    )
+    run, interrupted = _evaluate(log, configurations, flags, context, jobs, reference, not no_cache)
     if interrupted is not None:
         raise interrupted
     with ReportProgress() as progress:
         document = learner_report(
             log,
-            outcome,
+            run,
             flags.protocol,
             context=context,
             narrowed_to=source.narrowed_to,
@@ -293,7 +290,7 @@ def export(
             tell=progress.tell,
         )
     write_document(document, html, md, csv, png, json)
-    return SOME_FAILED if outcome.failed else FINE
+    return SOME_FAILED if run.failed else FINE
 
 
 app.command()(report)
@@ -591,7 +588,7 @@ def demo(
 ) -> int:
     """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
     from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
-    from srs_eval.data.simulated.demo import make_demo_collection
+    from srs_eval.data.simulated.files import make_demo_collection
     from srs_eval.report.console import say
 
     folder = make_folder(DEMO_FOLDER)
@@ -632,12 +629,10 @@ def _run(
     flags = _as_the_log_allows(flags, log)
     configurations = flags.resolve(models)
     _say_tuned_on(flags.ledger, source, log)
-    outcome, interrupted = _evaluate(
-        log, configurations, flags, context, jobs, reference, use_cache
-    )
+    run, interrupted = _evaluate(log, configurations, flags, context, jobs, reference, use_cache)
     document = run_document(
         log,
-        outcome,
+        run,
         flags.protocol,
         **source.narrowed_to,
         names=year,
@@ -647,12 +642,12 @@ def _run(
     if csv is not None:
         write(csv, run_csv(document, configurations, year))
     if "-" in (json, csv):
-        show_missing(outcome)
+        show_missing(run)
     else:
-        show_run(outcome, console_for(sys.stdout))
+        show_run(run, console_for(sys.stdout))
     if interrupted is not None:
         raise interrupted
-    return SOME_FAILED if outcome.failed else FINE
+    return SOME_FAILED if run.failed else FINE
 
 
 def _say_tuned_on(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
@@ -675,7 +670,7 @@ def _evaluate(
     jobs: int | None,
     reference: str,
     use_cache: bool,
-) -> tuple[Outcome, BaseException | None]:
+) -> tuple[Run, BaseException | None]:
     """What an evaluation brings, with its progress on stderr, and what interrupted it.
 
     Raises InputError where flags do not go with the log and where nothing can be evaluated.
@@ -683,9 +678,9 @@ def _evaluate(
     from srs_eval.data.errors import counted
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import with_floors
+    from srs_eval.engine.run import Run
     from srs_eval.models.configurations import untuned
     from srs_eval.report.console import RunProgress, say
-    from srs_eval.report.export import Outcome
     from srs_eval.report.formats import clock
     from srs_eval.tui.config import load_config
 
@@ -701,7 +696,7 @@ def _evaluate(
     if held_against.name in {untuned(name) for name in asked} - asked:
         configurations = [*configurations, held_against]  # as published, beside the tuned one
     evaluated = with_floors(configurations, leaves_out=log.leaves_out)
-    outcome = Outcome(
+    run = Run.of(
         evaluated,
         hidden=frozenset(each.name for each in evaluated if each.name not in asked),
         reference=held_against.name,
@@ -723,16 +718,16 @@ def _evaluate(
             ) as events,
         ):
             for event in events:
-                outcome.add(event)
+                run.apply(event)
                 progress.show(event)
     except KeyboardInterrupt as interruption:
         interrupted = interruption
-        missing = len(asked - {*outcome.results, *outcome.failed, *outcome.skipped})
+        missing = len(asked - {*run.results(), *run.failed, *run.skipped})
         say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
-    if interrupted is None and not outcome.results and not outcome.failed:
-        reasons = dict.fromkeys(each.reason for each in outcome.skipped.values())
+    if interrupted is None and not run.results() and not run.failed:
+        reasons = dict.fromkeys(each.reason for each in run.skipped.values())
         raise InputError(f"Nothing can be evaluated: {'; '.join(reasons)}.")
-    return outcome, interrupted
+    return run, interrupted
 
 
 def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
@@ -770,7 +765,7 @@ def _expected_seconds(configurations: list[Configuration], entries: int) -> floa
 
 
 def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
-    from srs_eval.engine.evaluate import must_compile
+    from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import cores
 
     seconds = _expected_seconds(configurations, entries)

@@ -128,22 +128,13 @@ def batch(
             rich_help_panel=RUN_PANEL,
         ),
     ] = None,
-    like_upstream: Annotated[
-        str | None,
-        typer.Option(
-            "--like-upstream",
-            help="Only tell which rules of srs-benchmark in a year, or at a commit, differ.",
-            metavar="2025|2026|COMMIT",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import Keeper, run_batch
     from srs_eval.benchmark.cluster import is_engine
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.benchmark.prediction_files import raw_parquet, raw_table
-    from srs_eval.benchmark.store import read_results
+    from srs_eval.benchmark.result_files import read_results
     from srs_eval.data.datasets import shard_of
     from srs_eval.engine.ranking import mean_ranking
     from srs_eval.report.console import BatchProgress, console_for, say
@@ -151,10 +142,6 @@ def batch(
     from srs_eval.report.tables import batch_table
 
     flags = flags.set_up_by(setup, models)
-    if like_upstream is not None:
-        refuse_rows_of_anki(flags)
-        _tell_differences(flags.resolve(models), like_upstream)
-        return FINE
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
     opened = _opened(dataset, flags)
@@ -344,6 +331,7 @@ def audit(
     fresh: _FreshOption = False,
 ) -> int:
     """Does a ranking survive when every model's training is tuned alike?"""
+    from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
     from srs_eval.report.audit import audit_document
@@ -362,6 +350,7 @@ def audit(
                     opened,
                     _on_a_data_set(flags, models),
                     out,
+                    evaluate=run_batch,
                     users=chosen,
                     trials=trials,
                     repeats=repeats,
@@ -485,17 +474,6 @@ def results(
     return SOME_FAILED if left else FINE
 
 
-def _tell_differences(configurations: Sequence[Configuration], commit_or_year: str) -> None:
-    from srs_eval.benchmark.upstream import differences, year_of_commit
-    from srs_eval.report.console import show
-
-    year = year_of_commit(commit_or_year)
-    for each in differences(configurations, year):
-        whom = "all" if len(each.configurations) == len(configurations) > 1 else ""
-        remedy = f" ({each.remedy} for that)" if each.remedy else ""
-        show(f"{whom or ', '.join(each.configurations)}: {each.words}{remedy}")
-
-
 def say_tuned_on(
     ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
 ) -> None:
@@ -521,7 +499,7 @@ def say_tuned_on(
 
 def _say_environments(out: Path) -> None:
     """In what the parts of a folder's results differ that figures might depend on."""
-    from srs_eval.benchmark.store import different_environments, read_setup
+    from srs_eval.benchmark.setup import different_environments, read_setup
     from srs_eval.report.console import say
 
     if different := different_environments(read_setup(out) or {}):

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,15 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.data.paths import VERSION, cache_dir, content_digest
+from srs_eval.data.paths import VERSION, cache_dir
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models.configurations import Configuration
-from srs_eval.training import installed
+from srs_eval.training.compile import changed, program_digest
 from srs_eval.training.context import Context
 
 _LIMIT_BYTES = 500_000_000
-VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
-"""The entries that show figures: those of other entries do not depend on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +40,7 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
     model = configuration.model
     parts = {
         "program": VERSION,
-        "code": code_digest(),
+        "code": program_digest(),
         "data": log_fingerprint,
         "configuration": configuration.name,
         "fit": configuration.fit,
@@ -54,25 +51,6 @@ def result_key(log_fingerprint: str, configuration: Configuration, context: Cont
         "packages": _versions(model.name, model.family == "neural"),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def code_digest(package: Path = installed.PACKAGE) -> str:
-    """Content of the whole package but its views, shipped weights included.
-
-    Whoever changes a rule, wherever it stands, never sees a figure of the code before. Where
-    the files are no longer those that run, it is nobody else's digest.
-    """
-    if package == installed.PACKAGE and installed.changed():
-        return secrets.token_hex(32)
-    files = (
-        path
-        for path in package.rglob("*")
-        if path.is_file()
-        and "__pycache__" not in path.parts
-        and path.relative_to(package).parts[0].removesuffix(".py") not in VIEWS
-    )
-    return content_digest(package, files)
 
 
 @cache
@@ -109,7 +87,7 @@ def save(key: str, stored: Stored) -> None:
     """Store atomically; a full or read-only disk only means no cache, and so does an update
     of the program since it was started.
     """
-    if installed.changed():
+    if changed():
         return
     path = _path(key)
     about = {

@@ -8,33 +8,79 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly
 from srs_eval.metrics import Metrics, log_losses
 from srs_eval.stats.intervals import Interval, mean_interval
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """One configuration on one learner; k judged reviews, fold after fold."""
+class TestSet(ReadOnly):
+    """k held-out reviews, fold after fold: one object for all results on them."""
 
-    configuration: str
-    metrics: Metrics
-    size: int  # k
-    parameters: Mapping[int, Sequence[float]] | None
-    """By partition (0 without partitions), fitted for the last fold; None where not listable."""
-    p: FloatArray  # (k,) predicted probability of recall
     y: FloatArray  # (k,) 1.0 recalled
     review_th: IntArray  # (k,) which rows; equal for configurations that are ranked together
     fold: IntArray  # (k,) 1 ... n_splits
     partition: IntArray  # (k,)
     day: IntArray  # (k,) day number of the review; figures of one day are not independent
-    bin: IntArray  # (k,) bin of RMSE(bins), as `metrics.rmse_bin_ids` numbers them
+    bin: IntArray  # (k,) bin of RMSE(bins), as `data.bins.rmse_bin_ids` numbers them
+
+    def __len__(self) -> int:
+        return len(self.review_th)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, TestSet)
+            and all(map(np.array_equal, vars(self).values(), vars(other).values()))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.review_th.tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One configuration on one learner; k evaluated reviews."""
+
+    configuration: str
+    metrics: Metrics
+    tests: TestSet
+    parameters: Mapping[int, Sequence[float]] | None
+    """By partition (0 without partitions), fitted for the last fold; None where not listable."""
+    p: FloatArray  # (k,) predicted probability of recall
     seconds: float = 0.0  # wall time of fits and predictions
     cached: bool = False
     user: int | None = None
     notes: tuple[str, ...] = field(default=())  # e.g. a fold that fell back to the defaults
     flattered: int = 0
     """Judged reviews that the parameters may have been fitted to: figures look better by that."""
+
+    @property
+    def size(self) -> int:
+        return len(self.tests)
+
+    @property
+    def y(self) -> FloatArray:
+        return self.tests.y
+
+    @property
+    def review_th(self) -> IntArray:
+        return self.tests.review_th
+
+    @property
+    def fold(self) -> IntArray:
+        return self.tests.fold
+
+    @property
+    def partition(self) -> IntArray:
+        return self.tests.partition
+
+    @property
+    def day(self) -> IntArray:
+        return self.tests.day
+
+    @property
+    def bin(self) -> IntArray:
+        return self.tests.bin
 
     def to_upstream(self) -> dict[str, Any]:
         """One line of srs-benchmark's result files; figures have six decimals."""
@@ -73,4 +119,5 @@ def log_loss_difference(result: Result, other: Result) -> Interval | None:
 
 
 def same_reviews(result: Result, other: Result) -> bool:
-    return np.array_equal(result.review_th, other.review_th)
+    """Whatever the partitions are."""
+    return result.tests is other.tests or np.array_equal(result.review_th, other.review_th)

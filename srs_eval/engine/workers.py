@@ -79,12 +79,14 @@ class TaskEvents:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Future[Any], Any]] = SimpleQueue()
+        self._open = 0  # tasks that are not done, as far as is told
 
     def submit(
         self, executor: Executor, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Future[T]:
         """Submit a task that is to be followed."""
         future = executor.submit(fn, *args, **kwargs)
+        self._open += 1
         future.add_done_callback(lambda done: self.put(done, DONE))
         return future
 
@@ -92,12 +94,25 @@ class TaskEvents:
         """For `WorkerPool(on_message=...)`."""
         self._queue.put((future, message))
 
+    def until_done(
+        self, cancel: threading.Event | None = None
+    ) -> Iterator[tuple[Future[Any], Any]]:
+        """What comes, until no task is left or `cancel` is set; more may be submitted meanwhile."""
+        while self._open:
+            event = self.next(timeout=0.05)
+            if cancel is not None and cancel.is_set():
+                return
+            if event is not None:
+                yield event
+
     def next(self, timeout: float) -> tuple[Future[Any], Any] | None:
         """A task's message, or DONE after its last; None if nothing comes in `timeout` seconds."""
         try:
-            return self._queue.get(timeout=timeout)
+            event = self._queue.get(timeout=timeout)
         except Empty:
             return None
+        self._open -= event[1] is DONE
+        return event
 
 
 @dataclass(eq=False)

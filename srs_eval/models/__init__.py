@@ -6,12 +6,14 @@ numba, torch and others wait inside its functions, so that listing is cheap.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -22,9 +24,9 @@ from typing import Any, Literal, get_args
 from srs_eval.data.errors import EXTRAS, InputError, cut, described
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
+from srs_eval.training.compile import own_digest
 from srs_eval.training.context import Cancelled, Context
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.local_imports import no_thread_left, own_files
 
 Family = Literal["floor", "online", "sm2", "history", "other", "fsrs", "neural"]
 
@@ -129,7 +131,30 @@ class ModelFile:
     """A file with models of one's own, as it was when it was loaded."""
 
     path: Path
-    digest: str  # of what is in it, and of what it imports from its folder
+    digest: str  # of what is in it and in the Python files beside it
+
+
+left_behind: list[threading.Thread] = []
+"""Threads that did not end; Python would wait for them at the end of the program."""
+_SECONDS_TO_END = 1.0
+_own_folders: list[str] = []
+
+
+@contextmanager
+def no_thread_left() -> Iterator[None]:
+    """Raises RuntimeError where the block has started a thread that does not end."""
+    before = threading.enumerate()
+    try:
+        yield
+    finally:
+        until = time.monotonic() + _SECONDS_TO_END
+        new = [each for each in threading.enumerate() if each not in before and not each.daemon]
+        for each in new:
+            each.join(max(0.0, until - time.monotonic()))
+        still = [each for each in new if each.is_alive()]
+        left_behind.extend(still)
+    if still:
+        raise RuntimeError("it started a thread that does not end: a daemon thread may go on")
 
 
 def _named(name: str, file: ModelFile | None) -> Model:
@@ -150,16 +175,13 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     path = path.expanduser().absolute()
     try:
         content = path.read_bytes()
+        file = ModelFile(path, own_digest(path))
     except OSError as error:
         raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
-    digest = hashlib.sha256(content)
-    for beside in own_files(path):
-        if beside != path:
-            digest.update(hashlib.sha256(beside.read_bytes()).digest())
-    file = ModelFile(path, digest.hexdigest())
     known = [model for model in all_models().values() if model.file == file]
     if known:
         return tuple(known)
+    _make_importable(path.parent)
     module = ModuleType(f"srs_eval_model_file_{file.digest[:16]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
@@ -185,6 +207,20 @@ def load_model_file(path: Path) -> tuple[Model, ...]:
     return models
 
 
+def _make_importable(folder: Path) -> None:
+    """Lets what lies in the folder be imported, also while a model runs; what is installed wins.
+
+    Raises InputError where a module of this name from another model's folder is in use.
+    """
+    for path in folder.glob("*.py"):
+        there = getattr(sys.modules.get(path.stem), "__file__", None)
+        if there and Path(there).parent != folder and str(Path(there).parent) in _own_folders:
+            raise InputError(f'"{path}" and "{there}" cannot be used in one run: rename one.')
+    if str(folder) not in _own_folders:
+        _own_folders.append(str(folder))
+        sys.path.append(str(folder))
+
+
 def _wrong_with(model: Model, before: Sequence[str]) -> str:
     """Why a model of one's own cannot be used; "" where it can."""
     texts: list[object] = [
@@ -208,9 +244,6 @@ def _wrong_with(model: Model, before: Sequence[str]) -> str:
     return f"{model.name} means {known} already" if known else ""
 
 
-_FILES: dict[str, Path] = {}  # of models that come along, by their names
-
-
 @cache
 def all_models() -> dict[str, Model]:
     """Every model by name, in order of name within families; last those of one's own files."""
@@ -223,14 +256,8 @@ def all_models() -> dict[str, Model]:
             if model.name in found:
                 raise RuntimeError(f"two models are called {model.name}")
             found[model.name] = model
-            _FILES[model.name] = Path(str(module.__file__))
     families = get_args(Family)
     return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
-
-
-def file_of(model: Model) -> Path:
-    """The Python file that the model is written in; this one where nobody knows."""
-    return _FILES.get(model.name, Path(__file__)) if model.file is None else model.file.path
 
 
 __all__ = (
@@ -241,6 +268,5 @@ __all__ = (
     "Family",
     "Model",
     "all_models",
-    "file_of",
     "load_model_file",
 )

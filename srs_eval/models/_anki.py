@@ -26,8 +26,8 @@ from srs_eval.training.initial_stability import (
     ordered_and_complete,
     second_reviews,
 )
+from srs_eval.training.orders import shuffles
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent
-from srs_eval.training.shuffle import shuffles
 
 EPOCHS = 8
 _LONGEST = 255  # reviews before the one that is judged

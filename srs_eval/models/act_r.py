@@ -28,8 +28,8 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
 from srs_eval.training.elementwise import LANES, exp, log, minimum, where
-from srs_eval.training.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.orders import quicksort_order
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
@@ -231,7 +231,7 @@ def _tape_length() -> int:
 
 @cache
 def _kernel() -> Any:
-    from srs_eval.training.activation_sweep import loss_and_gradient
+    from srs_eval.training.sweeps import activations
 
     steps: dict[str, Any] = {
         "left": left,
@@ -240,7 +240,7 @@ def _kernel() -> Any:
         "recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
     constants = {"PARAMETERS": len(START), "TAPE": _tape_length()}
-    return specialised(loss_and_gradient, "ACT_R", steps, constants, taped=["left"])
+    return specialised(activations, "ACT_R", steps, constants, taped=["left"])
 
 
 def _loss(part: Part, w: FloatArray) -> float:

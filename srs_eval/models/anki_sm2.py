@@ -28,9 +28,9 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
-from srs_eval.training.card_steps import before, card_steps
 from srs_eval.training.elementwise import clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
+from srs_eval.training.trie import before, card_steps
 
 _Value = Any  # float, array or vector
 State = tuple[_Value, _Value]  # interval, ease

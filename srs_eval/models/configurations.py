@@ -46,12 +46,7 @@ SUFFIXES: Mapping[str, tuple[str, Any]] = {
     "known_decks": ("known_decks_only", True),
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
-_SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
-_FALLBACK_DEFAULT = "fallback_default"
-_DURATION = "duration"  # of LSTM in names of 2026: it knows answer times
-_TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
-_MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
-"""Models that are spelled otherwise in names of 2026."""
+TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
 # Suffix -> how a person says it, where that is not the suffix itself.
 SUFFIX_WORDS: Mapping[str, str] = {
     "dry-run": "defaults",
@@ -120,7 +115,7 @@ class Configuration:
 
         Raises InputError for what its training cannot be set to.
         """
-        return replace(self.trained_with(values), name=f"{self.name}-{_TUNED}", ledger=ledger)
+        return replace(self.trained_with(values), name=f"{self.name}-{TUNED}", ledger=ledger)
 
     @property
     def parameters(self) -> int:
@@ -182,10 +177,9 @@ class Configuration:
 
     def matches(self, text: str) -> bool:
         """Whether its name, as a person or as a file has it, or its family has `text` in it."""
-        wanted = _squeezed(text)
-        return any(wanted in _squeezed(each) for each in (self.words, self.name)) or (
-            wanted == _squeezed(self.model.family)
-        )
+        wanted = text.lower()
+        named = any(wanted in each.lower() for each in (self.words, self.name))
+        return named or wanted == self.model.family
 
     @property
     def expected_seconds_per_10k(self) -> float:
@@ -251,7 +245,7 @@ def in_words(name: str) -> str:
     if name in _CONFIGURATION_WORDS:
         return _CONFIGURATION_WORDS[name]
     if (base := untuned(name)) != name:
-        return f"{in_words(base)} {_TUNED}"
+        return f"{in_words(base)} {TUNED}"
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
@@ -271,115 +265,10 @@ def in_words(name: str) -> str:
     return " ".join([_MODEL_WORDS.get(name, name), *words])
 
 
-def spelled(name: str, names: Names) -> str:
-    """A configuration's canonical name as srs-benchmark of a year spells it.
-
-    2025 is the canonical spelling. Of 2026 is config.py at commit
-    bd9110f791e5b37282c55a9aa8db35f68f0c4aa2: `-default` and `-S0` (but still `-binary`), `-short`
-    wherever histories hold same-day reviews, and `-duration` for answer times. `-preset` and
-    `-deck` stand for what is `-fallback_user` here; falling back to the defaults, which has no
-    name there any more, is `-fallback_default`. A model that is not here keeps its name.
-    """
-    if (base := untuned(name)) != name:
-        return f"{spelled(base, names)}-{_TUNED}"
-    if names == "2025" or not meant_by(name):
-        return name
-    (found,) = resolve([name])
-    flags = found.protocol
-    suffixes = _suffixes(found)
-    if found.model.always_short and not flags.disable_short_term:
-        suffixes = [each for each in SUFFIXES if each == "short" or each in suffixes]
-    written = [_SUFFIXES_OF_2026.get(each, each) for each in suffixes if each != "fallback_user"]
-    if found.model.name == "LSTM" and flags.secs:
-        written.insert(written.index("secs") + 1, _DURATION)
-    if _fits_parts(found) and not flags.fallback_user:
-        written.append(_FALLBACK_DEFAULT)
-    model = _MODELS_OF_2026.get(found.model.name, found.model.name)
-    return "-".join((model, *written))
-
-
-def published(name: str, names: Names = "2025") -> Configuration | None:
-    """What srs-benchmark's result file of this name holds; None for what there is not here.
-
-    Some spellings mean something else there. A bare `NAME` has no `-short` and no `-secs` there,
-    whatever it stands for here. `NAME-secs` of 2026 leaves same-day reviews out; those of 2025 that
-    were published judge every positive interval: `NAME-short-secs` here; script.py's judge later
-    days only. FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's was called FSRS-6-rs. Of 2026
-    see `spelled`; FSRS without `-short` has no same-day reviews in its histories there, LSTM
-    without `-duration` no answer times. Raises InputError for a name that is none.
-    """
-    if (base := untuned(name)) != name:
-        of_base = published(base, names)
-        return of_base and replace(of_base, name=f"{of_base.name}-{_TUNED}")
-    if names == "2025":
-        if name == "FSRS-rs":
-            return None
-        name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
-    else:
-        to_default = name.endswith(f"-{_FALLBACK_DEFAULT}")
-        name = name.removesuffix(f"-{_FALLBACK_DEFAULT}")
-        for here, there in _MODELS_OF_2026.items():
-            rest = name.removeprefix(there)
-            if rest != name and _parse_suffixes(_squeezed(rest)) is not None:
-                name = here + rest
-                break
-        without_duration = name.replace(f"-secs-{_DURATION}", "-secs")
-        (found,) = resolve([without_duration])
-        if found.model.name == "LSTM" and without_duration == name:
-            return None
-        name = without_duration
-        same_day_unknown = "-short" not in name and not found.protocol.disable_short_term
-        if found.model.always_short and same_day_unknown:
-            return None
-        if _fits_parts(found) and not to_default:
-            name = f"{name}-fallback_user"
-    (found,) = resolve([name])
-    if found.protocol.secs and "-secs" not in name:
-        return None
-    if names == "2025" and _secs_alone(found, name):
-        if found.model.later_days_only:
-            (found,) = resolve([name], Protocol(secs=True, no_test_same_day=True))
-        elif not found.model.always_short:
-            (found,) = resolve([name], Protocol(secs=True, short=True))
-    return found
-
-
-def _secs_alone(found: Configuration, name: str) -> bool:
-    """Whether a name says `-secs` and nothing of same-day reviews."""
-    flags = found.protocol
-    return flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name
-
-
-def left_open(name: str, names: Names = "2025") -> str:
-    """What the name of a published file does not decide, and what is assumed; "" for nothing.
-
-    Files called `NAME-secs` that srs-benchmark published in January 2025 judge same-day reviews,
-    its code of that month leaves them out. LSTM says `-duration` since some day of 2026.
-    """
-    try:
-        (found,) = resolve([name])
-        taken = published(name, names)
-    except InputError:
-        return ""
-    if names == "2026" and found.model.name == "LSTM" and taken is None:
-        return (
-            f"no -{_DURATION} in its name: it may know no answer times, and is not taken for LSTM"
-        )
-    decided = found.model.later_days_only or found.model.always_short
-    if names == "2026" or taken is None or decided or not _secs_alone(found, name):
-        return ""
-    return f"no -short in its name: it may leave same-day reviews out; taken for {taken.name}"
-
-
 def untuned(name: str) -> str:
     """The name of a configuration as published: without what a ledger's training adds to it."""
-    base = _without_tuned(name)
+    base = name.removesuffix(f"-{TUNED}")
     return name if base == name or meant_by(name) else base
-
-
-def _without_tuned(name: str) -> str:
-    """Also as tables say it: "FSRS-6 tuned"."""
-    return re.sub(rf"[- ]{_TUNED}$", "", name, flags=re.IGNORECASE)
 
 
 def meant_by(word: str) -> str:
@@ -415,26 +304,10 @@ def _group(word: str) -> tuple[str, ...]:
     )
 
 
-def _squeezed(name: str) -> str:
-    """What is compared of a name: "FSRS-6", "fsrs 6" and "FSRS v6" are one."""
-    letters = "".join(c for c in name.lower() if c.isalnum())
-    return re.sub(r"(?<=[a-z])v(?=\d)", "", letters)
-
-
-def _aliases() -> dict[str, str]:
-    return {
-        _squeezed(alias): name
-        for model in all_models().values()
-        for alias, name in model.aliases.items()
-    }
-
-
 def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Configuration | None:
     """The configuration of one name; None where a member of a group contradicts a flag."""
-    in_title = re.fullmatch(r"[^()]*\(([^()]+)\)", name)  # "FSRS-6 defaults (FSRS-6-dry-run)"
-    canonical = in_title[1] if in_title else name
-    canonical = _aliases().get(_squeezed(canonical), canonical)
-    model, in_name = _parse(canonical, shown=name)
+    aliases = {a.lower(): of for model in all_models().values() for a, of in model.aliases.items()}
+    model, in_name = _parse(aliases.get(name.lower(), name), shown=name)
     asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
     flags: dict[str, Any] = {}
     for flag, asked_value in asked.items():
@@ -500,13 +373,13 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     )
 
 
-def _fits_parts(configuration: Configuration) -> bool:
+def fits_parts(configuration: Configuration) -> bool:
     """Whether presets or decks have parameters of their own, so that one may have to fall back."""
     fitted = configuration.fit not in ("default", "own")
     return configuration.protocol.partitions != "none" and fitted
 
 
-def _suffixes(configuration: Configuration) -> list[str]:
+def suffixes_of(configuration: Configuration) -> list[str]:
     """The suffixes of a canonical name, in their order."""
     text = configuration.name.removeprefix(configuration.model.name)
     return [each for each in SUFFIXES if f"-{each}-" in f"{text}-"]
@@ -535,59 +408,46 @@ def _shown(flag: str) -> str:
 
 
 def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
-    """Model and flags of a name, however it is spelled; the longest model that fits wins."""
+    """Model and flags of a name, whatever its case; the longest model that fits wins."""
     models = all_models()
-    squeezed = _squeezed(name)
-    spellings = {_squeezed(words): models[model] for model, words in _MODEL_WORDS.items()}
-    spellings |= {_squeezed(model.name): model for model in models.values()}
-    for spelling in sorted(spellings, key=len, reverse=True):
-        if not squeezed.startswith(spelling):
-            continue
-        model = spellings[spelling]
-        flags = _parse_suffixes(squeezed[len(spelling) :])
-        if flags is None:
-            continue
-        standard = _parse_suffixes(_squeezed(model.standard[len(model.name) :])) or {}
-        if not set(standard) & set(flags):  # else the name says itself what it means
-            flags = {**standard, **flags}
-        return model, flags
-    known = [
-        *(alias for model in models.values() for alias in model.aliases),
-        *(name for model in models.values() for name in (model.name, *listed_names(model))),
-        *GROUPS,
-    ]
-    base = _without_tuned(shown)
+    for known in sorted(models, key=len, reverse=True):
+        start, rest = name[: len(known)], name[len(known) :]
+        model = models[known]
+        if start.lower() == known.lower() and (flags := flags_of(rest)) is not None:
+            standard = flags_of(model.standard[len(known) :]) or {}
+            if not set(standard) & set(flags):  # else the name says itself what it means
+                flags = {**standard, **flags}
+            return model, flags
+    base = shown.removesuffix(f"-{TUNED}")
     if base != shown and (meant := meant_by(base)):
         raise InputError(
             f'"{shown}" is {meant} trained as the ledger of an audit says: '
             "give the ledger, too, with --setup LEDGER."
         )
-    by_lower = {each.lower(): each for each in known}
+    listed = [name for model in models.values() for name in (model.name, *listed_names(model))]
+    by_lower = {each.lower(): each for each in (*listed, *GROUPS)}
+    by_lower |= {in_words(each).lower(): each for each in listed}
     nearest = difflib.get_close_matches(shown.lower(), by_lower, n=3, cutoff=0.4)
-    hint = ", ".join(by_lower[each] for each in nearest)
+    hint = ", ".join(dict.fromkeys(by_lower[each] for each in nearest))
     raise InputError(
         f'There is no model "{shown}".'
         + (f" Did you mean {hint}?" if hint else " `srs-eval models` lists them all.")
     )
 
 
-def _parse_suffixes(text: str) -> dict[str, Any] | None:
-    """Flags of suffixes, squeezed and one after another; None for anything else.
-
-    Of several readings the one with the longest suffixes first: "defaultsecs" is default, secs.
-    """
-    spellings = {
-        **{_squeezed(suffix): meaning for suffix, meaning in SUFFIXES.items()},
-        **{_squeezed(alias): SUFFIXES[name] for alias, name in SUFFIX_ALIASES.items()},
-        **{_squeezed(words): SUFFIXES[name] for name, words in SUFFIX_WORDS.items()},
-    }
-    for spelling in sorted(spellings, key=len, reverse=True):
-        if text.startswith(spelling):
-            flag, value = spellings[spelling]
-            rest = _parse_suffixes(text[len(spelling) :])
-            if rest is not None and flag not in rest:
-                return {flag: value, **rest}
-    return None if text else {}
+def flags_of(suffixes: str) -> dict[str, Any] | None:
+    """Flags of suffixes, each behind its dash; None for anything else."""
+    if not suffixes:
+        return {}
+    for suffix in (*SUFFIXES, *SUFFIX_ALIASES):
+        start = f"-{suffix}".lower()
+        rest = suffixes[len(start) :]
+        if suffixes.lower().startswith(start) and rest[:1] in ("", "-"):
+            flag, value = SUFFIXES[SUFFIX_ALIASES.get(suffix, suffix)]
+            others = flags_of(rest)
+            if others is not None and flag not in others:
+                return {flag: value, **others}
+    return None
 
 
 def _refuse_senseless_flags(protocol: Protocol) -> None:
@@ -621,6 +481,5 @@ __all__: Sequence[str] = (
     "Fit",
     "in_words",
     "listed_names",
-    "published",
     "resolve",
 )

@@ -35,9 +35,8 @@ from srs_eval.models import Context, Model
 from srs_eval.training import linear as linear
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import exp
-from srs_eval.training.history_training import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.loss import loss_of, single, slope_of
-from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.orders import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
@@ -288,6 +287,31 @@ def _predict_act_r(
 
 
 _SOURCE = "Lindsey et al. 2014; srs-benchmark other.py, class DASH"
+
+# Binary cross entropy as torch computes it, limits included (aten/src/ATen/native/Loss.cpp)
+
+
+def single(p: float) -> float:
+    """p rounded to single precision, in which upstream computes.
+
+    All else is double; this rounding alone decides where p is 0 or 1 and so the limits
+    below, and with it the figures agree to six decimals even for chaotic fits.
+    """
+    return float(np.float32(p))
+
+
+def loss_of(p: float, y: float) -> float:
+    """-log of the probability of what happened, at most 100."""
+    likelihood = p if y > 0 else 1 - p
+    if likelihood <= 0:
+        return 100.0
+    return min(-math.log(likelihood), 100.0)
+
+
+def slope_of(p: float, y: float) -> float:
+    """Derivative of the loss in p; unlike the loss it has no limit but that of p (1 - p)."""
+    return (p - y) / max(p * (1 - p), 1e-12)
+
 
 MODELS = (
     # The defaults depend on `short`, so they are chosen where the trials are known.

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.training.card_steps import before, card_steps
+from srs_eval.training.trie import before, card_steps
 
 _START_HALFLIFE = 512.0  # days
 _START_ALPHA = 0.2

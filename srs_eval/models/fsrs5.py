@@ -43,8 +43,8 @@ from srs_eval.models.fsrs4dot5 import (
     recall,
 )
 from srs_eval.training.elementwise import clamp, exp, minimum
+from srs_eval.training.orders import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
-from srs_eval.training.tie_order import quicksort_order
 
 _Value = Any  # float, array or vector
 State = tuple[_Value, _Value]  # s, d

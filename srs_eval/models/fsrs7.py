@@ -5,7 +5,7 @@ bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, sc
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
 Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
-schedules (`--sched_penalties`, off by default as there): fitting/scheduled.py.
+schedules (`--sched_penalties`, off by default as there): `schedule_penalty`.
 
 A state is (s, q, d): long-term stability and short-term stability q in days, difficulty
 1-10. Intervals are fractions of a day. Parameters are w[0] ... w[33] as there:
@@ -22,6 +22,7 @@ w[34] is no parameter but the least stability.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX
+from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
-from srs_eval.training.scheduled import ScheduledSteps
 
 _Value = Any  # float, array or vector
 State = tuple[_Value, _Value, _Value]  # s, q, d
@@ -202,13 +203,43 @@ DEVIATION = (
 _PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
-SCHEDULED = ScheduledSteps(
-    name="FSRS_7",
-    first=first,
-    success=success,
-    recall=_unsqueezed_recall,
-    values=len(DEFAULT) + 1,
-)
+def schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
+    """Penalties on the schedules that w (35,) leads to; adds their gradient to `gradient` (34,).
+
+    A card that is always answered Good at its due time, ten times over, should not see an interval
+    of a day or more grow too much at 90 % desired retention, nor intervals of less than a day
+    shorter than ten minutes at 99 %. To the loss is added, for each review,
+
+        0.5 (largest growth of an interval >= 1 day)^2
+          + 0.0015 max(1 / x - 144, 0)        x: mean of the intervals < 1 day, in days
+
+    with intervals by seven steps of Newton's method in log t, kept between a second and 36,500
+    days, and an eighth whose denominator counts as a constant: so the gradient is the implicit
+    function's. srs-benchmark at the commit above, models/fsrs_v7_interval_penalty.py; fsrs-rs
+    src/training_v7.rs. For FSRS-6 it is nothing there (fsrs-rs src/training_v6.rs).
+    """
+    w_bar = np.zeros(len(w))
+    found = float(_penalties()(w, w_bar, np.empty((10, 7))))
+    if not np.isfinite(found):
+        return 0.0
+    gradient += np.where(np.isfinite(w_bar), w_bar, 0.0)[: len(gradient)]
+    return found
+
+
+@cache
+def _penalties() -> Any:
+    from srs_eval.training.sweeps import penalties
+
+    steps: dict[str, Any] = {
+        "first": first,
+        "first_adjoint": Gradient(first, (), "w"),
+        "success": success,
+        "success_adjoint": Gradient(success, ("state", "t"), "w"),
+        "recall": _unsqueezed_recall,
+        "recall_slope": Gradient(_unsqueezed_recall, ("t",)),
+        "recall_adjoint": Gradient(_unsqueezed_recall, ("state",), "w"),
+    }
+    return specialised(penalties, "FSRS_7", steps, {"VALUES": len(DEFAULT) + 1})
 
 
 def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
@@ -230,7 +261,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         epochs=9,
         keep="last",
         decimals=6 if secs else 4,
-        penalty=SCHEDULED.penalty if penalised else None,
+        penalty=schedule_penalty if penalised else None,
     )
 
 

@@ -15,7 +15,7 @@ fitting goes on from it. `--recency` changes nothing here.
 srs-benchmark calls it GRU since 2026 (commit bd9110f791e5b37282c55a9aa8db35f68f0c4aa2): network
 in models/gru.py, training in reptile/reptile_trainer_gru.py `finetune`. Upstream runs every
 review's whole history as a sequence of its own in single precision; here histories share what
-they have in common (`fitting.mixture`), in double precision.
+they have in common (`training.mixture`), in double precision.
 """
 
 from __future__ import annotations

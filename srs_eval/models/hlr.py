@@ -22,7 +22,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import linear as linear
 from srs_eval.training.elementwise import exp, where
-from srs_eval.training.history_training import HYPERPARAMETERS
+from srs_eval.training.linear import HYPERPARAMETERS
 
 START = (2.5819, -0.8674, 2.7245)
 _LN2 = math.log(2)

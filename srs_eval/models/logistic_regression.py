@@ -204,7 +204,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     n = len(train)
     if not n:
         raise NotEnoughData("no reviews to train on")
-    from srs_eval.training.logistic_sweep import epoch
+    from srs_eval.training.sweeps import epoch
 
     share = np.zeros(len(trials))
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4

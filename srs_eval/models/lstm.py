@@ -43,22 +43,20 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
-from srs_eval.training.lstm_layer import layer, previous_rows
 from srs_eval.training.networks import (
     Fit,
     Network,
     Predict,
     Tensors,
-    build,
     fit_network,
     flat,
     load_weights,
     no_weights,
-    on_device,
     predict_network,
     random_start,
     require_finite,
 )
+from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
 
 INPUTS, HIDDEN, CURVES = 6, 20, 3
 _PASSES = hyperparameters.epochs(20)

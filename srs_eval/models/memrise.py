@@ -10,7 +10,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.models.sm2 import recall_by_interval
-from srs_eval.training.card_steps import before, card_steps
+from srs_eval.training.trie import before, card_steps
 
 _LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
 

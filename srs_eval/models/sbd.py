@@ -35,7 +35,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
 from srs_eval.training.elementwise import LANES, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.lbfgs import minimise
+from srs_eval.training.optimisers import minimise
 from srs_eval.training.trie import history_trie, trie_batches
 
 START = (-2.803101, 1.386926, 1.739235, -1.819954, 0.529839, -0.886052, -1.393709)
@@ -190,7 +190,7 @@ def _ln(t: FloatArray) -> FloatArray:
 
 @cache
 def _kernel() -> Any:
-    from srs_eval.training.full_batch_sweep import loss_and_gradient
+    from srs_eval.training.sweeps import full_batch
 
     steps: dict[str, Any] = {
         "values": values,
@@ -208,7 +208,7 @@ def _kernel() -> Any:
         "loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
     }
     constants = {"PARAMETERS": len(START), "VALUES": VALUES}
-    return specialised(loss_and_gradient, "SBD", steps, constants)
+    return specialised(full_batch, "SBD", steps, constants)
 
 
 def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:

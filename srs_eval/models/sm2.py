@@ -17,7 +17,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.training.card_steps import before, card_steps
+from srs_eval.training.trie import before, card_steps
 
 MAXIMUM_INTERVAL = 36_500.0  # days
 

@@ -29,17 +29,16 @@ from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     SEED,
-    build,
     flat,
     length_order,
     load_weights,
     no_weights,
-    one_thread,
     require_finite,
     training_rows,
     weight_names,
 )
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations
+from srs_eval.training.torch_networks import build, one_thread
 
 if TYPE_CHECKING:
     from srs_eval.training.transformer_kernel import Batch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
@@ -116,7 +115,7 @@ def _verdict(each: Tuned) -> str:
     without = [half for half, found in enumerate(each.found, start=1) if not found.users]
     if without:
         return _NOBODY if len(without) == len(each.found) else f"{_NOBODY} in half {without[0]}"
-    if not any(found.setup for found in each.found):
+    if not any(found.hyperparameters for found in each.found):
         return "found nothing better"
     assert each.change is not None
     return each.change.verdict("users")
@@ -178,20 +177,16 @@ def _setups(audit: Audit) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in audit.tuned:
         for half, found in enumerate(each.found, start=1):
-            moved = ", ".join(
-                f"{name} {way}" + (f" ×{count}" if count > 1 else "")
-                for name, ways in found.extended.items()
-                for way, count in Counter(ways).items()
-            )
+            moved = ", ".join(f"{name} {way}" for name, (way,) in found.limits_moved.items())
             rows.append(
                 (
                     each.configuration.words,
                     half,
                     found.users,
                     found.trials,
-                    setup_in_words(found.setup) if found.users else _NOBODY,
-                    Figure(found.published),
-                    Figure(found.log_loss),
+                    setup_in_words(found.hyperparameters) if found.users else _NOBODY,
+                    _loss(found.published_log_loss),
+                    _loss(found.log_loss),
                     moved or "none",
                     ", ".join(found.on_edge) or "none",
                 )
@@ -215,6 +210,10 @@ def _setups(audit: Audit) -> Table:
         ),
         tuple(rows),
     )
+
+
+def _loss(found: float | None) -> Figure | None:
+    return None if found is None else Figure(found)
 
 
 def _failures(audit: Audit) -> list[Section]:

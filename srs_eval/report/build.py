@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Run
     from srs_eval.training.context import Context
 
 _CALIBRATION_BINS = 20
@@ -120,7 +120,7 @@ def _averaged(
 
 def learner_report(
     log: ReviewLog,
-    outcome: Outcome,
+    run: Run,
     protocol: Protocol,
     *,
     context: Context | None = None,
@@ -128,7 +128,7 @@ def learner_report(
     anonymous: bool = False,
     tell: _Told = _tell_nobody,
 ) -> Document:
-    """The report on one learner whose ranking is in `outcome`; asks the questions, too.
+    """The report on one learner whose ranking is in `run`; asks the questions, too.
 
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
@@ -155,12 +155,12 @@ def learner_report(
     at(questions[0])
     try:
         learner = Candidates.over_all(log, context)
-        answers = [how_well(learner, outcome.equivalence)]
+        answers = [how_well(learner, run.equivalence)]
         for question in over_all[1:]:
             at(question)
             answers.append(OVER_ALL[question](learner))
         at(questions[len(over_all)])
-        for answer in answering(log, equivalence=outcome.equivalence, context=context):
+        for answer in answering(log, equivalence=run.equivalence, context=context):
             answers.append(answer)
             at(answer.question)
     except NotEnoughData as error:
@@ -175,17 +175,17 @@ def learner_report(
         state = f"Too little data to tell your days from your cards: {error}."
     at("workload")
     costs = _workload(log, context)
-    groups = outcome.groups()
+    groups = run.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
-    shown = [name for name in (own, best and best.configuration.name) if name in outcome.results]
-    by_name = {each.name: each.words for each in outcome.configurations}
+    shown = [name for name in (own, best and best.configuration.name) if name in run.results()]
+    by_name = {each.name: each.words for each in run.configurations}
     name_of = dates(log, protocol)
     return learner_document(
         Learner(
             inspection=inspect_log(log),
             protocol=protocol,
-            outcome=outcome,
+            run=run,
             answers=answers,
             state=state,
             days=days,
@@ -193,11 +193,11 @@ def learner_report(
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
                 by_name[name]: calibration_graph(
-                    outcome.results[name].y, outcome.results[name].p, _CALIBRATION_BINS
+                    run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
                 )
                 for name in dict.fromkeys(shown)
             },
-            months={by_name[name]: months(outcome.results[name], name_of) for name in shown[:1]},
+            months={by_name[name]: months(run.results()[name], name_of) for name in shown[:1]},
             narrowed_to=narrowed_to or {},
             anonymous=anonymous,
             own=own,
@@ -208,7 +208,7 @@ def learner_report(
 
 def export_learner(
     log: ReviewLog,
-    outcome: Outcome,
+    run: Run,
     protocol: Protocol,
     *,
     form: str,
@@ -229,7 +229,7 @@ def export_learner(
 
     document = learner_report(
         without_names(log) if anonymous else log,
-        outcome,
+        run,
         protocol,
         context=context,
         narrowed_to=narrowed_to,

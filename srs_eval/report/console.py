@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer, Cell
     from srs_eval.advice.answers import Table as AnswerTable
     from srs_eval.benchmark.plan import BatchEvent, Planned
-    from srs_eval.engine.evaluate import Event
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Event, Run
 
 _PLAIN_WIDTH = 80
 _PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
@@ -126,7 +125,7 @@ class RunProgress:
             self._progress.stop()
 
     def show(self, event: Event) -> None:
-        from srs_eval.engine.evaluate import Failed, Finished, Prepared, Progress, Skipped, Started
+        from srs_eval.engine.run import Failed, Finished, Prepared, Progress, Skipped, Started
 
         if isinstance(event, Prepared) and not self.live:
             words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
@@ -189,11 +188,11 @@ class ReportProgress:
             self._progress.update(self._task, total=of, completed=number - 1, description=words)
 
 
-def show_run(outcome: Outcome, console: Console) -> None:
+def show_run(run: Run, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
     from srs_eval.report.tables import run_table
 
-    groups = outcome.groups()
+    groups = run.groups()
     for group in groups:
         console.print(run_table(group, console.width))
     notes: dict[str, list[str]] = {}
@@ -204,15 +203,15 @@ def show_run(outcome: Outcome, console: Console) -> None:
         say(f"* {', '.join(names)}: {note}.")
     if groups:
         say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
-    show_missing(outcome)
+    show_missing(run)
 
 
-def show_missing(outcome: Outcome) -> None:
+def show_missing(run: Run) -> None:
     """Failed and skipped configurations, on stderr; equal reasons are told once."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for name, failed in outcome.failed.items():
+    for name, failed in run.failed.items():
         groups.setdefault(("failed", failed.reason), []).append(name)
-    for name, skipped in outcome.skipped.items():
+    for name, skipped in run.skipped.items():
         groups.setdefault(("skipped", skipped.reason), []).append(name)
     for (what, reason), names in groups.items():
         listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from srs_eval.data.dataset_check import Description
@@ -15,13 +15,13 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, escaped
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Skipped
-from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
-from srs_eval.engine.results import Result
+from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.run import Run
 from srs_eval.metrics import KEYS
 from srs_eval.models import Model, all_models
-from srs_eval.models.configurations import Configuration, Names, listed_names, resolve, spelled
-from srs_eval.stats.intervals import EQUIVALENT, Interval
+from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
+from srs_eval.models.published import spelled
+from srs_eval.stats.intervals import Interval
 
 _JSON_LAYOUT = 2
 _CSV_COLUMNS = (
@@ -48,48 +48,9 @@ _CSV_COLUMNS = (
 )
 
 
-@dataclass
-class Outcome:
-    """What a run has brought so far; `add` takes the engine's events."""
-
-    configurations: Sequence[Configuration]
-    hidden: frozenset[str] = frozenset()
-    """Configurations that are evaluated as the floor only and not listed in documents."""
-    reference: str = REFERENCE
-    equivalence: float = EQUIVALENT
-    prepared: Prepared | None = None
-    results: dict[str, Result] = field(default_factory=dict)
-    failed: dict[str, Failed] = field(default_factory=dict)
-    skipped: dict[str, Skipped] = field(default_factory=dict)
-
-    def add(self, event: Event) -> None:
-        match event:
-            case Prepared():
-                self.prepared = event
-            case Finished():
-                self.results[event.configuration.name] = event.result
-            case Failed():
-                self.failed[event.configuration.name] = event
-            case Skipped():
-                self.skipped[event.configuration.name] = event
-
-    @property
-    def so_far(self) -> str:
-        """How much of the run the ranking rests on; "" once every configuration is settled."""
-        settled = len(self.results) + len(self.failed) + len(self.skipped)
-        everyone = len(self.configurations)
-        return "" if settled >= everyone else f"{settled} of {everyone} models have finished"
-
-    def groups(self) -> list[Group]:
-        """The ranking of what has finished so far."""
-        by_name = {each.name: each for each in self.configurations}
-        finished = ((by_name[name], result) for name, result in self.results.items())
-        return ranking(finished, self.reference, self.equivalence)
-
-
 def run_document(
     log: ReviewLog,
-    outcome: Outcome,
+    run: Run,
     protocol: Protocol,
     *,
     deck: str | None = None,
@@ -97,8 +58,7 @@ def run_document(
     names: Names = "2025",
 ) -> dict[str, Any]:
     """Everything about a run but the predictions, as JSON-ready values; names as of a year."""
-    groups = outcome.groups()
-    prepared = outcome.prepared
+    groups = run.groups()
     return {
         "layout": _JSON_LAYOUT,
         "srs_eval": VERSION,
@@ -110,26 +70,26 @@ def run_document(
             "day_boundaries": None if log.day_grid is None else log.day_grid.source,
             "deck": deck,
             "preset": preset,
-            "reviews": prepared.reviews if prepared else None,
-            "judged": prepared.judged if prepared else None,
+            "reviews": run.reviews,
+            "judged": run.judged,
         },
         "protocol": _flags(protocol),
-        "groups": [_group(group, outcome.reference, names) for group in groups],
+        "groups": [_group(group, run.reference, names) for group in groups],
         "results": [
             _ranked(number, line, names)
             for number, group in enumerate(groups)
             for line in group.lines
-            if line.configuration.name not in outcome.hidden
+            if line.configuration.name not in run.hidden
         ],
         "failed": [
-            {"configuration": spelled(name, names), "reason": event.reason, "detail": event.detail}
-            for name, event in outcome.failed.items()
-            if name not in outcome.hidden
+            {"configuration": spelled(name, names), "reason": model.reason, "detail": model.detail}
+            for name, model in run.failed.items()
+            if name not in run.hidden
         ],
         "skipped": [
-            {"configuration": spelled(name, names), "reason": event.reason}
-            for name, event in outcome.skipped.items()
-            if name not in outcome.hidden
+            {"configuration": spelled(name, names), "reason": model.reason}
+            for name, model in run.skipped.items()
+            if name not in run.hidden
         ],
     }
 

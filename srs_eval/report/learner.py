@@ -18,6 +18,7 @@ from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import Group
+from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import QUESTION_TITLES
@@ -32,7 +33,6 @@ from srs_eval.report.document import (
     Section,
     Table,
 )
-from srs_eval.report.export import Outcome
 from srs_eval.report.inspection import Inspection
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
@@ -69,7 +69,7 @@ class Learner:
 
     inspection: Inspection
     protocol: Protocol
-    outcome: Outcome
+    run: Run
     answers: Sequence[Answer] | str
     state: Sequence[Answer] | str
     days: AnswerTable | None
@@ -85,7 +85,7 @@ class Learner:
 
 def learner_document(learner: Learner) -> Document:
     """Answers first, then what they rest on."""
-    groups = learner.outcome.groups()
+    groups = learner.run.groups()
     lines = _lines(learner)
     sections = [
         *_presets(learner, lines),
@@ -118,7 +118,7 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     if overview is not None:
         models = (answer.sentences[0] for answer in overview.of(MODELS) if answer.sentences)
         lead = [each for each in (overview.headline, *models) if each]
-    so_far = learner.outcome.so_far
+    so_far = learner.run.so_far
     so_far = f" (so far: {so_far})" if so_far else ""
     ranked = (f"{group.title}{so_far}: {group.answer}" for group in groups[:1] if group.answer)
     return [*lead, *ranked]
@@ -290,7 +290,7 @@ def _figure(cell: AnswerCell) -> Cell:
 
 
 def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
-    so_far = learner.outcome.so_far
+    so_far = learner.run.so_far
     name = f"{number}-" if groups > 1 else ""
     heads = (
         Column("model"),
@@ -600,8 +600,7 @@ def _receipt(learner: Learner) -> Section:
 def _card(learner: Learner) -> Section:
     from importlib.metadata import version
 
-    outcome = learner.outcome
-    prepared = outcome.prepared
+    run = learner.run
     facts = [
         f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
         f"{words.protocol(learner.protocol)}.",
@@ -609,15 +608,15 @@ def _card(learner: Learner) -> Section:
         "model fitted on what came before. Intervals are 95 %, over days; verdicts on one question "
         "are held to 5 % together (Holm).",
     ]
-    if prepared is not None:
+    if run.reviews is not None:
         facts.append(
-            f"{prepared.reviews:,} rows, {prepared.judged:,} judged on later days; "
-            f"{counted(len(outcome.results), 'configuration')} evaluated."
+            f"{run.reviews:,} rows, {run.judged:,} judged on later days; "
+            f"{counted(len(run.results()), 'configuration')} evaluated."
         )
     reasons: dict[str, list[str]] = {}
     for name, reason in (
-        *((name, failed.reason) for name, failed in outcome.failed.items()),
-        *((name, skipped.reason) for name, skipped in outcome.skipped.items()),
+        *((name, failed.reason) for name, failed in run.failed.items()),
+        *((name, skipped.reason) for name, skipped in run.skipped.items()),
     ):
         reasons.setdefault(reason, []).append(name)
     facts += [

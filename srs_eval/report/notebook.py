@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import Event
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_floors
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Event, Run
 from srs_eval.models.configurations import resolve
-from srs_eval.report.export import Outcome
 from srs_eval.stats.intervals import EQUIVALENT, Interval
 from srs_eval.training.context import Context
 
@@ -180,15 +179,15 @@ def evaluate(
     """
     configurations = resolve(models, protocol)
     evaluated = with_floors(configurations, leaves_out=log.leaves_out)
-    outcome = Outcome(evaluated, reference=resolve(reference, protocol)[0].name)
+    run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)
     for event in engine_evaluate(
         log, evaluated, protocol, jobs=jobs, context=context, use_cache=use_cache
     ):
         if on_event is not None:
             on_event(event)
-        outcome.add(event)
+        run.apply(event)
     asked = {each.name for each in configurations}
-    groups = outcome.groups()
+    groups = run.groups()
     return Results(
         groups,
         {
@@ -197,8 +196,8 @@ def evaluate(
             for line in group.lines
             if line.configuration.name in asked
         },
-        {name: event.reason for name, event in outcome.failed.items() if name in asked},
-        {name: event.reason for name, event in outcome.skipped.items() if name in asked},
+        {name: model.reason for name, model in run.failed.items() if name in asked},
+        {name: model.reason for name, model in run.skipped.items() if name in asked},
     )
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from srs_eval.engine.evaluate import Session
     from srs_eval.engine.results import Result
+    from srs_eval.engine.session import Session
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.calibration_graph import CalibrationGraph
 

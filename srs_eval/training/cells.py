@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.optimisers import adam_step, annealed
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.training.trie import FIRST
 
@@ -269,12 +270,12 @@ def judged(p, slope, passes, failures):
     return loss, slope * (passes * (p - 1.0) + failures * p) / both
 
 
-def adam_step(w, sums, adam, done):
+def descend(w, sums, adam, done):
     """One step after `done` others, down the gradients' sums: AdamW with cosine annealing.
 
     Loshchilov and Hutter (2017).
     """
-    rate = adam.rate * (1.0 + math.cos(math.pi * done / adam.steps)) / 2.0
+    rate = annealed(adam.rate, done, adam.steps)
     bias_mean = 1.0 - 0.9 ** (done + 1)
     bias_square = math.sqrt(1.0 - 0.999 ** (done + 1))
     for k in range(len(w)):
@@ -283,7 +284,7 @@ def adam_step(w, sums, adam, done):
         square = 0.999 * adam.square[k] + 0.001 * gradient * gradient
         adam.mean[k] = mean
         adam.square[k] = square
-        step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+        step = adam_step(rate, mean, square, bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * adam.decay) - step
 
 
@@ -341,6 +342,6 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
                 if not first:
                     _scatter_add(bar, batches.parent, i, scratch.before_bar)
 
-        adam_step(w, sums, adam, done)
+        descend(w, sums, adam, done)
         done += 1
     return total(loss)

@@ -5,40 +5,101 @@ dispatcher, `compiled_step` a step or its `Gradient` into instructions on vector
 `specialised` a template that calls a model's steps. numba is imported at the first call of any
 of them.
 
-Kernels lie in a folder for numba's and Python's version under the user's cache folder,
-each under the digest of all that it is compiled from (`kernel_source`), which is also part of
-its name. So an update of srs-eval compiles anew what it changed, and nothing else.
+Kernels lie in a folder for this version of srs-eval, numba and Python and for the digest of all
+sources that kernels are made from: after an update all are compiled once. Of functions from
+elsewhere, the Python files beside theirs are part of a kernel's key.
 """
 
 from __future__ import annotations
 
 import dis
+import hashlib
 import os
+import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from srs_eval.data.paths import cache_dir
+from srs_eval.data.paths import VERSION, cache_dir, content_digest
 from srs_eval.training import records
-from srs_eval.training.kernel_source import kernel_digest
 
+PACKAGE = Path(__file__).parents[1]
+VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
+"""The entries that show figures: those of other entries do not depend on them."""
+_WITH_KERNELS = ("training", "models", "advice/workload")
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
-_UNUSED_SECONDS = 30 * 86_400  # what nobody used for so long goes
-_NOT_KEPT = "not_kept"  # stands for a kernel's digest where there is none
+_UNUSED_SECONDS = 30 * 86_400  # folders that nobody used for so long go
 
 
-def kernel_folder() -> Path:
-    """Where kernels lie, for this version of numba and of Python."""
-    if os.environ.get("NUMBA_CACHE_DIR"):  # someone has chosen
-        return Path(os.environ["NUMBA_CACHE_DIR"])
+def _stamps() -> dict[Path, tuple[int, int]]:
+    """Date and size of the program's files."""
+    found = {}
+    with suppress(OSError):
+        for path in PACKAGE.rglob("*.py"):
+            about = path.stat()
+            found[path] = about.st_mtime_ns, about.st_size
+    return found
+
+
+_AT_FIRST = _stamps()
+
+
+def changed() -> bool:
+    """Whether the program's files are others than when this process began.
+
+    An update leaves old code in memory beside new files; what comes of it must not be kept.
+    """
+    return _stamps() != _AT_FIRST
+
+
+@cache
+def program_digest(package: Path = PACKAGE) -> str:
+    """Of the whole package but its views, shipped weights included; nobody else's if `changed`."""
+    if package == PACKAGE and changed():
+        return secrets.token_hex(32)
+    files = (
+        path
+        for path in package.rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and path.relative_to(package).parts[0].removesuffix(".py") not in VIEWS
+    )
+    return content_digest(package, files)
+
+
+@cache
+def _folder_name() -> str:
     from importlib.metadata import version
 
+    files = [path for part in _WITH_KERNELS for path in (PACKAGE / part).glob("*.py")]
+    digest = secrets.token_hex(32) if changed() else content_digest(PACKAGE, files)
     python = f"py{sys.version_info[0]}{sys.version_info[1]}"
-    return cache_dir() / "kernels" / f"numba{version('numba')}-{python}"
+    return f"srs-eval{VERSION}-{digest[:16]}-numba{version('numba')}-{python}"
+
+
+def _kernel_folder() -> Path:
+    """Where kernels lie: in a person's own cache, or where somebody has chosen."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return (Path(chosen) if chosen else cache_dir() / "kernels") / _folder_name()
+
+
+def kernels_there(name: str) -> bool:
+    """Whether `mark_kernels` was called so, and no source of kernels has changed since."""
+    return os.path.exists(_kernel_folder() / f"{name}.mark")
+
+
+def mark_kernels(name: str) -> None:
+    """Remember that all that is compiled for `name` is on disk; else it is announced again."""
+    folder = _kernel_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.mark").touch()
 
 
 @cache
@@ -47,36 +108,39 @@ def _numba() -> tuple[Any, Path | None]:
     import importlib
 
     numba = importlib.import_module("numba")
-    folder = kernel_folder()
+    folder = _kernel_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
-        if not os.access(folder, os.W_OK):
+        if changed() or not os.access(folder, os.W_OK):
             return numba, None
-        if not os.environ.get("NUMBA_CACHE_DIR"):
-            _remove_unused(folder)
+        for other in [*folder.parent.glob("srs-eval*"), *folder.parent.glob("numba*-py*")]:
+            if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
     except OSError:
         return numba, None
     return numba, folder
 
 
-def _remove_unused(folder: Path) -> None:
-    """Kernels of older versions, and the folders of other versions of numba and Python."""
-    import shutil
+def own_digest(path: Path) -> str:
+    """Of a Python file and of those beside it, also in folders there, which it may import."""
+    beside = (each for kind in ("*.py", "*/*.py") for each in path.parent.glob(kind))
+    readable = (each for each in beside if each.is_file() and os.access(each, os.R_OK))
+    return content_digest(path.parent, {path, *readable})
 
-    long_ago = time.time() - _UNUSED_SECONDS
-    for path in [*folder.parent.iterdir(), *folder.glob("*.nbi"), *folder.glob("*.mark")]:
-        try:
-            if path.stat().st_mtime > long_ago:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-                continue
-            for data in folder.glob(f"{path.stem}.*.nbc"):  # an index names its kernels
-                data.unlink()
-            path.unlink()
-        except OSError:
-            pass  # another process was first
+
+def _described(value: Any) -> str:
+    """What a kernel is made from, with `_folder_name` its key."""
+    if not isinstance(value, FunctionType):
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{key}: {_described(value[key])}' for key in sorted(value))}}}"
+        if isinstance(value, tuple | list):
+            return f"({', '.join(map(_described, value))})"
+        return repr(value)
+    code, held = value.__code__, [each.cell_contents for each in value.__closure__ or ()]
+    text = f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno} {_described(held)}"
+    file = Path(code.co_filename)
+    return text if PACKAGE in file.parents else f"{text} {own_digest(file)}"
 
 
 def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> FunctionType:
@@ -88,17 +152,20 @@ def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> Functi
     return made
 
 
-def _dispatcher(
-    function: FunctionType, name: str, names: Mapping[str, Any], digest: str | None
-) -> Any:
-    """What numba makes of the function; None for a digest: it is not kept on disk."""
+def _dispatcher(function: FunctionType, name: str, names: Mapping[str, Any], made_of: Any) -> Any:
+    """What numba makes of the function, kept on disk where its files can be read."""
     numba, folder = _numba()
-    made = _copy(function, f"{name}_{digest or _NOT_KEPT}", names)
+    try:
+        text = _described((function, made_of))
+    except OSError:  # from a notebook, say
+        text, folder = "", None
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    made = _copy(function, f"{name}_{digest}", names)
     dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(made)
-    if digest is not None and folder is not None:
+    if folder is not None:
         from srs_eval.training.kernel_cache import KernelCache
 
-        dispatcher._cache = KernelCache(made, folder, digest)
+        dispatcher._cache = KernelCache(made, folder)
     return dispatcher
 
 
@@ -109,7 +176,7 @@ def compiled(function: FunctionType) -> Any:
     Python functions of the same kind that it calls are compiled along with it.
     """
     names = _inner_names(function)
-    return _dispatcher(function, function.__name__, names, kernel_digest(function))
+    return _dispatcher(function, function.__name__, names, ())
 
 
 @cache
@@ -181,11 +248,9 @@ def specialised(
     for key in taped:
         pair = as_function(steps[key]), as_function(steps[f"{key}_adjoint"])
         names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
-    called = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}
-    digest = kernel_digest(template, {**constants, **steps, **called, "taped": tuple(taped)})
-    if any(each.endswith(_NOT_KEPT) for each in called.values()):  # else a name holds its digest
-        digest = None
-    return _dispatcher(template, f"{template.__name__}_{name}", names, digest)
+    called = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}  # with their keys
+    made_of = ({**constants, **steps, **called}, tuple(taped))
+    return _dispatcher(template, f"{template.__name__}_{name}", names, made_of)
 
 
 def _called(function: FunctionType) -> dict[str, FunctionType]:

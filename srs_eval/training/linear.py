@@ -2,7 +2,8 @@
 
 A model gives `recall_and_slope(z, t)`: the probability of recall t days after the
 last review, and its derivative in z, written with `elementwise`. Training is that of
-srs-benchmark other.py `Trainer` (January 2025), as in `history_training`.
+srs-benchmark other.py `Trainer` (January 2025), torch.optim; `adam` is the same for other models
+whose gradient is one function call.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import specialised
 from srs_eval.training.context import Context
-from srs_eval.training.history_training import BATCH_SIZE, EPOCHS, RATE, SEED
-from srs_eval.training.permutation import permutations
-from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.optimisers import adam_step, annealed
+from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.trie import LANES
+
+SEED = 2023  # of the order of batches
+RATE = hyperparameters.learning_rate(0.04)
+EPOCHS = hyperparameters.epochs(5)
+BATCH_SIZE = hyperparameters.batch_size()
+HYPERPARAMETERS = (RATE, EPOCHS, BATCH_SIZE, hyperparameters.SEED)
 
 _Recall = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -67,7 +73,7 @@ def _row_batches(
 
 @cache
 def _kernel(name: str, model: _Recall, parameters: int) -> Any:
-    from srs_eval.training.history_sweep import visit_batches
+    from srs_eval.training.sweeps import visit_batches
 
     return specialised(
         visit_batches, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
@@ -151,3 +157,44 @@ def predict(
     none = np.zeros(len(at))
     _kernel(name, model, len(at))(np.zeros(1, np.int64), -1, at, batches, none, none.copy(), 0.0, 1)
     return batches.recall[:n]
+
+
+def adam(
+    start: FloatArray,
+    gradient: Callable[[FloatArray, int], FloatArray],
+    total_loss: Callable[[FloatArray], float],
+    n_batches: int,
+    context: Context,
+    *,
+    clip: Callable[[FloatArray], None] | None = None,
+) -> FloatArray:
+    """Adam with a cosine schedule; the weights of the epoch with the least loss (k,).
+
+    `gradient(w, batch)` is that of one batch's summed loss, `total_loss(w)` the loss over
+    all rows. It is looked at before each epoch and at the end, so the start can win.
+    """
+    w = start.copy()
+    best, best_loss = start.copy(), np.inf
+    mean = np.zeros_like(w)
+    square = np.zeros_like(w)
+    rate, n_epoch = RATE.number(context), EPOCHS.integer(context)
+    steps = n_epoch * n_batches
+    step = 0
+    orders = permutations(n_batches, SEED + hyperparameters.seed(context))
+    for _ in range(n_epoch):
+        loss = total_loss(w)
+        if loss < best_loss:
+            best, best_loss = w.copy(), loss
+        for batch in next(orders).tolist():
+            slope = gradient(w, batch)
+            current = annealed(rate, step, steps)
+            step += 1
+            mean += 0.1 * (slope - mean)
+            square += 0.001 * (slope * slope - square)
+            w -= adam_step(current, mean, square, 1 - 0.9**step, math.sqrt(1 - 0.999**step))
+            if clip is not None:
+                clip(w)
+            context.tick(step / steps)
+    if total_loss(w) < best_loss:
+        best = w.copy()
+    return best

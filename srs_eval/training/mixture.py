@@ -18,6 +18,7 @@ from typing import NamedTuple
 from srs_eval.data.reviews import FloatArray
 from srs_eval.training.cells import sigmoid, tanh
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.optimisers import adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.training.trie import FIRST
 
@@ -361,6 +362,6 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             square += (1.0 - descent.beta_square) * gradient * gradient
             descent.mean[k] = mean
             descent.square[k] = square
-            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+            step = adam_step(rate, mean, square, bias_mean, bias_square)
             w[k] = w[k] * (1.0 - rate * descent.decay) - step
     return total(loss)

@@ -36,7 +36,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, as_function
 from srs_eval.training.context import Context
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations
 from srs_eval.training.records import Int32Array, packed
 from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
 
@@ -234,29 +234,8 @@ def fit_recurrent(
     p = len(model.default)
     first = np.array(start, np.float64)
     w = _values(model, first)
-    pull = np.zeros(p)
-    if model.deviation is not None:
-        pull = gamma / np.square(np.array(model.deviation))
-    free = np.ones(p)
-    free[list(model.frozen)] = 0.0
-    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.int32)
-    if model.later_only:
-        of_firsts = [int(trials.sequence_length[part].max()) == 1 for part in parts]
-        idle[np.ix_(of_firsts, model.later_only)] = 1
-    descent = new_descent(
-        first,
-        np.array([len(part) for part in parts]) / len(rows),
-        rate=model.learning_rate,
-        steps=epochs * (len(parts) if model.anneals_over == "batches" else len(rows) // size + 1),
-        lower=np.array(model.lower, np.float64),
-        upper=np.array(model.upper, np.float64),
-        pull=pull,
-        free=free,
-        betas=model.betas,
-        not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
-        idle=idle,
-        penalised=model.penalty is not None,
-    )
+    steps = epochs * (len(parts) if model.anneals_over == "batches" else len(rows) // size + 1)
+    descent = _descent(model, first, parts, trials.sequence_length, len(rows), steps, gamma)
     scratch = _scratch(model, (batches,), (whole,))
     training = packed(batches), packed(descent), packed(scratch)
     evaluation = packed(whole), training[1], training[2]
@@ -266,7 +245,7 @@ def fit_recurrent(
         loss = -np.inf
         if model.keep == "best":
             loss = run(_ONE, -1, w, *evaluation)
-            loss = (loss + float(np.sum(pull * np.square(w[:p] - first)))) / len(rows)
+            loss = (loss + float(np.sum(descent.pull * np.square(w[:p] - first)))) / len(rows)
         if loss < best_loss or model.keep == "last":
             best, best_loss = w[:p].copy(), loss
         context.tick(epoch / epochs)
@@ -281,6 +260,42 @@ def fit_recurrent(
     if model.decimals is None:
         return kept
     return [round(value, model.decimals) for value in kept]
+
+
+def _descent(
+    model: RecurrentModel,
+    start: FloatArray,
+    parts: Sequence[IntArray],
+    length: IntArray,
+    rows: int,
+    steps: int,
+    gamma: float,
+) -> Descent:
+    """Before the first of `steps` steps on these batches of `rows` rows; histories' `length`."""
+    p = len(start)
+    pull = np.zeros(p)
+    if model.deviation is not None:
+        pull = gamma / np.square(np.array(model.deviation))
+    free = np.ones(p)
+    free[list(model.frozen)] = 0.0
+    idle = np.zeros((len(parts), p) if model.later_only else (0, 0), np.int32)
+    if model.later_only:
+        of_firsts = [int(length[part].max()) == 1 for part in parts]
+        idle[np.ix_(of_firsts, model.later_only)] = 1
+    return new_descent(
+        start,
+        np.array([len(part) for part in parts]) / rows,
+        rate=model.learning_rate,
+        steps=steps,
+        lower=np.array(model.lower, np.float64),
+        upper=np.array(model.upper, np.float64),
+        pull=pull,
+        free=free,
+        betas=model.betas,
+        not_below=np.array(model.not_below, np.int64).reshape(-1, 2),
+        idle=idle,
+        penalised=model.penalty is not None,
+    )
 
 
 class SummedLoss:
@@ -376,7 +391,7 @@ def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> 
 def _length_order(lengths: IntArray, ties: Literal["stable", "quicksort"]) -> IntArray:
     if ties == "stable":
         return np.argsort(lengths.astype(np.int16), kind="stable")  # a radix sort
-    from srs_eval.training.tie_order import quicksort_order
+    from srs_eval.training.orders import quicksort_order
 
     return quicksort_order(lengths)
 

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.optimisers import adam_step, annealed
 from srs_eval.training.recurrent import Descent, Scratch
 from srs_eval.training.simd import (
     as_tuple,
@@ -161,8 +162,7 @@ def recurrent_pass(
                     old_bar = failure_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
 
-        # Adam (Kingma and Ba 2014) with cosine annealing (Loshchilov and Hutter 2016)
-        rate = descent.rate * (1.0 + math.cos(math.pi * done / descent.steps)) / 2.0
+        rate = annealed(descent.rate, done, descent.steps)
         done += 1
         beta_mean, beta_square = descent.beta_mean, descent.beta_square
         steps = done
@@ -186,7 +186,7 @@ def recurrent_pass(
             square = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
             means[k] = mean
             squares[k] = square
-            step = rate / bias_mean * mean / (math.sqrt(square) / bias_square + 1e-8)
+            step = adam_step(rate, mean, square, bias_mean, bias_square)
             weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
         for k in range(0, 2 * descent.pairs, 2):
             raised, least = descent.not_below[k], descent.not_below[k + 1]

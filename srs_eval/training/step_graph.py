@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from srs_eval.training import simd
+from srs_eval.training import llvm_vectors
 
 DOUBLE = ir.DoubleType()
-SLOW = (simd.emit_exp, simd.emit_log)
+SLOW = (llvm_vectors.emit_exp, llvm_vectors.emit_log)
 _SIDE_BY_SIDE = (4, 2, 1)  # how many of them are computed at a time
 
 
@@ -73,7 +73,7 @@ class Graph:
         return self._known[key]
 
     def given(self, instruction: Any) -> Value:
-        value = self.new(instruction.type, varies=instruction.type == simd.VECTOR)
+        value = self.new(instruction.type, varies=instruction.type == llvm_vectors.VECTOR)
         value.instruction = instruction
         return value
 
@@ -84,11 +84,15 @@ class Graph:
         return self._known[key]
 
     def vector(self, value: Value) -> Value:
-        return value if value.type == simd.VECTOR else self.once(simd.VECTOR, as_vector, value)
+        return (
+            value
+            if value.type == llvm_vectors.VECTOR
+            else self.once(llvm_vectors.VECTOR, as_vector, value)
+        )
 
 
 def as_vector(builder: Any, x: Any) -> Any:
-    return simd.as_vector(builder, x)
+    return llvm_vectors.as_vector(builder, x)
 
 
 def unknown(values: Sequence[Value], known: Container[int] = ()) -> list[Value]:
@@ -159,14 +163,14 @@ def _emit_all(builder: Any, values: Sequence[Value]) -> None:
 
 
 def _emit_side_by_side(builder: Any, values: list[Value]) -> None:
-    """Values of one kind, their operands known, as parts of wider vectors."""
+    """Values of one kind, their operands known, as parts of wider llvm_vectors."""
     for count in _SIDE_BY_SIDE:
         while len(values) >= count:
             chosen, values = values[:count], values[count:]
             wide = [value.operands[0].instruction for value in chosen]
             while len(wide) > 1:
                 pairs = zip(wide[::2], wide[1::2], strict=True)
-                wide = [simd.joined(builder, a, b) for a, b in pairs]
+                wide = [llvm_vectors.joined(builder, a, b) for a, b in pairs]
             made = chosen[0].make(builder, wide[0])
             for k, value in enumerate(chosen):
-                value.instruction = made if count == 1 else simd.part(builder, made, k)
+                value.instruction = made if count == 1 else llvm_vectors.part(builder, made, k)

@@ -29,10 +29,8 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from srs_eval.training import simd
+from srs_eval.training import llvm_vectors, simd
 from srs_eval.training.step_graph import DOUBLE, SLOW, Graph, Store, Value, as_vector, emit, unknown
-
-_FUSED = ("contract",)  # of vectors, as in simd
 
 
 def _arithmetic(instruction: str, flags: Sequence[str]) -> Any:
@@ -51,7 +49,7 @@ def _comparison(sign: str) -> Any:
 
 _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
 _OF_NUMBERS = {name: _arithmetic(name, ()) for name in _INSTRUCTIONS}
-_OF_VECTORS = {name: _arithmetic(name, _FUSED) for name in _INSTRUCTIONS}
+_OF_VECTORS = {name: _arithmetic(name, llvm_vectors.FUSED) for name in _INSTRUCTIONS}
 _COMPARISONS = {sign: _comparison(sign) for sign in ("<", "<=", ">", ">=", "==")}
 
 
@@ -82,8 +80,8 @@ def _first_lane(builder: Any, x: Any) -> Any:
 
 OPERATIONS = {
     **{make: name for makes in (_OF_NUMBERS, _OF_VECTORS) for name, make in makes.items()},
-    simd.emit_exp: "exp",
-    simd.emit_log: "log",
+    llvm_vectors.emit_exp: "exp",
+    llvm_vectors.emit_log: "log",
     as_vector: "as_vector",
     _first_lane: "first_lane",
     _negative: "negative",
@@ -110,7 +108,7 @@ class Traced:
 
     def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
         x, y = _value(self.graph, a), _value(self.graph, b)
-        vectors = simd.VECTOR in (x.type, y.type)
+        vectors = llvm_vectors.VECTOR in (x.type, y.type)
         if vectors:
             x, y = self.graph.vector(x), self.graph.vector(y)
         return x, y, vectors
@@ -122,7 +120,7 @@ class Traced:
 
     def _compared(self, sign: str, other: Any) -> Traced:
         x, y, vectors = self._operands(self, other)
-        kind = simd.BITS if vectors else ir.IntType(1)
+        kind = llvm_vectors.BITS if vectors else ir.IntType(1)
         return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
 
     def __add__(self, other: Any) -> Traced:
@@ -179,11 +177,11 @@ class Traced:
             x, y, _ = self._operands(*inputs)
             choice = _minimum if ufunc is np.minimum else _maximum
             return Traced(self.graph, self.graph.once(x.type, choice, x, y))
-        emit = {np.exp: simd.emit_exp, np.log: simd.emit_log}.get(ufunc)
+        emit = {np.exp: llvm_vectors.emit_exp, np.log: llvm_vectors.emit_log}.get(ufunc)
         if emit is None:
             return NotImplemented
-        result = self.graph.once(simd.VECTOR, emit, self.graph.vector(self.value))
-        if self.value.type != simd.VECTOR:
+        result = self.graph.once(llvm_vectors.VECTOR, emit, self.graph.vector(self.value))
+        if self.value.type != llvm_vectors.VECTOR:
             # One lane of the same polynomial, so that numbers agree with vectors.
             result = self.graph.once(DOUBLE, _first_lane, result)
         return Traced(self.graph, result)
@@ -192,7 +190,7 @@ class Traced:
         if options or function not in (np.where, np.clip):
             return NotImplemented
         values = [_value(self.graph, x) for x in inputs]
-        if any(value.type in (simd.BITS, simd.VECTOR) for value in values):
+        if any(value.type in (llvm_vectors.BITS, llvm_vectors.VECTOR) for value in values):
             first = 1 if function is np.where else 0  # a condition stays what it is
             values[first:] = [self.graph.vector(value) for value in values[first:]]
         make = _select if function is np.where else _clamp
@@ -212,7 +210,7 @@ class _Elements:
     def _at(self, builder: Any, k: int) -> Any:
         index = ir.IntType(64)(k * simd.LANES if self.vectors else k)
         at = builder.gep(self.data, [index])
-        return builder.bitcast(at, ir.PointerType(simd.VECTOR)) if self.vectors else at
+        return builder.bitcast(at, ir.PointerType(llvm_vectors.VECTOR)) if self.vectors else at
 
     def load(self, builder: Any, *, k: int) -> Any:
         value = builder.load(self._at(builder, k))
@@ -224,7 +222,7 @@ class _Elements:
 
     def __getitem__(self, k: int) -> Traced:
         if k not in self._now:
-            kind = simd.VECTOR if self.vectors else DOUBLE
+            kind = llvm_vectors.VECTOR if self.vectors else DOUBLE
             load = functools.partial(self.load, k=k)
             self._now[k] = self._read[k] = self.graph.new(kind, load, varies=self.vectors)
         return Traced(self.graph, self._now[k])
@@ -423,7 +421,7 @@ def _stand_in(graph: Graph, kind: Any) -> Any:
     if kind == simd.rows or (isinstance(kind, types.Array) and kind.dtype == types.float64):
         return _Elements(graph, None, vectors=kind == simd.rows)
     if kind == simd.vector:
-        return Traced(graph, graph.new(simd.VECTOR, varies=True))
+        return Traced(graph, graph.new(llvm_vectors.VECTOR, varies=True))
     if kind == types.float64:
         return Traced(graph, graph.new(DOUBLE))
     raise TypingError(f"a step takes floats, not {kind}")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import POWER, adam_step, judged, recall_and_slope
+from srs_eval.training.cells import POWER, descend, judged, recall_and_slope
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, where
 
@@ -379,4 +379,4 @@ def transformer_pass(done, w, batch, adam, scratch):
             _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar)
             _encode_back(w, sums, batch, longest, at, mixed, share, kept, bar)
     if done >= 0:
-        adam_step(w, sums, adam, done)
+        descend(w, sums, adam, done)

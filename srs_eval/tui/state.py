@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from srs_eval.report.formats import FAMILIES
 
 FILE = "app.json"
 RECENT_FILES = 8
-_MOST_PACES = 500
 _MOST_BYTES = 16 << 20
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 _MOST = 10**12  # entries or reviews
@@ -51,8 +50,6 @@ class State:
     backwards: bool = False
     filter: str = ""  # words that a model's name must have in it
     hidden: tuple[str, ...] = ()  # families that are not shown
-    pace: Mapping[str, tuple[float, int]] = field(default_factory=dict)
-    """Seconds that configurations took here, and on how many reviews."""
     extra: dict[str, Any] = field(default_factory=dict, repr=False)
     """Keys written by a newer version, kept when the file is rewritten."""
 
@@ -91,9 +88,6 @@ def load_state(folder: Path | None = None) -> State:
         "backwards": lambda value: isinstance(value, bool),
         "filter": lambda value: isinstance(value, str) and len(value) < 100,
     }
-    pace = raw.pop("pace", None)
-    if isinstance(pace, dict):
-        state = replace(state, pace=_pace(pace))
     hidden = raw.pop("hidden", None)
     if isinstance(hidden, list):
         state = replace(state, hidden=tuple(each for each in FAMILIES if each in hidden))
@@ -122,18 +116,6 @@ def save_state(state: State, folder: Path | None = None) -> bool:
                 os.unlink(temporary)
         return False
     return True
-
-
-def _pace(entries: dict[str, Any]) -> dict[str, tuple[float, int]]:
-    return {
-        name: (float(entry[0]), entry[1])
-        for name, entry in list(entries.items())[:_MOST_PACES]
-        if isinstance(entry, list)
-        and len(entry) == 2
-        and _is_within(entry[0], 0.001, 1e6)
-        and _is_count(entry[1])
-        and entry[1] > 0
-    }
 
 
 def _is_name(value: Any) -> bool:

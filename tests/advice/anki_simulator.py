@@ -2,7 +2,7 @@
 
 One course of events as fsrs-rs 6.6 (src/simulation.rs, `simulate`) and Anki (ankitects/anki:
 rslib/src/scheduler/fsrs/simulator.rs, rslib/src/scheduler/states/: load_balancer.rs, fuzz.rs) make
-it, draw by draw, in single precision: rand's StdRng (`fitting.shuffle`), each card when the heap of
+it, draw by draw, in single precision: rand's StdRng (`training.orders`), each card when the heap of
 garro95/priority-queue gives it (src/priority_queue/mod.rs). Formulas are FSRS-6's of this package.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings
 from srs_eval.data.reviews import IntArray
-from srs_eval.training.shuffle import random_words
+from srs_eval.training.orders import random_words
 
 SEED = 42  # Anki's, always
 MOST_STEPS = 5

@@ -17,12 +17,12 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import Learner, simulate_learner
+from srs_eval.data.simulated import SimulatedLearner, simulate_learner
 from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
 
 
-def with_bad_days(learner: Learner) -> ReviewLog:
+def with_bad_days(learner: SimulatedLearner) -> ReviewLog:
     """On every third day half of all reviews fail; what is forgotten has no other reason."""
     log = learner.log()
     assert log.entries is not None

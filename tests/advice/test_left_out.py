@@ -22,13 +22,14 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Session, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
+from srs_eval.engine.run import Run
+from srs_eval.engine.session import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
-from srs_eval.report.export import Outcome
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
@@ -259,11 +260,11 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     shown = capsys.readouterr().out
     assert " ".join(shown.split()).count(says) == 1
     assert "How often" in shown
-    outcome = Outcome(resolve("AVG"))
-    for event in evaluate(log, outcome.configurations, use_cache=False, jobs=0):
-        outcome.add(event)
+    run = Run.of(resolve("AVG"))
+    for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
+        run.apply(event)
     monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
-    report = markdown(learner_report(log, outcome, Protocol()))
+    report = markdown(learner_report(log, run, Protocol()))
     assert says in report
     assert "Too little data" not in report
 

@@ -12,13 +12,13 @@ import srs_eval
 from srs_eval.advice.answers import Table
 from srs_eval.advice.model_evidence import Curves, _stability, model_evidence
 from srs_eval.app import Options
-from srs_eval.engine.evaluate import Session
 from srs_eval.engine.results import Result
+from srs_eval.engine.session import Session
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.context import Context
-from srs_eval.tui.widgets.curves import CurvesChart
+from srs_eval.tui.widgets.calibration import CurvesChart
 from tests.conftest import made_collection
 from tests.tui.app_world import WatchedApp, on, text_of, until
 
@@ -123,7 +123,9 @@ def test_an_error_at_long_intervals_is_found_there(session: Session, result: Res
 
 def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
     with pytest.raises(ValueError, match="not judged on these trials"):
-        tables_of(session, replace(result, review_th=result.review_th + 1))
+        tables_of(
+            session, replace(result, tests=replace(result.tests, review_th=result.review_th + 1))
+        )
 
 
 def test_parameters_are_named_beside_their_defaults(session: Session) -> None:

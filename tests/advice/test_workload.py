@@ -25,7 +25,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models.lstm import _start as pretrained
 from srs_eval.training.context import Context
 

@@ -51,7 +51,7 @@ from srs_eval.data.reviews import (
 )
 from srs_eval.data.selection import only_preset
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.training.context import Context

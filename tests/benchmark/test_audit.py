@@ -7,7 +7,8 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,13 @@ from hypothesis import strategies as st
 
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import Audit, run_audit
-from srs_eval.benchmark.audit_fits import Record, Records, Try, split_past
 from srs_eval.benchmark.check import merge
-from srs_eval.benchmark.journal import read_records
 from srs_eval.benchmark.ledger import Ledger
-from srs_eval.benchmark.plan import Planned, UnitDone, make_setup
+from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.store import disagreement
-from srs_eval.benchmark.tuning import Search
+from srs_eval.benchmark.setup import disagreement, make_setup
+from srs_eval.benchmark.store import read_records
+from srs_eval.benchmark.tuning import Search, split_past
 from srs_eval.cli.options import Flags
 from srs_eval.cli.output import write_document
 from srs_eval.cli.research import say_tuned_on
@@ -34,9 +34,10 @@ from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import all_models, load_model_file
-from srs_eval.models.configurations import published, resolve, spelled
+from srs_eval.models.configurations import resolve
+from srs_eval.models.published import published, spelled
 from srs_eval.report.audit import audit_document
 from srs_eval.training.context import Context
 from srs_eval.training.hyperparameters import (
@@ -47,7 +48,7 @@ from srs_eval.training.hyperparameters import (
     epochs,
     learning_rate,
 )
-from tests.cli.program import program
+from tests.cli.program import in_this_process, main_here, program
 from tests.conftest import PATIENCE
 
 # The search
@@ -81,7 +82,7 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
     best, loss = search.best
     assert search.tried[0] == ({}, distance({}, 0.04 * 10.0**orders, 5))
     assert abs(math.log10(float(best["learning_rate"]) / (0.04 * 10.0**orders))) < 0.5
-    assert set(search.extended["learning_rate"]) >= {"higher" if orders > 0 else "lower"}
+    assert search.beyond["learning_rate"] == ("higher" if orders > 0 else "lower",)
     assert loss < search.tried[0][1]
 
 
@@ -119,8 +120,8 @@ def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials:
 
 
 def test_an_edge_is_told_where_trials_end() -> None:
-    assert "learning_rate" in searched(6, 0, rate=400).on_edge()
-    assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge()
+    assert "learning_rate" in searched(6, 0, rate=400).on_edge
+    assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge
 
 
 def test_a_search_ends_where_all_is_tried() -> None:
@@ -174,8 +175,13 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 SMALL_BATCHES = Protocol(batch_size=64)
 
 
-def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
-    *_, audit = run_audit(dataset, resolve(names, SMALL_BATCHES), out, **options)
+def audited(dataset: Dataset, names: str, out: Path, *, jobs: int = 0, **options: Any) -> Audit:
+    """The end of an audit; with 0 jobs in this process."""
+    with nullcontext() if jobs else in_this_process():
+        configurations = resolve(names, SMALL_BATCHES)
+        *_, audit = run_audit(
+            dataset, configurations, out, evaluate=run_batch, jobs=jobs, **options
+        )
     assert isinstance(audit, Audit)
     return audit
 
@@ -202,6 +208,7 @@ MODELS = (
 RIVALS = "SM2-trainable-dry-run,HLR-dry-run"
 
 
+@pytest.mark.slow
 def test_a_baseline_that_was_trained_badly_gets_its_place_back(
     dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -264,6 +271,19 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
     assert ": 0 units to evaluate" in again.stderr
 
 
+def fits(out: Path, part: str) -> list[dict[str, Any]]:
+    """The lines of an audit's journals, each with its hyperparameters."""
+    folder = out / ".journal" / part
+    setups = json.loads((folder / "setup.json").read_text())["configurations"]
+    return [
+        {"name": path.stem, "hyperparameters": setups[path.stem].get("hyperparameters", {})}
+        | record
+        for path in sorted((folder / ".journal").glob("*.jsonl"))
+        for record, _ in read_records(path)
+        if record is not None
+    ]
+
+
 def files(out: Path) -> dict[str, bytes]:
     """What an audit leaves for people, times apart."""
     found = [out / "ledger.json", *out.glob("*/result/*.jsonl"), *out.glob("*/skipped/*.jsonl")]
@@ -273,29 +293,27 @@ def files(out: Path) -> dict[str, bytes]:
 def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
     options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
     configurations = resolve("HLR,AVG", SMALL_BATCHES)
-    whole = audited(dataset, "HLR,AVG", tmp_path / "whole", jobs=1, **options)
-    fits = 0
-    for stop in (3, 20):
-        events = run_audit(dataset, configurations, tmp_path / "parts", jobs=2, **options)
-        for event in events:
-            if isinstance(event, UnitDone) and event.finished == stop:
-                fits += stop
-                break
-        events.close()
-    journal = tmp_path / "parts" / ".journal" / "audit.jsonl"
-    assert len(list(read_records(journal))) >= fits
-    torn = journal.read_bytes()[:-9]
-    journal.write_bytes(torn)
-    again = audited(dataset, "HLR,AVG", tmp_path / "parts", jobs=2, **options)
+    whole = audited(dataset, "HLR,AVG", tmp_path / "whole", **options)
+    made = 0
+    for stop, where in ((3, nullcontext()), (20, in_this_process())):
+        with where:
+            events = run_audit(
+                dataset, configurations, tmp_path / "parts", evaluate=run_batch, jobs=2, **options
+            )
+            for event in events:
+                if isinstance(event, UnitDone) and event.finished == stop:
+                    made += stop
+                    break
+            events.close()
+    searched = tmp_path / "parts" / ".journal" / "search" / ".journal"
+    assert len(fits(tmp_path / "parts", "search")) >= made
+    torn = searched / "HLR.jsonl"
+    torn.write_bytes(torn.read_bytes()[:-9])
+    again = audited(dataset, "HLR,AVG", tmp_path / "parts", **options)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
-    keys = [
-        json.dumps(
-            {name: record[name] for name in ("configuration", "part", "hyperparameters", "user")}
-        )
-        for record, _ in read_records(journal)
-        if record is not None
-    ]
-    assert len(keys) == len(set(keys))  # nothing is done twice
+    for part in ("search", "judged"):
+        keys = [(each["name"], each["user"]) for each in fits(tmp_path / "parts", part)]
+        assert len(keys) == len(set(keys))  # nothing is done twice
     assert again.rankings[0].tuned == whole.rankings[0].tuned
     (hlr,) = (each for each in whole.tuned if each.configuration.name == "HLR")
     assert hlr.change is not None
@@ -317,13 +335,12 @@ def test_nobodys_judged_reviews_choose_their_set_up(dataset: Dataset, tmp_path: 
         found[name] = audit.tuned[0].found
     mine, others_now = found["there"]
     assert mine == found["here"][0]
-    assert others_now.setup != found["here"][1].setup
-    assert mine.setup
+    assert others_now.hyperparameters != found["here"][1].hyperparameters
+    assert mine.hyperparameters
     judged: dict[int, set[str]] = {}
-    for record, _ in read_records(tmp_path / "there" / ".journal" / "audit.jsonl"):
-        if record is not None and record["part"] == "judged":
-            judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
-    for users, setup in (((2, 4), mine.setup), ((1, 3), others_now.setup)):
+    for record in fits(tmp_path / "there", "judged"):
+        judged.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
+    for users, setup in (((2, 4), mine.hyperparameters), ((1, 3), others_now.hyperparameters)):
         assert all(judged[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
 
 
@@ -361,12 +378,12 @@ def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -
     (tuned,) = audit.tuned
     first, second = tuned.found
     assert first.trials == second.trials == 4
-    assert first.setup.get("learning_rate", 1.0) >= 1  # the first user fails below
-    assert second.setup.get("learning_rate", 1.0) <= 1  # the second user's worker dies above
+    assert first.hyperparameters.get("learning_rate", 1.0) >= 1  # the first user fails below
+    assert (
+        second.hyperparameters.get("learning_rate", 1.0) <= 1
+    )  # the second user's worker dies above
     assert tuned.change is not None
-    records = [
-        each for each, _ in read_records(tmp_path / "out" / ".journal" / "audit.jsonl") if each
-    ]
+    records = fits(tmp_path / "out", "search")
     reasons = {each["reason"] for each in records if each["status"] == "failed"}
     assert any("it went too far" in reason for reason in reasons)
     assert any("exit code 9" in reason for reason in reasons)
@@ -374,27 +391,45 @@ def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -
 
 def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "out"
+
+    def audit(names: str, folder: Path = out, **options: Any) -> Generator[object, None, None]:
+        protocol = options.pop("protocol", Protocol())
+        return run_audit(dataset, resolve(names, protocol), folder, evaluate=run_batch, **options)
+
     with pytest.raises(InputError, match="two users"):
-        next(run_audit(dataset, resolve("HLR"), out, users=[1]))
+        next(audit("HLR", users=[1]))
     with pytest.raises(InputError, match="trains on what it is judged on"):
-        next(run_audit(dataset, resolve("HLR-train_equals_test"), out))
+        next(audit("HLR-train_equals_test"))
     assert not out.exists()
-    held = run_audit(dataset, resolve("AVG"), out, users=[1, 2])
+    held = audit("AVG", users=[1, 2])
     next(held)
     with pytest.raises(InputError, match="Another audit is writing"):
-        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+        next(audit("AVG", users=[1, 2]))
     held.close()
+    other = Protocol(n_splits=4)
     with pytest.raises(InputError, match="AVG had n_splits 5 and has 4 now"):
-        next(run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2]))
-    fresh = run_audit(dataset, resolve("AVG", Protocol(n_splits=4)), out, users=[1, 2], fresh=True)
+        next(audit("AVG", users=[1, 2], protocol=other))
+    fresh = audit("AVG", users=[1, 2], protocol=other, fresh=True)
     next(fresh)
     fresh.close()
-    (out / "audit.json").write_text("{")
+    (out / ".journal" / "judged" / "setup.json").write_text("{")
     with pytest.raises(InputError, match="is damaged"):
-        next(run_audit(dataset, resolve("AVG"), out, users=[1, 2]))
+        next(audit("AVG", users=[1, 2], protocol=other))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="choose another --out"):
-        next(run_audit(dataset, resolve("AVG"), tmp_path / "file", users=[1, 2]))
+        next(audit("AVG", tmp_path / "file", users=[1, 2]))
+
+
+def test_an_audit_of_an_older_program_is_left_alone(dataset: Dataset, tmp_path: Path) -> None:
+    """Its journal is another one."""
+    (tmp_path / ".journal").mkdir()
+    (tmp_path / ".journal" / "audit.jsonl").write_text("")
+    (tmp_path / "audit.json").write_text("{}")
+    before = contents(tmp_path)
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="older srs-eval: choose another --out"):
+            audited(dataset, "AVG", tmp_path, users=[1, 2], fresh=fresh)
+    assert contents(tmp_path) == before
 
 
 # Runs that a ledger sets
@@ -402,7 +437,7 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
 
 def main_says(*arguments: object) -> tuple[int, str]:
     """Exit code and stderr of a command."""
-    done = program(*arguments)
+    done = main_here(*arguments)
     return done.returncode, done.stderr
 
 
@@ -587,7 +622,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         (("--seed", "-1"), "seed"),
     ):
         out = ("--out", tmp_path / "out", "--models", "HLR")
-        done = program("audit", dataset.folder, *out, *arguments)
+        done = main_here("audit", dataset.folder, *out, *arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.count("\n") == 1
         assert words in done.stderr
@@ -596,7 +631,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
 def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
     """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
     out, results = tmp_path / "audit", tmp_path / "results"
-    audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1, jobs=1)
+    audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1)
     list(run_batch(dataset, resolve("AVG"), results, users=[1, 2], jobs=1))
     beside = tmp_path / "audit" / "beside"
     list(run_batch(dataset, resolve("AVG"), beside, users=[1, 2], jobs=1))
@@ -623,7 +658,7 @@ def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path
     foreign = out / "published" / "result" / "AVG.jsonl"
     foreign.parent.mkdir(parents=True)
     foreign.write_text("of somebody else\n")
-    options: Any = {"users": [1, 2], "trials": 1, "repeats": 1, "jobs": 1}
+    options: Any = {"users": [1, 2], "trials": 1, "repeats": 1}
     for fresh in (False, True):
         with pytest.raises(InputError, match=r"AVG\.jsonl.*choose another --out"):
             audited(dataset, "AVG", out, fresh=fresh, **options)
@@ -663,12 +698,18 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
     file = tmp_path / "mended.py"
     file.write_text(MENDED)
     load_model_file(file)
-    options: Any = {"users": [1, 2], "jobs": 1}
+    options: Any = {"users": [1, 2]}
     try:
         first = audited(dataset, "MENDED", tmp_path / "out", **options)
         (tmp_path / "mended").touch()
         events = list(
-            run_audit(dataset, resolve("MENDED", SMALL_BATCHES), tmp_path / "out", **options)
+            run_audit(
+                dataset,
+                resolve("MENDED", SMALL_BATCHES),
+                tmp_path / "out",
+                evaluate=run_batch,
+                **options,
+            )
         )
     finally:
         del all_models()["MENDED"]
@@ -683,21 +724,10 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
     assert again.tuned[0].change.users == 2
 
 
-def test_what_was_not_installed_is_tried_again(tmp_path: Path) -> None:
-    setup: Any = {"configurations": {}}
-    with Records(tmp_path, setup, fresh=True) as records:
-        records.add(Try("A", "past", ()), 1, Record("skipped", reason="no A", lacked="json"))
-        records.add(Try("B", "past", ()), 1, Record("skipped", reason="no B", lacked="no_such"))
-        records.add(Try("C", "past", ()), 1, Record("skipped", reason="too few reviews"))
-    (tmp_path / "audit.json").unlink()
-    with Records(tmp_path, setup, fresh=False) as records:
-        assert [(Try(name, "past", ()), 1) in records for name in "ABC"] == [False, True, True]
-
-
 def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
     """User 11 has too few reviews for anything: the other half is judged as published."""
     out, page = tmp_path / "out", tmp_path / "audit.json"
-    audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1, jobs=1)
+    audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1)
     halves = json.loads((out / "ledger.json").read_text())["configurations"]["HLR"]["halves"]
     assert [half["users"] for half in halves] == [1, 0]
     assert halves[0]["log_loss"] > 0

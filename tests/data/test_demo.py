@@ -9,7 +9,7 @@ import pytest
 
 import srs_eval
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated.demo import DEMO_REVIEWS, make_demo_collection
+from srs_eval.data.simulated.files import DEMO_REVIEWS, make_demo_collection
 
 
 def test_demo_collection_is_worth_looking_at(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import srs_eval
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import Learner, simulate_learner, write_collection
+from srs_eval.data.simulated import SimulatedLearner, simulate_learner, write_collection
 from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
 from tests.conftest import simulated_users
 
@@ -32,7 +32,7 @@ def test_20_000_reviews_take_about_a_second() -> None:
     assert time.process_time() - begin < 3  # 0.5 s on a laptop; machines that run tests are busy
 
 
-def answers(learner: Learner) -> np.ndarray:
+def answers(learner: SimulatedLearner) -> np.ndarray:
     return (learner.entries.rating > 0) & (learner.entries.factor > 0)
 
 
@@ -49,7 +49,7 @@ def test_no_learner_without_reviews() -> None:
         simulate_learner(1, 0)
 
 
-def test_entries_are_those_of_a_real_collection(simulated_learner: Learner) -> None:
+def test_entries_are_those_of_a_real_collection(simulated_learner: SimulatedLearner) -> None:
     entries, cards = simulated_learner.entries, simulated_learner.cards
     assert (np.diff(entries.time_ms) > 0).all()
     for kind in (LEARNING, REVIEW, RELEARNING):
@@ -71,7 +71,7 @@ def test_entries_are_those_of_a_real_collection(simulated_learner: Learner) -> N
     assert (np.diff(cards.card_id) > 0).all()
 
 
-def test_intervals_and_days_agree(simulated_learner: Learner) -> None:
+def test_intervals_and_days_agree(simulated_learner: SimulatedLearner) -> None:
     """A review is never before its day; the interval before it is the one given last."""
     entries, learner = simulated_learner.entries, simulated_learner
     order = np.argsort(entries.card_id, kind="stable")
@@ -89,7 +89,7 @@ def test_intervals_and_days_agree(simulated_learner: Learner) -> None:
     assert (seconds >= -learner.interval[order][:-1][steps] - 1).all()
 
 
-def test_recall_is_what_the_memory_says(simulated_learner: Learner) -> None:
+def test_recall_is_what_the_memory_says(simulated_learner: SimulatedLearner) -> None:
     """Answers follow the recorded chance of recall, in every band of it."""
     asked = ~np.isnan(simulated_learner.recall)
     p = simulated_learner.recall[asked]
@@ -101,7 +101,7 @@ def test_recall_is_what_the_memory_says(simulated_learner: Learner) -> None:
         assert abs(y[band].mean() - p[band].mean()) < 4 * error, (low, high)
 
 
-def test_memory_is_seen_through_the_whole_way(simulated_learner: Learner) -> None:
+def test_memory_is_seen_through_the_whole_way(simulated_learner: SimulatedLearner) -> None:
     """Rows by the builder's rule: retention near what the scheduler aims at."""
     rows = select_rows(simulated_learner.log()).rows
     later = rows.elapsed_days > 0
@@ -139,7 +139,7 @@ def test_fuzz_stays_near() -> None:
 
 
 def test_collection_is_imported_as_it_was_simulated(
-    simulated_learner: Learner, simulated_collection: Path
+    simulated_learner: SimulatedLearner, simulated_collection: Path
 ) -> None:
     log = srs_eval.load(simulated_collection)
     expected = simulated_learner.log()

@@ -14,7 +14,7 @@ import pytest
 
 from srs_eval.engine import cache
 from srs_eval.models.configurations import resolve
-from srs_eval.training import installed
+from srs_eval.training import compile as program
 from srs_eval.training.context import Context
 from tests.conftest import PATIENCE
 
@@ -23,7 +23,7 @@ from tests.conftest import PATIENCE
 def package(tmp_path: Path) -> Path:
     """A copy of the program that may be edited."""
     copy = tmp_path / "program" / "srs_eval"
-    shutil.copytree(installed.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(program.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
@@ -32,17 +32,17 @@ def edit(path: Path) -> None:
 
 
 def digest(package: Path) -> str:
-    cache.code_digest.cache_clear()
-    return cache.code_digest(package)
+    program.program_digest.cache_clear()
+    return program.program_digest(package)
 
 
 def test_every_file_counts_but_those_of_views(package: Path) -> None:
     before = digest(package)
-    assert before == digest(installed.PACKAGE)
+    assert before == digest(program.PACKAGE)
     for path in sorted(package.rglob("*.*")):
         content = path.read_bytes()
         edit(path)
-        view = path.relative_to(package).parts[0].removesuffix(".py") in cache.VIEWS
+        view = path.relative_to(package).parts[0].removesuffix(".py") in program.VIEWS
         assert (digest(package) == before) == view, path.name
         path.write_bytes(content)
     shutil.move(package / "models" / "hlr.py", package / "hlr.py")
@@ -54,20 +54,19 @@ import sys
 from pathlib import Path
 import numpy as np
 from srs_eval.engine import cache
-from srs_eval.training import installed
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import changed, compiled, program_digest
 from srs_eval.training.initial_stability import __file__ as rule
 
 def kernel(x):
     return x + 1.0
 
-before = installed.changed()
+before = changed()
 if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
 assert compiled(kernel)(1.0) == 2.0
-key = cache.code_digest()
+key = program_digest()
 cache.save(key, cache.Stored(np.zeros(3), None, 1.0, ()))
-print(before, installed.changed(), cache.load(key) is not None)
+print(before, changed(), cache.load(key) is not None)
 """
 
 
@@ -95,8 +94,8 @@ def test_nothing_is_kept_after_an_update_while_it_runs(
 
 
 def test_views_are_all_there() -> None:
-    there = {path.name.removesuffix(".py") for path in installed.PACKAGE.iterdir()}
-    assert there >= cache.VIEWS
+    there = {path.name.removesuffix(".py") for path in program.PACKAGE.iterdir()}
+    assert there >= program.VIEWS
 
 
 @pytest.mark.slow

@@ -22,19 +22,18 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import cache
-from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import (
+from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.run import (
     Event,
     Failed,
     Finished,
     Prepared,
     Progress,
-    Session,
     Skipped,
     Started,
-    evaluate,
-    fit_and_predict,
+    start_order,
 )
+from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.models import Context, all_models, load_model_file
 from srs_eval.models.configurations import resolve
 from tests.cli.program import dying_workers
@@ -236,7 +235,8 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
         textwrap.dedent(
             f"""
             import multiprocessing, srs_eval
-            from srs_eval.engine.evaluate import Started, evaluate
+            from srs_eval.engine.evaluate import evaluate
+            from srs_eval.engine.run import Started
             if __name__ == "__main__":
                 log = srs_eval.load({str(simulated_collection)!r})
                 for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):
@@ -295,7 +295,7 @@ def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatc
     (sm2,) = resolve("SM2")
     before = cache.result_key("a", sm2, Context())
     assert cache.result_key("a", sm2, Context()) == before
-    monkeypatch.setattr(cache, "code_digest", lambda: "another rule")
+    monkeypatch.setattr(cache, "program_digest", lambda: "another rule")
     assert cache.result_key("a", sm2, Context()) != before
 
 
@@ -359,9 +359,7 @@ def test_kernels_are_marked_wherever_they_have_run(
 ) -> None:
     """Also by what answers a question; not where nothing was fitted."""
     marked: list[str] = []
-    monkeypatch.setattr(
-        engine, "mark_kernels", lambda name, file: marked.append(f"{name} {file.name}")
-    )
+    monkeypatch.setattr("srs_eval.engine.session.mark_kernels", marked.append)
     (configuration,) = resolve("FSRS-6")
     trials = Session(log).trials(configuration.protocol)
     last = trials.folds[-1]
@@ -369,9 +367,9 @@ def test_kernels_are_marked_wherever_they_have_run(
     fit_and_predict(configuration, replace(trials, folds=(nothing,)), Context())
     assert marked == []
     fit_and_predict(configuration, replace(trials, folds=(last,)), Context())
-    assert marked == ["FSRS-6 trained fsrs6.py"]
+    assert marked == ["FSRS-6 trained"]
     learner_state(log)
-    assert marked[1:] == ["STATE-FSRS-6 trained state.py"]
+    assert marked[1:] == ["STATE-FSRS-6 trained"]
 
 
 def test_the_notebook_interface(simulated_collection: Path) -> None:
@@ -429,3 +427,20 @@ def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
                 assert np.isfinite(outcome.result.p).all()
                 assert np.isfinite(outcome.result.metrics.log_loss)
     assert session.log is log
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+def test_the_shortest_begin_first_and_what_takes_longest_on_workers_beyond_two(
+    workers: int,
+) -> None:
+    chosen, known = resolve("all"), {"FSRS-6", "LSTM"}
+    order = start_order(chosen, 12_000, workers, known)
+    assert {each.name for each in order} == {each.name for each in chosen}
+    beyond = max(0, workers - 2)
+    longest, rest = order[:beyond], order[beyond:]
+    seconds = [each.expected_seconds(12_000) for each in longest]
+    assert all(each.expected_seconds(12_000) <= min(seconds, default=1e9) for each in rest)
+    here = [each for each in rest if each.name in known]
+    assert rest[: len(here)] == here
+    others = [each.expected_seconds(12_000) for each in rest[len(here) :]]
+    assert others == sorted(others)

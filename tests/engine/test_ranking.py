@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import prepare_trials
+from srs_eval.engine import results
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     ORDERS,
     TIES,
@@ -32,6 +35,8 @@ from srs_eval.engine.ranking import (
     with_floors,
 )
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Finished
+from srs_eval.engine.session import Session
 from srs_eval.metrics import summary
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.report import formats as words
@@ -62,15 +67,16 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
     result = Result(
         configuration=name,
         metrics=summary(y, p, bins),
-        size=reviews,
         parameters=None,
         p=p,
-        y=y,
-        review_th=first + steps,
-        fold=np.ones(reviews, np.int64),
-        partition=np.zeros(reviews, np.int64),
-        day=steps // 20,
-        bin=bins,
+        tests=results.TestSet(
+            y=y,
+            review_th=first + steps,
+            fold=np.ones(reviews, np.int64),
+            partition=np.zeros(reviews, np.int64),
+            day=steps // 20,
+            bin=bins,
+        ),
     )
     return resolve(name)[0], result
 
@@ -241,7 +247,9 @@ def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
     for name, p in (("AVG", 1.0), ("HLR", 0.98)):
         configuration, result = constant(name, p, count)
         y = np.ones(count)
-        made = replace(result, y=y, metrics=summary(y, result.p, result.bin))
+        made = replace(
+            result, tests=replace(result.tests, y=y), metrics=summary(y, result.p, result.bin)
+        )
         passed.append((configuration, made))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12
     assert [line.against_floor for line in ranking(passed)[0].lines] == [None, None]
@@ -495,7 +503,7 @@ def test_the_floor_without_deleted_cards_is_judged_on_the_reviews_of_sm2() -> No
     assert group.floor is not None
     floor = group.floor.result
     assert all(np.array_equal(line.result.review_th, floor.review_th) for line in group.lines)
-    trials = srs_eval.engine.evaluate.Session(log).trials(group.floor.configuration.protocol)
+    trials = Session(log).trials(group.floor.configuration.protocol)
     expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
     np.testing.assert_array_equal(floor.p, np.concatenate(expected))
     assert all((line.against_floor is None) == line.is_floor for line in group.lines)
@@ -594,3 +602,15 @@ def test_what_the_learner_schedules_with(
     log = replace(made_up, receipt=receipt, presets=presets)
     assert own_scheduler(log) == own
     assert own is None or resolve(own)[0].name == own
+
+
+def test_results_on_the_same_reviews_share_them_wherever_they_were_made() -> None:
+    log = simulate_learner(3, 1_500).log()
+    for jobs in (0, 2):
+        events = evaluate(log, "AVG,90%,AVG-short", jobs=jobs, use_cache=False)
+        found = [each.result for each in events if isinstance(each, Finished)]
+        sets = {id(each.tests) for each in found}
+        assert len(found) == 3
+        assert len(sets) == len({each.tests for each in found})
+        assert all(not each.y.flags.writeable for each in found)
+    assert found[0].tests == pickle.loads(pickle.dumps(found[0])).tests

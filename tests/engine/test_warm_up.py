@@ -11,8 +11,8 @@ import pytest
 
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine import evaluate as engine
+from srs_eval.engine.session import Session, mark_compiled, must_compile
 from srs_eval.models.configurations import OWN, resolve
-from srs_eval.training.kernel_marks import mark_kernels
 from tests.conftest import COMPILED, PATIENCE
 
 
@@ -24,7 +24,7 @@ def test_what_compiles_nothing_comes_first() -> None:
 
 
 def test_every_configuration_runs_on_the_made_up_log() -> None:
-    session = engine.Session(engine._some_log())
+    session = Session(engine._some_log())
     for configuration in resolve("HLR,FSRS-6-dry-run,LogisticRegression,RMSE-BINS-EXPLOIT"):
         assert session.run(configuration).size > 500
 
@@ -34,6 +34,7 @@ import sys
 from pathlib import Path
 from srs_eval.data.datasets import open_dataset
 from srs_eval.engine import evaluate as engine
+from srs_eval.engine.run import Finished, Started
 
 def main():
     names = "HLR,SM2-trainable"
@@ -43,8 +44,8 @@ def main():
     assert engine.warm_up(names) is None
     log = open_dataset(Path(sys.argv[1])).load(1)
     events = list(engine.evaluate(log, names, jobs=0, use_cache=False))
-    finished = [each for each in events if isinstance(each, engine.Finished)]
-    started = [each for each in events if isinstance(each, engine.Started)]
+    finished = [each for each in events if isinstance(each, Finished)]
+    started = [each for each in events if isinstance(each, Started)]
     assert len(finished) == 2, events
     assert not any(each.compiles for each in started)
     print(compiled)
@@ -78,8 +79,8 @@ def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     (fsrs,) = resolve("FSRS-6")
     (average,) = resolve("AVG")
-    assert engine.must_compile(fsrs)
-    assert not engine.must_compile(average)
+    assert must_compile(fsrs)
+    assert not must_compile(average)
 
 
 def test_ones_own_parameters_need_what_the_defaults_need(
@@ -87,10 +88,9 @@ def test_ones_own_parameters_need_what_the_defaults_need(
 ) -> None:
     """Their kernels are the same, so that no run of one is a first run after one of the other."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    mark_kernels.cache_clear()
     defaults, own = resolve(f"FSRS-6-dry-run,{OWN}")
-    assert engine.must_compile(defaults)
-    assert engine.must_compile(own)
-    engine.mark_compiled(own)
-    assert not engine.must_compile(defaults)
-    assert not engine.must_compile(own)
+    assert must_compile(defaults)
+    assert must_compile(own)
+    mark_compiled(own)
+    assert not must_compile(defaults)
+    assert not must_compile(own)

@@ -117,10 +117,9 @@ def test_results_exceptions_and_messages() -> None:
         counts = {happenings.submit(pool, count_up, to): to for to in (3, 0, 5)}
         failing = happenings.submit(pool, fail, "no such memory")
         heard: dict[Future[Any], list[Any]] = {each: [] for each in (*counts, failing)}
-        while not all(each and each[-1] is DONE for each in heard.values()):
-            happening = happenings.next(timeout=PATIENCE)
-            assert happening is not None
-            heard[happening[0]].append(happening[1])
+        for future, message in happenings.until_done():
+            heard[future].append(message)
+        assert all(each[-1] is DONE for each in heard.values())
         for future, to in counts.items():
             assert heard[future] == [*range(to), DONE]
             assert future.result() == to

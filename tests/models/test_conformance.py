@@ -24,8 +24,8 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
 from srs_eval.engine.results import Result
+from srs_eval.engine.session import Session
 from srs_eval.models import all_models
 from srs_eval.models.configurations import Configuration, listed_names, resolve
 from srs_eval.training.context import Context

@@ -15,9 +15,10 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs7
-from srs_eval.models.configurations import resolve, spelled
+from srs_eval.models.configurations import resolve
+from srs_eval.models.published import spelled
 from srs_eval.training.records import packed
 from srs_eval.training.recurrent import _kernel_of, _scratch, new_descent
 from srs_eval.training.trie import history_trie, trie_batches
@@ -237,7 +238,7 @@ def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None
     expected.backward()
     assert w.grad is not None
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    found = fsrs7.SCHEDULED.penalty(values, gradient)
+    found = fsrs7.schedule_penalty(values, gradient)
     assert found == pytest.approx(expected.item(), rel=1e-7)
     theirs = w.grad.numpy()[:-1]
     np.testing.assert_allclose(gradient, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
@@ -251,7 +252,7 @@ def test_penalties_make_intervals_grow_less() -> None:
         train = trials.folds[-1].train
         fits[penalised] = fsrs7.fit(trials, train, np.ones(len(train)), Context())
     found = {
-        penalised: fsrs7.SCHEDULED.penalty(np.array([*w, LEAST]), np.zeros(len(w)))
+        penalised: fsrs7.schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
         for penalised, w in fits.items()
     }
     assert found[True] < 0.8 * found[False]

@@ -20,16 +20,16 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportReceipt, ReviewLog, Rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr
 from srs_eval.models.configurations import resolve
 from srs_eval.training import linear
 from srs_eval.training.compile import compiled
-from srs_eval.training.history_training import adam
-from srs_eval.training.lbfgs import minimise
-from srs_eval.training.tie_order import quicksort_order
+from srs_eval.training.linear import adam
+from srs_eval.training.optimisers import minimise
+from srs_eval.training.orders import quicksort_order
 from tests.conftest import shared_or_skip
 
 Tensor = torch.Tensor
@@ -175,7 +175,7 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 
 
 def test_logistic_regression_gradient() -> None:
-    from srs_eval.training.logistic_sweep import gradient
+    from srs_eval.training.sweeps import gradient
 
     trials = simulated(short=True, secs=True)
     x, y, weight = lr.make_features(trials), trials.y, some_weights(len(trials))

@@ -22,7 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import (
     Cancelled,
     Context,
@@ -35,12 +35,11 @@ from srs_eval.models import (
     transformer,
 )
 from srs_eval.models.configurations import resolve
-from srs_eval.training import lstm_layer
 from srs_eval.training import networks as neural
+from srs_eval.training import torch_networks
 from srs_eval.training.compile import compiled
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.recurrent import SEED, fit_recurrent
-from srs_eval.training.tie_order import quicksort_order
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 
@@ -411,8 +410,8 @@ def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
     inputs = (x, *theirs.parameters())
     packed = torch.nn.utils.rnn.PackedSequence(x, torch.from_numpy(still))
     expected = theirs(packed)[0].data
-    previous = torch.from_numpy(lstm_layer.previous_rows(still))
-    found = lstm_layer.layer()(x, previous, still.tolist(), *theirs.parameters())
+    previous = torch.from_numpy(torch_networks.previous_rows(still))
+    found = torch_networks.layer()(x, previous, still.tolist(), *theirs.parameters())
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
     for ours, torchs in zip(
         torch.autograd.grad((found * bar).sum(), inputs),
@@ -942,12 +941,12 @@ def test_a_full_device_is_one_sentence(error: Exception) -> None:
     sentence = "^The device 'cpu:0' has not enough memory for this learner; [^\n]*\\.$"
     with (
         pytest.raises(InputError, match=sentence),
-        neural.on_device(Context(device="cpu:0")),
+        torch_networks.on_device(Context(device="cpu:0")),
     ):
         raise error
     with (
         pytest.raises(RuntimeError, match="another"),
-        neural.on_device(Context(device="cpu:0")),
+        torch_networks.on_device(Context(device="cpu:0")),
     ):
         raise RuntimeError("another")
 
@@ -964,7 +963,7 @@ def test_a_gpu_gives_the_same_figures_and_keeps_nothing(
     assert there.metrics.log_loss == pytest.approx(here.metrics.log_loss, abs=1e-3)
     if name == "LSTM-dry-run":
         np.testing.assert_allclose(there.p, here.p, atol=1e-5)
-    assert neural.release_device(context)
+    assert torch_networks.release_device(context)
     assert torch.cuda.memory_allocated() == 0
 
 

@@ -17,7 +17,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, all_models, anki_sm2, sm2_trainable
 from srs_eval.models.configurations import resolve
 from srs_eval.training.records import packed

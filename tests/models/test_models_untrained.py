@@ -26,7 +26,7 @@ from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportReceipt, Review
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.models import Context, Model, all_models, anki_sm2, ebisu, floor, memrise, sm2
 from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.training.card_steps import card_steps
+from srs_eval.training.trie import card_steps
 from tests.conftest import shared_or_skip
 
 CONTEXT = Context()

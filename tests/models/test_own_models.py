@@ -17,13 +17,17 @@ import numpy as np
 import pytest
 
 from srs_eval import models
-from srs_eval.benchmark.audit_fits import Try, fit_user
-from srs_eval.benchmark.store import read_results
+from srs_eval.batch import evaluate_user
+from srs_eval.benchmark.result_files import read_results
+from srs_eval.benchmark.store import Unit
+from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
-from srs_eval.engine.evaluate import Event, Failed, Finished, Session, Skipped, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Event, Failed, Finished, Skipped
+from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
 from tests.cli.program import program
@@ -40,7 +44,7 @@ import numpy as np
 
 from srs_eval.training.context import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.training.card_steps import card_steps
+from srs_eval.training.trie import card_steps
 from srs_eval.training.trie import history_trie
 from srs_eval.models import Model, hlr
 
@@ -309,6 +313,43 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
     assert "no finite numbers" in document["failed"][0]["reason"]
 
 
+# What it imports from its folder
+
+
+@pytest.mark.parametrize("jobs", ["0", "1"])
+def test_a_file_imports_what_lies_beside_it(jobs: str, write: Write, collection: Path) -> None:
+    """Also while it runs, and in a worker."""
+    file = write("from parts.fitted import more\nassert more == 2", above="import helper_of_slip")
+    (file.parent / "helper_of_slip.py").write_text("x = 1\n")
+    (file.parent / "parts").mkdir()
+    (file.parent / "parts" / "fitted.py").write_text("more = 2\n")
+    run = ("run", collection, "--models", "SLIP", "--model-file", file, "--jobs", jobs, "--json")
+    first = json.loads(program(*run).stdout)
+    assert [each["configuration"] for each in first["results"]] == ["SLIP"]
+    assert json.loads(program(*run).stdout)["results"][0]["cached"]
+    (file.parent / "parts" / "fitted.py").write_text("more = 3\n")
+    assert "AssertionError" in json.loads(program(*run).stdout)["failed"][0]["reason"]
+
+
+def test_two_files_with_equally_named_helpers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(models, "_own_folders", [])
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        text = MODEL.format(fit="pass", predict="pass", above="import helper_of_two")
+        (tmp_path / name / f"{name}.py").write_text(text.replace("SLIP", f"SLIP-{name}"))
+        (tmp_path / name / "helper_of_two.py").write_text("x = 1\n")
+    try:
+        models.load_model_file(tmp_path / "one" / "one.py")
+        with pytest.raises(InputError, match=r"helper_of_two\.py.*cannot be used in one run"):
+            models.load_model_file(tmp_path / "two" / "two.py")
+    finally:
+        models.all_models().pop("SLIP-one", None)
+        sys.modules.pop("helper_of_two", None)
+
+
 # Whatever a model raises
 
 WICKED = """
@@ -465,17 +506,18 @@ def test_an_audit_goes_on(
 ) -> None:
     """On the training parts as well as on what is held out."""
     (usual,) = resolve("HLR-dry-run")
-    parts = ("past", "judged")
-    tries = [
-        (Try(each.name, part, ()), each)
-        for part in parts
-        for each in (loaded(code, above=WICKED), usual)
-    ]
-    records = fit_user(dataset, 1, tries, Context())
-    assert [each.status for each in records] == ["failed", "done"] * 2
-    assert all(words in each.reason and len(each.reason) <= 500 for each in records[::2])
-    alone = fit_user(dataset, 1, tries[1::2], Context())
-    assert [each.log_loss for each in records[1::2]] == [each.log_loss for each in alone]
+    own = loaded(code, above=WICKED)
+    for session in (Session, PastSession):
+
+        def units(*chosen: Configuration, kind: type[Session] = session) -> list[Unit]:
+            return evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
+
+        failed, done = units(own, usual)
+        assert [failed.status, done.status] == ["failed", "done"]
+        assert words in failed.reason
+        assert len(failed.reason) <= 500
+        (alone,) = units(usual)
+        assert done.line == alone.line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")

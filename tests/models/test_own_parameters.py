@@ -14,8 +14,8 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Session
 from srs_eval.engine.ranking import own_scheduler, ranking, with_own
+from srs_eval.engine.session import Session
 from srs_eval.models import fsrs4dot5, fsrs6
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, version_of
@@ -53,7 +53,7 @@ def test_a_run_tells_that_its_kernels_are_there(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[Configuration] = []
-    monkeypatch.setattr("srs_eval.engine.evaluate.mark_compiled", compiled.append)
+    monkeypatch.setattr("srs_eval.engine.session.mark_compiled", compiled.append)
     Session(log).run(OWN)
     assert compiled == [OWN]
 

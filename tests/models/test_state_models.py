@@ -17,7 +17,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
@@ -27,12 +27,13 @@ from srs_eval.models.state import (
     feature_names,
     features_of,
     group_slice,
+    kalman_filter,
+    mixture,
     shipped_prior,
     trace,
     without_prior,
 )
 from srs_eval.training.compile import compiled
-from srs_eval.training.online_filter import kalman_filter, mixture
 from srs_eval.training.state_features import COUNT, NAMES, Timeline, state_features, timeline
 from tests.conftest import shared_or_skip
 from tools.pretraining import state as pretraining_state

@@ -72,14 +72,14 @@ def test_months_add_up() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Run
 
     configurations = resolve("AVG")
-    outcome = Outcome(configurations)
+    run = Run.of(configurations)
     log = simulate_learner(5, 3000).log()
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
-        outcome.add(event)
-    result = outcome.results["AVG"]
+        run.apply(event)
+    result = run.results()["AVG"]
     found = months(result, dates(log, Protocol()))
     assert len(found) > 1
     assert sum(each.reviews for each in found) == result.size
@@ -95,26 +95,26 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.evaluate import evaluate
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
 
     log = simulate_learner(5, 3000).log()
-    outcome = Outcome(resolve("AVG,90%,MOVING-AVG"))
+    run = Run.of(resolve("AVG,90%,MOVING-AVG"))
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
         nothing = "", "", None, "", None, {}, {}, {}
-        learner = Learner(inspect_log(log), Protocol(), outcome, *nothing, True, own="90%")
+        learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
     for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
-        outcome.add(event)
+        run.apply(event)
     lead, _, ranked = report().lower().partition("\n## ")
     assert told in lead
     assert told in ranked
     for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
-        outcome.add(event)
+        run.apply(event)
     assert "so far" not in report().lower()
     assert "| ★ **always 90 %** |" in report()
 
@@ -134,16 +134,14 @@ def test_parameters_to_paste_are_told_once() -> None:
     from srs_eval.advice.answers import Answer
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
-    from srs_eval.report.export import Outcome
+    from srs_eval.engine.run import Run
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
 
     w = tuple(0.5 + k for k in range(21))
     answer = Answer("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
-    inspection, outcome = inspect_log(simulate_learner(5, 300).log()), Outcome(())
-    learner = Learner(
-        inspection, Protocol(), outcome, [answer], "", None, "", None, {}, {}, {}, True
-    )
+    inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
+    learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

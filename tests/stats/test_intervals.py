@@ -111,16 +111,15 @@ def _judged(seed: int, days: int = 60, count: int = 1_500) -> Result:
     p = np.round(random.uniform(0.5, 0.99, count), 2)  # many ties
     y = (random.random(count) < p).astype(float)
     bins = random.integers(0, 30, count)
-    return replace(
-        make_result("FSRS-6"),
-        metrics=metrics.summary(y, p, bins),
-        size=count,
-        p=p,
+    result = make_result("FSRS-6")
+    tests = replace(
+        result.tests,
         y=y,
         bin=bins,
         day=np.sort(random.integers(0, days, count)),
         review_th=np.arange(count),
     )
+    return replace(result, metrics=metrics.summary(y, p, bins), p=p, tests=tests)
 
 
 def test_log_loss_is_that_of_the_metrics() -> None:
@@ -128,7 +127,8 @@ def test_log_loss_is_that_of_the_metrics() -> None:
         result = make_result(name)
         interval = log_loss_interval(result)
         assert interval.estimate == pytest.approx(result.metrics.log_loss, abs=1e-12)
-    certain = replace(make_result("AVG"), p=np.zeros(3), y=np.ones(3))
+    result = make_result("AVG")
+    certain = replace(result, p=np.zeros(3), tests=replace(result.tests, y=np.ones(3)))
     assert losses(certain) == pytest.approx([36.04365338911715] * 3)
 
 

@@ -16,7 +16,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.rows import select_rows
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, gru_503, lstm
 from srs_eval.models.configurations import resolve
 from srs_eval.training import networks

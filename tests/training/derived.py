@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.training import simd
+from srs_eval.training.llvm_vectors import VECTOR
 from srs_eval.training.reverse_mode import adjoint
 from srs_eval.training.step_graph import DOUBLE, Graph, Value
 from srs_eval.training.tracing import _COMPARISONS, OPERATIONS, Traced
@@ -64,11 +64,11 @@ def gradient_of(
 
         inputs = given[:-1] if w else given
         kinds = [
-            DOUBLE if numbers or name == w else simd.VECTOR
+            DOUBLE if numbers or name == w else VECTOR
             for name in inspect.signature(step).parameters
         ]
         arguments = [stand_in(x, kind) for x, kind in zip(inputs[:-1], kinds, strict=True)]
-        bar = stand_in(inputs[-1], DOUBLE if numbers else simd.VECTOR)
+        bar = stand_in(inputs[-1], DOUBLE if numbers else VECTOR)
         sums = _Rows()
         with np.errstate(all="ignore"):
             result = found(derived(*arguments, bar, *((sums,) if w else ())))

@@ -18,7 +18,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
 from srs_eval.models.configurations import resolve
 from srs_eval.training import recurrent
@@ -345,9 +345,9 @@ def test_gradients_of_other_models_are_differences() -> None:
     w = np.array([*elsewhere(fsrs7.DEFAULT), 0.0001])
     w[[7, 9, 8]] = 3.0, 2.4, 0.1  # intervals that grow
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    fsrs7.SCHEDULED.penalty(w, gradient)
+    fsrs7.schedule_penalty(w, gradient)
     scratch = np.zeros(len(gradient))
-    assert_differences("penalty", lambda w: fsrs7.SCHEDULED.penalty(w, scratch), gradient, w)
+    assert_differences("penalty", lambda w: fsrs7.schedule_penalty(w, scratch), gradient, w)
 
 
 def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
@@ -357,4 +357,4 @@ def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
         for path in (REPOSITORY / "srs_eval").rglob("*.py")
         if re.search(r"(?<!class )\bGradient\(", path.read_text(encoding="utf-8"))
     }
-    assert users == {"recurrent", "scheduled", "sbd", "act_r", "fsrs6_one_step"}
+    assert users == {"recurrent", "fsrs7", "sbd", "act_r", "fsrs6_one_step"}

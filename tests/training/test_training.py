@@ -20,7 +20,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Cancelled, Context, fsrs6
 from srs_eval.training import elementwise
 from srs_eval.training.compile import Gradient, as_function, compiled, compiled_step
@@ -30,10 +30,9 @@ from srs_eval.training.initial_stability import (
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.training.permutation import permutations
+from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.records import Int32Array, packed, unpacked
 from srs_eval.training.recurrent import fit_recurrent
-from srs_eval.training.tie_order import quicksort_order
 from tests.conftest import REPOSITORY
 
 
@@ -581,7 +580,7 @@ def test_gradients_are_added_in_memory() -> None:
 
 SCRIPT = """
 import numpy as np
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.models import Context, fsrs6
 from srs_eval.training.compile import compiled
 from srs_eval.training.trie import _build_trie

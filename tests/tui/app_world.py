@@ -16,8 +16,9 @@ from srs_eval.advice.answers import Answer, Table
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
+from srs_eval.engine import results
 from srs_eval.engine.results import Result
+from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.metrics import summary
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve
@@ -91,15 +92,16 @@ def make_result(name: str) -> Result:
     return Result(
         configuration=name,
         metrics=summary(y, p, bins),
-        size=n,
         parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
         p=p,
-        y=y,
-        review_th=2 * steps + same_day,
-        fold=1 + steps * 5 // n,
-        partition=np.zeros(n, np.int64),
-        day=steps * 100 // n,
-        bin=bins,
+        tests=results.TestSet(
+            y=y,
+            review_th=2 * steps + same_day,
+            fold=1 + steps * 5 // n,
+            partition=np.zeros(n, np.int64),
+            day=steps * 100 // n,
+            bin=bins,
+        ),
         seconds=0.4,
         flattered=1_200 if name in OWN else 0,
         notes=("may have been fitted to 1,200 of these 3,000 reviews",) if name in OWN else (),

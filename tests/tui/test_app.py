@@ -20,15 +20,15 @@ from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.evaluate import Finished, Prepared, Progress, Started, evaluate
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
+from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
 from srs_eval.models.configurations import in_words, resolve
 from srs_eval.tui.config import Config
 from srs_eval.tui.screens.actions import EVERYWHERE, SCREENS
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.evaluation import Evaluation, Stage
+from srs_eval.tui.screens.ranking import seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
-from srs_eval.tui.screens.time_left import seconds_left
 from srs_eval.tui.state import Recent, State, load_state, save_state
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.chrome import TooSmall
@@ -340,7 +340,7 @@ KEYS = sorted(
 )
 
 
-@pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 16), (60, 15)])
+@pytest.mark.parametrize("size", [(1, 1), (59, 16), (60, 15)])
 async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
@@ -359,17 +359,22 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path, size: tuple[int, int]) 
     ("way", "last"),
     [
         ("", "AnswersScreen"),
-        ("p", "ChooseScreen"),
-        ("x", "ExportScreen"),
-        ("g", "JumpScreen"),
         ("\x10", "CommandPalette"),
-        ("i", "ReceiptScreen"),
-        ("m", "RunScreen"),
         ("m/a", "RunScreen"),  # in the filter, where letters are letters
-        ("mf", "FamiliesScreen"),
-        ("m2", "CompareScreen"),
-        ("md", "DetailsScreen"),
         ("md?", "HelpScreen"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("p", "ChooseScreen"),
+                ("x", "ExportScreen"),
+                ("g", "JumpScreen"),
+                ("i", "ReceiptScreen"),
+                ("m", "RunScreen"),
+                ("mf", "FamiliesScreen"),
+                ("m2", "CompareScreen"),
+                ("md", "DetailsScreen"),
+            )
+        ),
     ],
 )
 async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
@@ -405,7 +410,10 @@ async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> No
             assert app._exit == leaves
 
 
-@pytest.mark.parametrize("size", [(60, 16), (100, 60), (300, 20)])
+@pytest.mark.parametrize(
+    "size",
+    [(60, 16), *(pytest.param(size, marks=pytest.mark.slow) for size in ((100, 60), (300, 20)))],
+)
 async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=size) as pilot:
@@ -663,7 +671,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.data.simulated.demo.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))
@@ -698,7 +706,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("how", ["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("how", ["ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     """In a real terminal, with real workers, left in the midst of an evaluation."""
     import pty
@@ -798,12 +806,12 @@ def test_run_app_refuses_unknown_models() -> None:
 
 def test_preparing_is_told_and_expected() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
-    evaluation = Evaluation()
+    evaluation = Run()
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
     evaluation.apply(Started(fsrs, compiles=True), 0.0)
     assert evaluation.preparing
     assert seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
-    soon, usual = seconds_left(evaluation, 1.0), Evaluation()
+    soon, usual = seconds_left(evaluation, 1.0), Run()
     usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
     usual.apply(Started(fsrs), 0.0)
     without = seconds_left(usual, 1.0)

@@ -28,8 +28,8 @@ class Written:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, log: Any, outcome: Any, protocol: Any, **options: Any) -> Sequence[Path]:
-        self.asked.append({"log": log, "outcome": outcome, "protocol": protocol, **options})
+    def __call__(self, log: Any, run: Any, protocol: Any, **options: Any) -> Sequence[Path]:
+        self.asked.append({"log": log, "run": run, "protocol": protocol, **options})
         options["path"].write_text("report")
         return [options["path"]]
 
@@ -71,8 +71,8 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
         await until(pilot, lambda: told in app.told)
     (asked,) = written.asked
     assert asked["log"] is app.log_
-    assert sorted(asked["outcome"].results) == sorted(app.evaluation.results())
-    assert asked["outcome"].groups()[0].best is not None
+    assert sorted(asked["run"].results()) == sorted(app.evaluation.results())
+    assert asked["run"].groups()[0].best is not None
     assert (asked["form"], asked["anonymous"]) == ("html", False)
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
 

@@ -14,13 +14,6 @@ from srs_eval.tui.state import DARK, LIGHT, State, save_state
 from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_receipt, until
 
 SMALL, LARGE = (80, 24), (160, 48)
-LOOKS = [
-    pytest.param(SMALL, DARK, id="80x24-dark"),
-    pytest.param(SMALL, LIGHT, id="80x24-light"),
-    pytest.param(LARGE, DARK, id="160x48-dark"),
-    pytest.param(LARGE, LIGHT, id="160x48-light"),
-]
-SMALL_DARK_LARGE_LIGHT = [LOOKS[0], LOOKS[3]]
 FILE = Path("collection.anki2")
 
 
@@ -41,7 +34,7 @@ async def settle(pilot: Any) -> None:
     """Until nothing changes any more."""
     looks: list[str] = []
     for _ in range(50):
-        await pilot.pause(0.1)
+        await pilot.pause(0.03)
         looks.append(text_of(pilot.app))
         worked_out = all(each.is_finished for each in pilot.app.workers)
         if worked_out and len(looks) > 3 and len(set(looks[-3:])) == 1:
@@ -62,8 +55,20 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
     app.shut_down()
 
 
-@pytest.mark.parametrize(("size", "theme"), SMALL_DARK_LARGE_LIGHT)
-@pytest.mark.parametrize("keys", ["dt", "2t", "2v"])
+@pytest.mark.parametrize(
+    ("keys", "size", "theme"),
+    [
+        pytest.param(keys, size, theme, id=f"{keys}-{look}", marks=marks)
+        for keys, size, theme, look, marks in (
+            ("dt", SMALL, DARK, "80x24-dark", ()),
+            ("2v", LARGE, LIGHT, "160x48-light", ()),
+            ("2t", SMALL, DARK, "80x24-dark", pytest.mark.slow),
+            ("2v", SMALL, DARK, "80x24-dark", pytest.mark.slow),
+            ("dt", LARGE, LIGHT, "160x48-light", pytest.mark.slow),
+            ("2t", LARGE, LIGHT, "160x48-light", pytest.mark.slow),
+        )
+    ],
+)
 def test_tables_of_one_and_two_models(
     tmp_path: Path, snap_compare: Any, size: tuple[int, int], theme: str, keys: str
 ) -> None:

@@ -62,8 +62,7 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
     (tmp_path / FILE).write_text(
         f"""{{
             "recent": [{{"path": "/mine.anki2", "opened": {number}, "entries": {number}}}],
-            "bins": {number},
-            "pace": {{"FSRS-6": [2.5, {number}], "AVG": [{number}, 3000]}}
+            "bins": {number}
         }}"""
     )
     app = make_app(tmp_path)

@@ -27,15 +27,10 @@ from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import REVIEW, FloatArray
-from srs_eval.data.simulated.learner import (
-    Character,
-    Habits,
-    Learner,
-    character_presets,
-    simulate_learner,
-)
-from srs_eval.data.simulated.memories import ActR, Dash, Fsrs4Dot5, Fsrs6, HalfLife, Memory
-from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD
+from srs_eval.data.simulated.character import Character, Habits, character_presets
+from srs_eval.data.simulated.learner import SimulatedLearner, simulate_learner
+from srs_eval.data.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
+from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
 
 FILE = Path(__file__).with_name("population.json")
 SOURCE = (
@@ -242,7 +237,7 @@ def kind_of(number: int) -> Kind:
     return kinds[chosen]
 
 
-def population_learner(seed: int, number: int) -> Learner:
+def population_learner(seed: int, number: int) -> SimulatedLearner:
     """The learner with this number (0, 1, ...) of the population with this seed.
 
     The same arguments give the same learner, whoever else is simulated. Who fails much more

@@ -36,11 +36,11 @@ from srs_eval.models.state import (
     base_logits,
     feature_names,
     features_of,
+    kalman_filter,
     without_prior,
 )
 from srs_eval.training.compile import compiled
 from srs_eval.training.context import Context
-from srs_eval.training.online_filter import kalman_filter
 
 log = logging.getLogger(__name__)
 

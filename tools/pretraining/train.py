@@ -31,7 +31,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.workers import WorkerPool
 from srs_eval.models import gru, gru_503, gru_p, lstm, nn17, transformer
-from srs_eval.training import networks
+from srs_eval.training import networks, torch_networks
 from srs_eval.training.context import Context
 from srs_eval.training.networks import Network, Tensors
 from srs_eval.training.records import packed
@@ -304,7 +304,7 @@ def _transformer(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = networks.device_of(Context(device=settings.device))
+    device = torch_networks.device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     network = transformer.network_class()().to(device)
@@ -363,7 +363,7 @@ def _lstm(
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = networks.device_of(Context(device=settings.device))
+    device = torch_networks.device_of(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     mean, deviation = input_normalisation(train)
@@ -542,7 +542,7 @@ def _task_gradient(
     train = later[begin : begin + cut]
     rows = later[begin + cut : begin + cut + max(cut, 300)]
     tuned = lstm.tune(weights, trials, train, context, lstm.REVIEWS_AT_ONCE)
-    device = networks.device_of(context)
+    device = torch_networks.device_of(context)
     network = lstm._network(tuned, device)
     x = lstm._inputs(trials, weights.mean, weights.deviation)
     for group in lstm.groups(trials, rows, x, device, lstm.REVIEWS_AT_ONCE):

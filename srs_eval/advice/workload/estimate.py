@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,12 +52,12 @@ from srs_eval.advice.workload.today import (
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.session import Session
 from srs_eval.engine.workers import cores
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out
+from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.context import Context
-from srs_eval.training.kernel_marks import kernels_there, mark_kernels
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 _SEEDS = 3  # courses of events from the same parameters
@@ -72,7 +71,7 @@ FIGURES = ("reviews", "minutes", "known", "recalled", "over budget", "minutes pe
 are passed. Days above the budget. Minutes in all per card known at the end."""
 REVIEWS, MINUTES, KNOWN, RECALLED, OVER, PER_CARD = range(len(FIGURES))
 
-_KERNELS = "workload", Path(__file__)  # what `fitting.kernel_marks` remembers the simulation by
+_KERNELS = "workload"  # what the simulation's kernels are marked by
 
 # Where the work's parts begin, as shares of its time; draws come first, after the first estimate.
 _DRAWS, _CHANCE, _MODELS, _OTHERS, _REST = 0.06, 0.75, 0.78, 0.88, 0.95
@@ -225,7 +224,7 @@ def _deviation(runs: FloatArray) -> FloatArray:
 def beginning() -> Doing:
     """What is done until the first figures are there."""
     words = "preparing, about a minute once after an update"
-    return Doing("playing your cards forward" if kernels_there(*_KERNELS) else words, 0.0)
+    return Doing("playing your cards forward" if kernels_there(_KERNELS) else words, 0.0)
 
 
 def workload(
@@ -395,7 +394,7 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
             wrong = Mismatch(memory.model, runs())
             yield (found := replace(found, mismatches=(*found.mismatches, wrong)))
         yield (found := then("overdue cards, and fewer or more new ones a day", _REST))
-        mark_kernels(*_KERNELS)
+        mark_kernels(_KERNELS)
         candidates = {
             f"the {found.line}": scheduler.parameters,
             "optimized ones": best.parameters,

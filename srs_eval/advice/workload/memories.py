@@ -36,7 +36,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, missing, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import Session, fit_and_predict
+from srs_eval.engine.session import Session, fit_and_predict
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs5, fsrs6, fsrs7, gru, gru_p, lstm
 from srs_eval.models.configurations import Configuration, resolve

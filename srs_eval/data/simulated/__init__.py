@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from srs_eval.data.simulated.character import Character, Habits
 from srs_eval.data.simulated.files import write_collection, write_dataset
-from srs_eval.data.simulated.learner import CardStates, Character, Habits, Learner, simulate_learner
+from srs_eval.data.simulated.learner import CardStates, SimulatedLearner, simulate_learner
 
 __all__ = [
     "CardStates",
     "Character",
     "Habits",
-    "Learner",
+    "SimulatedLearner",
     "simulate_learner",
     "write_collection",
     "write_dataset",

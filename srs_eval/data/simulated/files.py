@@ -19,7 +19,7 @@ import numpy as np
 
 from srs_eval.data.reviews import Deck, IntArray, Preset
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated.learner import (
+from srs_eval.data.simulated.character import (
     CREATED_MS,
     FILTERED_DECK,
     FIRST_DAY_S,
@@ -28,8 +28,8 @@ from srs_eval.data.simulated.learner import (
     ROLLOVER_HOUR,
     SM2_SETTINGS,
     UTC_OFFSET_HOURS,
-    Learner,
 )
+from srs_eval.data.simulated.learner import SimulatedLearner, simulate_learner
 
 _TABLES = """
 create table col (
@@ -71,7 +71,7 @@ _ONE_CARD, _TWO_CARDS = CREATED_MS + 101, CREATED_MS + 102  # note types
 _UNSYNCED = -1
 
 
-def write_collection(learner: Learner, path: Path) -> None:
+def write_collection(learner: SimulatedLearner, path: Path) -> None:
     """Write the learner as a new `.anki2` file that Anki can open.
 
     Raises FileExistsError if the file exists; it is never overwritten.
@@ -103,6 +103,21 @@ def write_collection(learner: Learner, path: Path) -> None:
         database.executescript(_INDEXES)
 
 
+_DEMO_SEED = 2024
+DEMO_REVIEWS = 20_000
+
+
+def make_demo_collection(folder: Path) -> Path:
+    """Write the demo learner to `folder/collection.anki2` and return that path.
+
+    About 20,000 reviews in a few decks under two presets, the same every time. Raises
+    FileExistsError if the file exists.
+    """
+    path = folder / "collection.anki2"
+    write_collection(simulate_learner(_DEMO_SEED, DEMO_REVIEWS), path)
+    return path
+
+
 def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
     rows = list(rows)
     if rows:
@@ -114,7 +129,7 @@ def _rows(*columns: Any) -> Iterable[tuple[Any, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _notes(learner: Learner) -> Iterable[tuple[Any, ...]]:
+def _notes(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
     cards = learner.cards
     kept = ~cards.deleted
     both = set(cards.note_id[kept & (cards.ordinal == 1)].tolist())
@@ -128,7 +143,7 @@ def _notes(learner: Learner) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _cards(learner: Learner) -> Iterable[tuple[Any, ...]]:
+def _cards(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
     """Rows of the table `cards`; cards in a filtered deck keep their own deck in `odid`."""
     cards, presets, decks = learner.cards, learner.presets, learner.decks
     place = 0
@@ -164,14 +179,14 @@ def _cards(learner: Learner) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _graves(learner: Learner) -> Iterable[tuple[int, int, int]]:
+def _graves(learner: SimulatedLearner) -> Iterable[tuple[int, int, int]]:
     cards = learner.cards
     for kind, column in enumerate((cards.card_id, cards.note_id)):
         for gone in np.unique(column[cards.deleted]).tolist():
             yield (_UNSYNCED, gone, kind)
 
 
-def _collection(learner: Learner) -> tuple[Any, ...]:
+def _collection(learner: SimulatedLearner) -> tuple[Any, ...]:
     """The one row of `col`."""
     modified_ms = int(learner.entries.time_ms[-1]) + 1000
     west = -60 * UTC_OFFSET_HOURS  # minutes, as Anki stores it
@@ -254,7 +269,7 @@ def _preset(preset: Preset) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_dataset(learners: Mapping[int, Learner], folder: Path) -> None:
+def write_dataset(learners: Mapping[int, SimulatedLearner], folder: Path) -> None:
     """Write learners, by user id, in the layout of anki-revlogs-10k.
 
     `folder/{revlogs,cards,decks}/user_id=N/data.parquet`. Entries become rows by the
@@ -265,7 +280,7 @@ def write_dataset(learners: Mapping[int, Learner], folder: Path) -> None:
         _write_user(user, learner, folder)
 
 
-def _write_user(user: int, learner: Learner, folder: Path) -> None:
+def _write_user(user: int, learner: SimulatedLearner, folder: Path) -> None:
     log = learner.log()
     rows = select_rows(log, "benchmark").rows
     known_cards: dict[int, int] = {-1: -1}

@@ -312,7 +312,7 @@ answers on Anki's.
         if app.whole is None or not app.whole[1].presets:
             self.notify("This file says nothing of presets and decks.", timeout=3)
             return
-        from srs_eval.tui.screens.choose import ChooseScreen
+        from srs_eval.tui.screens.dialogs import ChooseScreen
 
         self.app.push_screen(
             ChooseScreen(app.whole[1], self.overview.rows, app.judged_only), app.judge_only

@@ -11,8 +11,8 @@ from textual.message import Message
 if TYPE_CHECKING:
     from srs_eval.advice.answers import Answer
     from srs_eval.advice.saved_answers import Kept
-    from srs_eval.engine.evaluate import Event
     from srs_eval.engine.ranking import Group
+    from srs_eval.engine.run import Event
 
 EvaluateFunction = Callable[..., Iterator["Event"]]
 """Called like `engine.evaluate`: (log, names, protocol, *, jobs, context, cancel, use_cache)."""

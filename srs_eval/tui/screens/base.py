@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.highlighter import Highlighter
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding
 from textual.containers import Container
 from textual.css.query import NoMatches
 from textual.geometry import Offset
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from srs_eval.data.printable import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import Action
-from srs_eval.tui.screens.drawing import Piecewise
-from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
+from srs_eval.tui.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
+from srs_eval.tui.workarounds import Forgetful, Keys
 
 if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp
 
+_SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 TOO_LOW = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
 
@@ -35,7 +37,7 @@ class Harmless(Highlighter):
         text.plain = harmless(text.plain)
 
 
-class AppScreen(Piecewise):
+class AppScreen(Forgetful, Screen[Any]):
     """A screen of the app; `actions` are its keys, `about` is its help text."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -146,12 +148,12 @@ class AppScreen(Piecewise):
         self.app.pop_screen()
 
     def action_help(self) -> None:
-        from srs_eval.tui.screens.help import HelpScreen
+        from srs_eval.tui.screens.dialogs import HelpScreen
 
         self.app.push_screen(HelpScreen(self.about, self.srs_app.on_keys(self.actions)))
 
     def action_jump(self) -> None:
-        from srs_eval.tui.screens.jump import JumpScreen
+        from srs_eval.tui.screens.dialogs import JumpScreen
 
         self.app.push_screen(JumpScreen(self.places()), self.go_to)
 
@@ -166,7 +168,7 @@ class AppScreen(Piecewise):
             widget.focus()
 
 
-class Dialog(ModalScreen[Any], Piecewise):  # Textual styles it as the first
+class Dialog(Forgetful, ModalScreen[Any]):
     """A box over the current screen; Esc closes it."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
@@ -180,3 +182,30 @@ class Dialog(ModalScreen[Any], Piecewise):  # Textual styles it as the first
 
     def action_close(self) -> None:
         self.dismiss(None)
+
+
+def commands(
+    screen: Screen[Any],
+    here: Iterable[Action],
+    everywhere: Iterable[Action],
+    textuals: Iterable[SystemCommand],
+) -> Iterator[SystemCommand]:
+    """The screen's actions as far as they are possible, those of all screens, Textual's own."""
+    for where, group in (("Here", here), ("Everywhere", everywhere)):
+        for action in group:
+            if action.name == "app.command_palette":
+                continue
+            if screen.check_action(action.name, ()) is False:
+                continue
+            yield SystemCommand(
+                action.label,
+                f"{where}: {action.help} ({action.key_words})",
+                _runner(screen, action.name),
+            )
+    for title, help_, callback, *rest in textuals:
+        if title not in _SHOWN_AS_ACTIONS:
+            yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
+
+
+def _runner(screen: Screen[Any], action: str) -> Callable[[], Any]:
+    return lambda: screen.app.call_later(screen.run_action, action)

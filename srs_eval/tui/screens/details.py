@@ -1,20 +1,27 @@
-"""One model: its calibration, its metrics with explanations, its parameters."""
+"""One model: its calibration, metrics and parameters; and where it errs, as tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.markup import escape
 from rich.text import Text
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.advice.answers import told, why_open
+from srs_eval.advice.answers import Table, told, why_open
+from srs_eval.advice.model_evidence import Curves
 from srs_eval.engine.ranking import REFERENCE
+from srs_eval.engine.results import same_reviews
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import DETAILS, bindings
+from srs_eval.tui.screens.actions import DETAILS, ERRORS, bindings
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.widgets.calibration import CalibrationChart
-from srs_eval.tui.widgets.facts import metric_table, parameter_table
+from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart
+from srs_eval.tui.widgets.evidence import drawn_table
+from srs_eval.tui.widgets.facts import metric_table, parameter_table, stacked
 
 
 class DetailsScreen(AppScreen):
@@ -131,9 +138,130 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         self.app.push_screen(CompareScreen(self.configuration, others[0]))
 
     def action_errors(self) -> None:
-        from srs_eval.tui.screens.model_errors import ErrorsScreen
+        from srs_eval.tui.screens.details import ErrorsScreen
 
         self.app.push_screen(ErrorsScreen(self.configuration))
 
     def action_back(self) -> None:
         self.dismiss(self.configuration)
+
+
+class ErrorsScreen(AppScreen):
+    """Tables of one result, computed in a thread when the screen opens."""
+
+    actions = ERRORS
+    BINDINGS = bindings(ERRORS)
+    about = """
+Recall against what the model expected, for reviews that have something in common. "minus \
+expected" is the share recalled minus the mean prediction with its 95 % interval over days, \
+drawn beside it: to the right of zero (┊) the model expected too little, to the left too \
+much. An interval far from zero names a kind of review that the model does not know well.
+
+Forgetting curves show what was recalled after so many days (letters, with 95 % intervals) and \
+what was expected (lines); each has its table below. By first rating they take each card's first \
+review on a later day; by stability, all reviews. Points of fewer than 30 reviews are in the \
+table only. v draws what another model expected of the same reviews over them: your own \
+scheduler, or the best other one. Parameters are those of the last of the five \
+folds; your own are the ones stored in Anki, for each preset.
+"""
+
+    def __init__(self, configuration: str) -> None:
+        super().__init__()
+        self.configuration = configuration
+        self._curves: list[tuple[CurvesChart, Static, Curves]] = []  # with the table below each
+        self._other: str | None = None  # the model that is drawn over this one
+
+    def content(self) -> ComposeResult:
+        with VerticalScroll(id="box"):
+            yield Static("Looking for where it errs …", id="looking")
+
+    def _title(self) -> str:
+        configuration = self.srs_app.evaluation.models[self.configuration].configuration
+        errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"
+        return f"Where {configuration.words} {errs}"
+
+    def on_mount(self) -> None:
+        box = self.query_one("#box")
+        box.border_title = escape(self._title())
+        box.focus()
+        self._compute()
+
+    @work(thread=True, exit_on_error=False)
+    def _compute(self) -> None:
+        tables = self.srs_app.errors_of(self.configuration)
+        self.app.call_from_thread(self._show, tables)
+
+    def _show(self, tables: list[Table]) -> None:
+        parts: list[Widget] = []
+        for table in tables:
+            parts.append(Static(Text(table.heading, "bold")))
+            below = Static(stacked([drawn_table(table), Text("")]))
+            if isinstance(table, Curves) and table.curves:
+                chart = CurvesChart(table)
+                parts.append(chart)
+                self._curves.append((chart, below, table))
+            parts.append(below)
+        self.query_one("#looking").remove()
+        self.query_one("#box").mount_all(parts)
+
+    def action_overlay(self) -> None:
+        """Another model's curves over this one's, with a table of both; or this one's alone."""
+        if self._other is not None:
+            self._other = None
+            self._overlay({})
+            return
+        self._other = self._against() if self._curves else None
+        if self._other is None:
+            self.notify("There are no curves of two models of these reviews yet.", timeout=3)
+        else:
+            self._compute_other(self._other)
+
+    def _against(self) -> str | None:
+        """The learner's own scheduler, or else the best other model on the same reviews."""
+        results = self.srs_app.evaluation.results()
+        ranked = [line.configuration.name for line in self.srs_app.evaluation.ranked()]
+        own = results.pop(self.configuration)
+        return next(
+            (
+                name
+                for name in dict.fromkeys([self.srs_app.own_scheduler, *ranked])
+                if name in results and same_reviews(own, results[name])
+            ),
+            None,
+        )
+
+    @work(thread=True, exit_on_error=False)
+    def _compute_other(self, name: str) -> None:
+        tables = self.srs_app.errors_of(name)
+        found = {table.title: table for table in tables if isinstance(table, Curves)}
+        self.app.call_from_thread(self._overlay, found, name)
+
+    def _overlay(self, others: Mapping[str, Curves], name: str | None = None) -> None:
+        if name != self._other:
+            return  # it has been taken off again
+        models = self.srs_app.evaluation.models
+        this = models[self.configuration].configuration.words
+        box = self.query_one("#box")
+        over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""
+        box.border_title = escape(self._title() + over)
+        if name is not None and self._curves:
+            box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
+        for chart, below, table in self._curves:
+            other = others.get(table.title)
+            if other is None or name is None:
+                chart.show()
+                below.update(stacked([drawn_table(table), Text("")]))
+            else:
+                names = this, models[name].configuration.words
+                chart.show(other, names)
+                below.update(stacked([drawn_table(_of_both(table, other, names)), Text("")]))
+
+
+def _of_both(table: Curves, other: Curves, names: tuple[str, str]) -> Table:
+    """What both models expected of the same reviews."""
+    place = table.columns.index("expected")
+    rows = tuple(
+        (*row[:place], *(f"{100 * float(str(each[place])):.1f} %" for each in (row, beside)))
+        for row, beside in zip(table.rows, other.rows, strict=True)
+    )
+    return Table(table.title, (*table.columns[:place], *names), rows)

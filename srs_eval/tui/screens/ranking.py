@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import replace
+from heapq import heapify, heapreplace
 from typing import Any, ClassVar
 
 from rich.markup import escape
@@ -17,13 +19,12 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
 from srs_eval.engine.ranking import ORDERS
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
 from srs_eval.tui.screens.actions import RUN, bindings
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
-from srs_eval.tui.screens.time_left import seconds_left
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
@@ -31,6 +32,8 @@ from srs_eval.tui.widgets.ranking import RankingTable
 _WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
 _ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says
 _REFRESH = 1 / 6  # seconds between two updates of the screen
+_ONCE_S = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # what each worker does once
+_BESIDES_S = 0.06  # of any model: until its result is told, and the next may begin
 
 
 class FilterInput(Input):
@@ -93,7 +96,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         yield Static(id="status")
 
     @property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> Run:
         return self.srs_app.evaluation
 
     @property
@@ -136,7 +139,8 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             return
         self._dirty = False
         now = self.srs_app.monotonic()
-        self.table.show(self.evaluation, now, self.srs_app.state, self.srs_app.own_scheduler)
+        left, state = seconds_by_model(self.evaluation, now), self.srs_app.state
+        self.table.show(self.evaluation, left, state, self.srs_app.own_scheduler)
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
@@ -344,7 +348,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
 
     def action_families(self) -> None:
-        from srs_eval.tui.screens.families import FamiliesScreen
+        from srs_eval.tui.screens.dialogs import FamiliesScreen
 
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
         self.app.push_screen(FamiliesScreen(there, self.srs_app.state.hidden), self._hide)
@@ -427,3 +431,62 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def action_log_bins(self) -> None:
         self.srs_app.switch_log_bins()
         self.update_now()
+
+
+def seconds_left(evaluation: Run, now: float) -> float | None:
+    """Until all models are over, `lanes` of them at work at once; None in the first second."""
+    if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
+        return None
+    left = seconds_by_model(evaluation, now)
+    models = evaluation.models
+    free = [left.pop(name) for name in list(left) if models[name].stage is Stage.RUNNING]
+    free += [0.0] * (evaluation.lanes - len(free))
+    heapify(free)
+    for seconds in left.values():
+        heapreplace(free, free[0] + seconds)
+    return max(free)
+
+
+def seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
+    """What each model that is not over will take still: as expected, at this run's pace so far."""
+    expected = _expected_seconds(evaluation)
+    took = usual = 1.0  # how slow the machine is counts as much before anything is measured
+    for name, model in evaluation.models.items():
+        gone = model.seconds_at(now)
+        if gone is not None and (model.over or gone > expected[name]):
+            took += gone
+            usual += expected[name]
+    found = {}
+    for name, model in evaluation.models.items():
+        if not model.over:
+            left = expected[name] * took / usual
+            if model.stage is Stage.RUNNING:
+                gone = now - model.started
+                left = left * (1 - model.fraction) if model.fraction else max(left - gone, left / 5)
+            found[name] = left
+    return found
+
+
+def _expected_seconds(evaluation: Run) -> Mapping[str, float]:
+    """Of each model; what workers do once, and what is compiled for several, in the first ones."""
+    once = dict.fromkeys(_ONCE_S, evaluation.lanes)
+    found, compiled = {}, set()
+    order = sorted(evaluation.models.values(), key=lambda each: each.stage is Stage.WAITING)
+    for model in order:
+        of, computes = model.configuration.model, not model.cached and not model.lacks
+        seconds = _BESIDES_S
+        if computes:
+            seconds += model.configuration.expected_seconds(evaluation.reviews or 0)
+        for what, wanted in (
+            ("worker", True),
+            ("kernels", computes and model.configuration.compiles),
+            ("imports", computes and of.needs),
+        ):
+            if wanted and once[what]:
+                once[what] -= 1
+                seconds += _ONCE_S[what]
+        if computes and model.compiles and of.compiled_as not in compiled:
+            compiled.add(of.compiled_as)
+            seconds += of.seconds_to_compile
+        found[model.name] = seconds
+    return found

@@ -1,14 +1,10 @@
-"""The app's own colours: a dark and a light theme, and none at all for NO_COLOR."""
+"""The app's own colours: a dark and a light theme."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rich.segment import Segment
-from rich.style import Style
-from textual.color import Color
-from textual.filter import Monochrome
 from textual.theme import BUILTIN_THEMES, Theme
 
 from srs_eval.data.errors import InputError
@@ -114,12 +110,3 @@ def check_theme(name: str | None) -> None:
     if name is not None and name not in known:
         shown = ", ".join(known)
         raise InputError(f"{config_path()}: there is no theme {name!r}, only {shown}.")
-
-
-class Greyscale(Monochrome):
-    """For NO_COLOR. Textual's own filter fails on segments without a style, as in charts."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        plain = Style.null()
-        styled = [Segment(text, style or plain, control) for text, style, control in segments]
-        return super().apply(styled, background)

@@ -1,7 +1,8 @@
-"""The calibration graph: predicted against actual recall, with counts, also as a table."""
+"""Graphs of a model: predicted against actual recall, also as a table; forgetting curves."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,9 +13,11 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
+from srs_eval.advice.model_evidence import Curve, Curves
 from srs_eval.report import formats as words
 from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.tui.widgets.plot import MARGIN, Axis, Curve, Graph, Plot, Points
+from srs_eval.tui.screens.themes import palette
+from srs_eval.tui.widgets import plot
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
@@ -37,7 +40,7 @@ class CountBars(Widget):
         self.refresh()
 
     def render(self) -> RenderResult:
-        columns, rows = self.size.width - MARGIN - 1, self.size.height
+        columns, rows = self.size.width - plot.MARGIN - 1, self.size.height
         if self._graph is None or columns < 4 or rows < 1:
             return ""
         low, high = self._limits
@@ -56,7 +59,11 @@ class CountBars(Widget):
                 # A bin with few reviews still gets a visible bar.
                 least = 1 if height and row == rows - 1 else 0
                 line += _EIGHTHS[int(min(8, max(least, round(eighths))))]
-            name = "n".rjust(MARGIN - 1).ljust(MARGIN) if row == rows - 1 else " " * MARGIN
+            name = (
+                "n".rjust(plot.MARGIN - 1).ljust(plot.MARGIN)
+                if row == rows - 1
+                else " " * plot.MARGIN
+            )
             lines.append(f"{name} {line}")
         return Content("\n".join(lines))
 
@@ -85,7 +92,7 @@ class CalibrationChart(Vertical):
         self._count_rows = count_rows
 
     def compose(self) -> ComposeResult:
-        yield Plot()
+        yield plot.Plot()
         bars = CountBars()
         bars.styles.height = self._count_rows
         yield bars
@@ -180,14 +187,14 @@ class CalibrationChart(Vertical):
         low, high = self._limits
         primary, secondary, faint = chart_colours(self.app)
         wide = self.size.width >= 40
-        marks: list[Curve | Points] = [Curve([low, high], [low, high], faint)]
+        marks: list[plot.Curve | plot.Points] = [plot.Curve([low, high], [low, high], faint)]
         if self._other is None:
             marks += self._marks(graph, low, wide, (primary, secondary, faint))
         else:
             marks += _lettered(graph, low, "A", primary)
             marks += _lettered(self._other, low, "B", secondary)
-        axis = Axis(low, high, percent_ticks(low, high, 8 if wide else 4))
-        self.query_one(Plot).show(Graph(tuple(marks), axis, axis, faint))
+        axis = plot.Axis(low, high, percent_ticks(low, high, 8 if wide else 4))
+        self.query_one(plot.Plot).show(plot.Graph(tuple(marks), axis, axis, faint))
         self.query_one(CountBars).show(graph, self._limits)
         self.query_one("#axes", Static).update(
             "→ predicted %   ↑ recalled %" if self.size.width >= 32 else "→predicted ↑recalled"
@@ -196,7 +203,7 @@ class CalibrationChart(Vertical):
     @staticmethod
     def _marks(
         graph: CalibrationGraph, low: float, wide: bool, colours: tuple[str, str, str]
-    ) -> Iterator[Curve | Points]:
+    ) -> Iterator[plot.Curve | plot.Points]:
         """Intervals, the smooth curve, and bins: of few reviews ∘, of at least 1 % of them ●."""
         primary, secondary, faint = colours
         large = graph.count >= 0.01 * graph.count.sum()
@@ -205,29 +212,29 @@ class CalibrationChart(Vertical):
             if large[place] or wide:
                 x = float(graph.predicted[place])
                 ends = [max(float(graph.low[place]), low), float(graph.high[place])]
-                yield Curve([x, x], ends, faint)
+                yield plot.Curve([x, x], ends, faint)
         yield _smooth(graph, low, secondary)
         for bins, letter, style in (
             (inside & ~large, "∘", faint),
             (inside & large, "●" if wide else "•", primary),
         ):
             points = graph.predicted[bins].tolist(), graph.observed[bins].tolist()
-            yield Points(*points, style, letter)
+            yield plot.Points(*points, style, letter)
 
 
-def _smooth(graph: CalibrationGraph, low: float, style: str) -> Curve:
+def _smooth(graph: CalibrationGraph, low: float, style: str) -> plot.Curve:
     drawn = (graph.smooth_p >= low) & (graph.smooth_y >= low)
-    return Curve(graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist(), style)
+    return plot.Curve(graph.smooth_p[drawn].tolist(), graph.smooth_y[drawn].tolist(), style)
 
 
 def _lettered(
     graph: CalibrationGraph, low: float, letter: str, style: str
-) -> Iterator[Curve | Points]:
+) -> Iterator[plot.Curve | plot.Points]:
     """The smooth curve, and bins with 1 % of the reviews or more, all in one colour."""
     yield _smooth(graph, low, style)
     bins = (graph.count >= 0.01 * graph.count.sum()) & (graph.observed >= low)
     bins &= graph.predicted >= low
-    yield Points(graph.predicted[bins].tolist(), graph.observed[bins].tolist(), style, letter)
+    yield plot.Points(graph.predicted[bins].tolist(), graph.observed[bins].tolist(), style, letter)
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:
@@ -268,3 +275,96 @@ def percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, st
             break
     values = [high - step * place for place in range(int((high - low) / step + 1e-9) + 1)]
     return [(value, f"{100 * value:.0f}") for value in reversed(values)]
+
+
+_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_LEAST = 0.05  # of recall, below the lowest point
+
+
+OTHER = "∘"  # at what the other model expected
+
+
+class CurvesChart(Vertical):
+    """Letters are what was recalled, with 95 % intervals; lines are what was expected.
+
+    With another model's curves over the same reviews both are drawn, each model in its colour.
+    """
+
+    DEFAULT_CSS = """
+    CurvesChart {
+        height: 16;
+        max-width: 110;
+        & #key { height: auto; color: $text-muted; }
+        & Plot { background: $surface; }
+    }
+    """
+
+    def __init__(self, curves: Curves) -> None:
+        super().__init__()
+        self._curves = curves.curves
+        self._other: tuple[Curve, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield plot.Plot()
+        yield Static(id="key", markup=False)
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
+        self.show()
+
+    def on_unmount(self) -> None:
+        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
+
+    def show(self, other: Curves | None = None, names: tuple[str, str] = ("", "")) -> None:
+        """Draw the curves, with those of an `other` model if it is given; names: this, other."""
+        self._other = () if other is None else other.curves
+        lettered = " · ".join(f"{letter} {curve.name}" for letter, curve in self._lettered())
+        said = f"{lettered}   → days   ↑ recalled %, lines: expected"
+        if self._other:
+            said += f" by {names[0]}, with {OTHER} by {names[1]}"
+        self.query_one("#key", Static).update(said)
+        self._draw()
+
+    def _lettered(self) -> list[tuple[str, Curve]]:
+        """Each curve by the first letter of its name, or by its number."""
+        letters = [curve.name[0] for curve in self._curves]
+        if len(set(letters)) < len(letters) or not all(map(str.isalpha, letters)):
+            letters = [str(number) for number in range(1, len(letters) + 1)]
+        return list(zip(letters, self._curves, strict=True))
+
+    def _draw(self) -> None:
+        if not self._curves:
+            return
+        primary, secondary, faint = chart_colours(self.app)
+        hues = list(palette(self.app.current_theme).families.values())
+        low, last = self._limits()
+        marks: list[plot.Curve | plot.Points] = []
+        for number, (letter, curve) in enumerate(self._lettered()):
+            x = [math.log10(day) for day in curve.days]
+            hue = primary if self._other else hues[number % len(hues)]
+            for place, interval in zip(x, curve.recalled, strict=True):
+                ends = [max(interval.low, low), min(interval.high, 1.0)]
+                if math.isfinite(ends[0]) and math.isfinite(ends[1]):
+                    marks.append(plot.Curve([place, place], ends, faint))
+            marks.append(plot.Curve(x, list(curve.expected), hue))
+            recalled = [interval.estimate for interval in curve.recalled]
+            recalled_style = "bold" if self._other else f"bold {hue}"  # both models met the same
+            marks.append(plot.Points(x, recalled, recalled_style, letter))
+        for curve in self._other:
+            x = [math.log10(day) for day in curve.days]
+            marks.insert(0, plot.Curve(x, list(curve.expected), secondary))
+            marks.append(plot.Points(x, list(curve.expected), secondary, OTHER))
+        days = [(math.log10(day), str(day)) for day in _TICKS if day <= last]
+        x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
+        y_axis = plot.Axis(low, 1.0, percent_ticks(low, 1.0, 6))
+        self.query_one(plot.Plot).show(plot.Graph(tuple(marks), x_axis, y_axis, faint))
+
+    def _limits(self) -> tuple[float, float]:
+        """The lowest recall and the last day of the axes."""
+        shares = [
+            *(each for curve in (*self._curves, *self._other) for each in curve.expected),
+            *(each.estimate for curve in self._curves for each in curve.recalled),
+        ]
+        last = max(day for curve in self._curves for day in curve.days)
+        low = math.floor((min(shares) - _LEAST) * 10) / 10
+        return min(max(low, 0.0), 0.9), max(last, 2.0)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from textual.app import ComposeResult, RenderResult
+from textual.app import RenderResult
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer, Static
-from textual.widgets._footer import FooterKey
+from textual.widgets import Static
 
 from srs_eval.report import formats as words
 
@@ -70,55 +65,6 @@ class ProtocolLine(Widget):
         for fact in facts:
             parts += [(gap, "$text-muted"), (fact, "")]
         return Content.assemble(*parts)
-
-
-_STAY = ("cancel", "again", "back", "help", "quit")  # in the footer of however narrow a window
-
-
-class Keys(Footer):
-    """The keys that do something here, there with the screen that they are of.
-
-    Textual's footer stays blank till the screen is drawn and quiet: seconds on a busy machine;
-    and it cuts what there is no room for, where this one leaves out whole keys.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(compact=True, show_command_palette=False)
-        self.set_reactive(Footer._bindings_ready, True)
-        self._shown: list[tuple[str, str, bool]] = []
-
-    def _to_show(self) -> list[tuple[str, str, bool]]:
-        """Keys, their words, and whether they do something now, as many as there is room for."""
-        shown: dict[str, tuple[str, str, bool]] = {}
-        for each in self.screen.active_bindings.values():
-            if each.binding.show:  # of an action's keys the first
-                key = self.app.get_key_display(each.binding)
-                shown.setdefault(each.binding.action, (key, each.binding.description, each.enabled))
-        may_go = [name for name in shown if name.rpartition(".")[2] not in _STAY]
-        while may_go and _width(shown.values()) > self.app.size.width:
-            del shown[may_go.pop()]
-        return list(shown.values())
-
-    def compose(self) -> ComposeResult:
-        self._shown = self._to_show()
-        fitting = {(key, description) for key, description, _ in self._shown}
-        for key in super().compose():
-            if not isinstance(key, FooterKey) or (key.key_display, key.description) in fitting:
-                yield key
-
-    def on_resize(self) -> None:
-        if self._to_show() != self._shown:
-            self.call_after_refresh(self.recompose)
-
-    def bindings_changed(self, screen: Screen[Any]) -> None:
-        """Compose anew only where that shows something else."""
-        if screen is self.screen and self._to_show() != self._shown:
-            super().bindings_changed(screen)
-
-
-def _width(keys: Iterable[tuple[str, str, bool]]) -> int:
-    """Columns of the footer that these take, with a blank between two."""
-    return sum(len(key) + 1 + len(description) + 1 for key, description, _ in keys) - 1
 
 
 class TooSmall(Static):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from rich.cells import set_cell_size
@@ -18,12 +18,11 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
 from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import SUFFIX_WORDS, Configuration
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.tui.screens.evaluation import Evaluation, ModelRun, Stage
 from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.screens.time_left import expected_seconds, model_seconds_left
 from srs_eval.tui.state import State
 from srs_eval.tui.widgets.whiskers import DOTS, Scale, axis, common_scale, whisker
 
@@ -94,8 +93,13 @@ class RankingTable(DataTable[Any]):
 
     # --- what is shown
 
-    def show(self, evaluation: Evaluation, now: float, state: State, own: str | None) -> None:
-        """Bring every row up to date; `own` is the learner's own scheduler."""
+    def show(
+        self, evaluation: Run, left: Mapping[str, float], state: State, own: str | None
+    ) -> None:
+        """Bring every row up to date.
+
+        `left` are the seconds that models will take still, `own` is the learner's own scheduler.
+        """
         if not self.size.width:
             return
         self._own, self._verdicts = own, state.order != "place"
@@ -105,21 +109,21 @@ class RankingTable(DataTable[Any]):
         self.shown = len(wanted)
         self._lay_out(groups, everyone, state)
         self._known, self._kept = self._kept, {}
-        rows = dict(self._all_rows(evaluation, groups, wanted, now, state))
+        rows = dict(self._all_rows(evaluation, groups, wanted, left, state))
         pinned = own in wanted and len(rows) + 1 > self.size.height - 1
         self._pinned = pinned and own in evaluation.results()
         if own is not None and self._pinned:  # the others anew: no heading is left without a line
-            others = self._all_rows(evaluation, groups, wanted - {own}, now, state)
+            others = self._all_rows(evaluation, groups, wanted - {own}, left, state)
             rows = {own: self._cells(evaluation.line(own)), **dict(others)}
         self.fixed_rows = int(self._pinned)
         self._update(rows)
 
     def _all_rows(
         self,
-        evaluation: Evaluation,
+        evaluation: Run,
         groups: list[Group],
         wanted: set[str],
-        now: float,
+        left: Mapping[str, float],
         state: State,
     ) -> Iterator[tuple[str, Text]]:
         unfinished = [model for model in evaluation.unfinished() if model.name in wanted]
@@ -140,20 +144,19 @@ class RankingTable(DataTable[Any]):
                     line for line in ordered if line.configuration.name in wanted
                 )
             if not number:
-                yield from self._unfinished_rows(unfinished, now, evaluation)
+                yield from self._unfinished_rows(unfinished, left)
                 unfinished = []
-        yield from self._unfinished_rows(unfinished, now, evaluation)
+        yield from self._unfinished_rows(unfinished, left)
 
     def _lines(self, lines: Iterable[Ranked]) -> Iterator[tuple[str, Text]]:
         for line in lines:
             yield line.configuration.name, self._cells(line)
 
     def _unfinished_rows(
-        self, models: Iterable[ModelRun], now: float, evaluation: Evaluation
+        self, models: Iterable[ModelRun], left: Mapping[str, float]
     ) -> Iterator[tuple[str, Text]]:
-        expected = expected_seconds(evaluation)
         for model in models:
-            yield model.name, self._unfinished_cells(model, now, expected[model.name])
+            yield model.name, self._unfinished_cells(model, left.get(model.name, 0.0))
 
     def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
         """Columns, and the scale of the drawn intervals, for this width."""
@@ -300,19 +303,18 @@ class RankingTable(DataTable[Any]):
                 cell.stylize(colours.floor)
         return self._in_columns(cells)
 
-    def _unfinished_cells(self, model: ModelRun, now: float, expected: float) -> Text:
+    def _unfinished_cells(self, model: ModelRun, left: float) -> Text:
         figure, state = "", model.stage.value
         if model.stage is Stage.RUNNING:
             figure = words.bar(model.fraction, 11)
-            left = model_seconds_left(model, now)
             if model.preparing:
                 state = "preparing"
             elif model.folds:
                 state = f"fold {min(model.fold + 1, model.folds)}/{model.folds}"
-                if left is not None and self._scale is not None:
+                if self._scale is not None:
                     state += f", {clock(left)}"
         elif model.stage is Stage.WAITING:
-            figure = f"about {clock(expected)}" if expected >= 3 else ""
+            figure = f"about {clock(left)}" if left >= 3 else ""
         looks = (self._layout, self.app.theme, self._own == model.name)
         key = (model.name, model.stage, model.reason, figure, state, looks)
         cells = self._known.get(key) or self._drawn_unfinished(model, figure, state)

@@ -1,10 +1,19 @@
-"""The order of batches in fsrs-rs: `shuffle` of Rust's crate rand with a seeded `StdRng`.
+"""The orders of rows and batches in which others train, without their libraries.
 
-rand 0.10: StdRng is ChaCha (Bernstein, 2008, Workshop Record of SASC) with 12 rounds, its key
-drawn from the seed by PCG-XSH-RR (O'Neill, 2014, HMC-CS-2014-0905); the shuffle is Fisher and
-Yates', from the front, and takes several indices out of each 32-bit word as long as it suffices
-(rand: src/seq/slice.rs, src/seq/increasing_uniform.rs, src/distr/uniform_int.rs; rand_core:
-`seed_from_u64`).
+numpy's plain quicksort: fsrs-optimizer 5.x sorts training rows by sequence length with an
+unstable sort, and so the order of ties decides which rows share a batch. It is that of
+`numpy.argsort(kind="quicksort")` without SIMD routines (numpy/_core/src/npysort):
+quicksort with a stack, median of three, insertion sort for parts of up to 16,
+heapsort where a part is split too often.
+
+torch's randperm: ATen's CPU generator is the 32-bit Mersenne Twister (Matsumoto and Nishimura
+1998); randperm shuffles forward (Fisher-Yates) with `word % remaining`.
+
+fsrs-rs' `shuffle` of Rust's crate rand 0.10 with a seeded `StdRng`: that is ChaCha (Bernstein,
+2008, Workshop Record of SASC) with 12 rounds, its key drawn from the seed by PCG-XSH-RR (O'Neill,
+2014, HMC-CS-2014-0905); the shuffle is Fisher and Yates', from the front, and takes several
+indices out of each 32-bit word as long as it suffices (rand: src/seq/slice.rs,
+src/seq/increasing_uniform.rs, src/distr/uniform_int.rs; rand_core: `seed_from_u64`).
 """
 
 from __future__ import annotations
@@ -14,6 +23,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from srs_eval.data.reviews import IntArray
+
+
+def quicksort_order(keys: IntArray) -> IntArray:
+    """Positions (n,) that sort `keys`, which are not negative, ties in plain quicksort's order.
+
+    numpy has SIMD routines for numbers, but sorts times, which lie in memory as integers do,
+    by the plain one on every processor.
+    """
+    times = np.ascontiguousarray(keys, np.int64).view("timedelta64[s]")
+    return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
+
+
+def permutations(n: int, seed: int) -> Iterator[IntArray]:
+    """Successive `torch.randperm(n, generator=g)` of one generator g seeded with `seed`.
+
+    Equal for n below about 2**32 / 20, where torch draws one word an element.
+    """
+    random = np.random.RandomState(seed & 0xFFFFFFFF)
+    while True:
+        order = list(range(n))
+        words = random.randint(2**32, size=max(n - 1, 0), dtype=np.uint32)
+        for k, word in enumerate(words.tolist()):
+            other = k + word % (n - k)
+            order[k], order[other] = order[other], order[k]
+        yield np.array(order, np.int64)
+
 
 _MASK = 0xFFFFFFFF
 _ROUNDS = 12

@@ -1,7 +1,9 @@
-"""L-BFGS with a strong Wolfe line search, in the steps of torch.optim.LBFGS.
+"""Steps of optimisers as torch takes them: Adam's, and the whole of L-BFGS.
 
-Nocedal and Wright, Numerical Optimization (2006), algorithms 3.5, 3.6 and 7.4; limits and
-tolerances as in torch/optim/lbfgs.py, so that a fit takes the same path.
+Adam: Kingma and Ba (2014), with cosine annealing (Loshchilov and Hutter 2016).
+L-BFGS with a strong Wolfe line search, in the steps of torch.optim.LBFGS: Nocedal and Wright,
+Numerical Optimization (2006), algorithms 3.5, 3.6 and 7.4; limits and tolerances as in
+torch/optim/lbfgs.py, so that a fit takes the same path.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +31,21 @@ class _Point:
     f: float
     g: FloatArray
     slope: float
+
+
+def annealed(rate: float, done: int, steps: int) -> float:
+    """The learning rate after `done` of `steps` steps, along half a cosine."""
+    return rate * (1.0 + np.cos(np.pi * done / steps)) / 2.0
+
+
+def adam_step(rate: float, mean: Any, square: Any, bias_mean: float, bias_square: float) -> Any:
+    """What a step takes off weights, by the running means of the gradient and of its square.
+
+    The biases are 1 - beta**steps, of the square its root. Callers run the means themselves: by
+    b m + (1 - b) g or by m + (1 - b)(g - m), as what they follow does, which rounds differently.
+    Compiled into kernels, too.
+    """
+    return rate / bias_mean * mean / (np.sqrt(square) / bias_square + 1e-8)
 
 
 def minimise(

@@ -1,23 +1,92 @@
-"""The state of one evaluation, updated by the engine's events; knows no widgets."""
+"""A run: its events, the order in which models begin, and what has come of it so far."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from srs_eval.data.errors import missing
 from srs_eval.data.printable import printable
-from srs_eval.engine.evaluate import Event, Failed, Finished, Prepared, Progress, Skipped, Started
-from srs_eval.engine.ranking import Group, Ranked, ranking
+from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
 from srs_eval.engine.results import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENT
 
-if TYPE_CHECKING:
-    from srs_eval.report.export import Outcome
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows are chosen and counted; the configurations come next."""
+
+    reviews: int  # rows that the protocol starts from
+    judged: int  # rows that are judged without `--secs`; 0 where there are too few
+    configurations: tuple[Configuration, ...]  # about in the order of their start
+    uncompiled: frozenset[str] = frozenset()
+    """Names of those whose kernels are not on disk yet; some share theirs."""
+
+
+@dataclass(frozen=True)
+class Started:
+    configuration: Configuration
+    compiles: bool = False
+    """Kernels are compiled before it can begin: the first run since an update."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A fold, or a part of one, is done."""
+
+    configuration: Configuration
+    fraction: float  # of the whole configuration, 0-1
+    fold: int  # folds finished so far
+    folds: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    configuration: Configuration
+    result: Result
+
+
+@dataclass(frozen=True)
+class Failed:
+    configuration: Configuration
+    reason: str  # one sentence
+    detail: str = ""  # traceback, for a log
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Too little data, or something is not installed: no failure."""
+
+    configuration: Configuration
+    reason: str
+    lacked: str = ""  # the module that was not installed
+
+
+Final = Finished | Failed | Skipped
+Event = Prepared | Started | Progress | Final
+
+
+def start_order(
+    configurations: Iterable[Configuration],
+    reviews: int,
+    workers: int,
+    first: Collection[str] = (),
+) -> list[Configuration]:
+    """The shortest first, of these those that are named in `first`.
+
+    Workers beyond two begin with what takes longest, so that nobody waits for it in the end.
+    """
+
+    def seconds(each: Configuration) -> float:
+        return each.expected_seconds(reviews)
+
+    found = sorted(configurations, key=lambda each: (each.name not in first, seconds(each)))
+    longest = sorted(found, key=seconds, reverse=True)[: max(0, workers - 2)]
+    return [*longest, *(each for each in found if each not in longest)]
 
 
 class Stage(Enum):
@@ -27,12 +96,6 @@ class Stage(Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
-
-
-_FIRST_STEPS = 0.05  # of a model's work: during it kernels may be compiled once more
-
-_Pace = Mapping[str, tuple[float, int]]
-"""Seconds that configurations took on this machine, by name, and on how many reviews."""
 
 
 @dataclass
@@ -48,12 +111,10 @@ class ModelRun:
     fold: int = 0
     folds: int = 0
     started: float = 0.0
-    working_since: float | None = None  # what came before was compiling, or starting a worker
-    fraction_then: float = 0.0
-    told: float = 0.0  # when it last said how far it is
     took: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
+    detail: str = ""  # traceback, for a log
 
     @property
     def name(self) -> str:
@@ -62,13 +123,6 @@ class ModelRun:
     @property
     def over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
-
-    def worked(self) -> tuple[float, float] | None:
-        """Seconds and the share of its work that was done in them; None while that says little."""
-        if self.working_since is None:
-            return None
-        seconds, share = self.told - self.working_since, self.fraction - self.fraction_then
-        return (seconds, share) if seconds >= 0.5 and share >= 0.01 else None
 
     @property
     def cached(self) -> bool:
@@ -84,21 +138,32 @@ class ModelRun:
 
 
 @dataclass
-class Evaluation:
+class Run:
     """All configurations of a run; `apply` takes the engine's events in order."""
 
+    hidden: frozenset[str] = frozenset()
+    """Configurations that are evaluated as the floor only and not listed in documents."""
+    reference: str = REFERENCE
+    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
     reviews: int | None = None
     judged: int | None = None
     models: dict[str, ModelRun] = field(default_factory=dict)
     started: float = 0.0
     ended: float | None = None
     cancelled: bool = False
-    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
-    known_pace: _Pace = field(default_factory=dict)
     lanes: int = 1  # models that were at work at once
     _groups: list[Group] | None = None
 
-    def apply(self, event: Event, now: float, groups: list[Group] | None = None) -> None:
+    @classmethod
+    def of(cls, configurations: Iterable[Configuration], **settings: Any) -> Run:
+        """Of what will be evaluated, before it has begun."""
+        return cls(models={each.name: ModelRun(each) for each in configurations}, **settings)
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        return [model.configuration for model in self.models.values()]
+
+    def apply(self, event: Event, now: float = 0.0, groups: list[Group] | None = None) -> None:
         """`groups` is the ranking with a result that has come, where somebody has made it."""
         if isinstance(event, Prepared):
             self.reviews, self.judged = event.reviews, event.judged
@@ -117,19 +182,18 @@ class Evaluation:
             model.preparing = model.compiles = event.compiles
             self.lanes = max(self.lanes, self._at_work())
         elif isinstance(event, Progress):
-            if model.fraction <= (_FIRST_STEPS if model.compiles else 0.0):
-                model.working_since, model.fraction_then = now, event.fraction
-            model.preparing, model.told = False, now
+            model.preparing = False
             model.fraction = max(model.fraction, event.fraction)
             model.fold, model.folds = event.fold, event.folds
         elif isinstance(event, Finished):
             model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
-            model.took, model.told = now - model.started, now
+            model.took = now - model.started
             if not event.result.cached:  # its beginning may have been told late
                 model.took = max(model.took, event.result.seconds)
             self._groups = groups
         elif isinstance(event, Failed):
             model.stage, model.reason = Stage.FAILED, printable(event.reason, None)
+            model.detail = event.detail
         elif isinstance(event, Skipped):
             model.stage, model.reason = Stage.SKIPPED, printable(event.reason, None)
 
@@ -161,26 +225,33 @@ class Evaluation:
             name: model.result for name, model in self.models.items() if model.result is not None
         }
 
-    def outcome(self, equivalence: float) -> Outcome:
-        """What has finished so far, as documents take it."""
-        from srs_eval.report.export import Outcome
+    @property
+    def failed(self) -> dict[str, ModelRun]:
+        return self._of(Stage.FAILED)
 
-        found = Outcome(
-            [model.configuration for model in self.models.values()], equivalence=equivalence
-        )
-        for model in self.models.values():
-            if model.result is not None:
-                found.add(Finished(model.configuration, model.result))
-            elif model.stage is Stage.FAILED:
-                found.add(Failed(model.configuration, model.reason))
-            elif model.stage is Stage.SKIPPED:
-                found.add(Skipped(model.configuration, model.reason))
-        return found
+    @property
+    def skipped(self) -> dict[str, ModelRun]:
+        return self._of(Stage.SKIPPED)
+
+    def _of(self, stage: Stage) -> dict[str, ModelRun]:
+        return {name: model for name, model in self.models.items() if model.stage is stage}
+
+    @property
+    def so_far(self) -> str:
+        """How much of the run the ranking rests on; "" once every configuration is settled."""
+        everyone = len(self.models)
+        settled = self.finished - len(self._of(Stage.CANCELLED))
+        return "" if settled >= everyone else f"{settled} of {everyone} models have finished"
+
+    def snapshot(self) -> Run:
+        """As it is now, for who takes longer than until the next event."""
+        models = {name: replace(model) for name, model in self.models.items()}
+        return replace(self, models=models)
 
     def groups(self) -> list[Group]:
         """The ranking of what has finished so far."""
         if self._groups is None:
-            self._groups = ranking(self.finished_pairs(), equivalence=self.equivalence)
+            self._groups = ranking(self.finished_pairs(), self.reference, self.equivalence)
         return self._groups
 
     def usual_reason(self, stage: Stage) -> str:

@@ -6,7 +6,7 @@ import errno
 
 from textual.drivers._writer_thread import WriterThread
 
-from srs_eval.tui.widgets.terminal import _Unfailing
+from srs_eval.tui.workarounds import _Unfailing
 
 
 class Closed:

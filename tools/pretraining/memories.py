@@ -1,115 +1,25 @@
-"""Kinds of memory that a simulated learner can have.
+"""Kinds of memory besides FSRS-6 that a simulated learner can have.
 
-A memory keeps a state for each card, gives the probability of recall and is updated by each
-answer. There are several kinds, so that what is trained on simulated learners does not merely
-learn one model's formulas: FSRS-6 (and FSRS-5 as a case of it), FSRS-4.5, half-life
-regression, DASH, and ACT-R's decaying traces.
+There are several, so that what is trained on simulated learners does not merely learn one
+model's formulas: FSRS-4.5, half-life regression, DASH, and ACT-R's decaying traces.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.simulated.memory import first_state, next_state, retrievability
+from srs_eval.data.simulated.memory import LONGEST, SHORTEST, Moment, Traits
 
 _BoolArray = NDArray[np.bool_]
-LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
-
-
-class Moment(NamedTuple):
-    """When each of n cards is shown, in days (n,)."""
-
-    now: FloatArray  # since the beginning of the first day
-    days: FloatArray  # whole days since the card's last review; 0: same day
-    waited: FloatArray  # the same, but a fraction of a day where it was on the same day
-
-
-@dataclass(frozen=True, eq=False)
-class Traits:
-    """How cards differ, by position (size,); filled in by the simulation."""
-
-    preset: IntArray  # position of the card's preset
-    strength: FloatArray  # around 1: how stable its memory is
-    hardness: FloatArray  # around 0: how much harder it is than others
-    lasting: float = 0.0
-    """Of FSRS: later stability grows by strength to the power of this; 0: strength shows at the
-    first review only."""
-
-    def later(self, cards: IntArray, before: FloatArray, after: FloatArray) -> FloatArray:
-        """Stability after a later review, as the cards' strength changes it."""
-        if not self.lasting:
-            return after
-        factor = self.strength[cards] ** self.lasting
-        grown = np.where(after > before, before + (after - before) * factor, after * factor)
-        return np.clip(grown, SHORTEST, LONGEST)
-
-
-class Memory(Protocol):
-    """One learner's memory; `begin` is called once, before anything else."""
-
-    name: str
-
-    def begin(self, traits: Traits) -> None:
-        """Start without any card seen; the traits' length is the largest number of cards."""
-
-    def seen(self, cards: IntArray) -> _BoolArray:
-        """Which cards have been reviewed at least once."""
-
-    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
-        """Probability of recall of cards that have been reviewed."""
-
-    def difficulty(self, cards: IntArray) -> FloatArray:
-        """How hard the cards feel, 1 to 10; NaN for cards never seen."""
-
-    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
-        """Update the memory by answers (1 to 4); for some cards it may be the first."""
 
 
 def _logistic(z: FloatArray) -> FloatArray:
     result: FloatArray = 1 / (1 + np.exp(-z))
     return result
-
-
-class Fsrs6:
-    """FSRS-6; `w` has shape (21, presets)."""
-
-    name = "FSRS-6"
-
-    def __init__(self, w: FloatArray) -> None:
-        self.w = w
-
-    def begin(self, traits: Traits) -> None:
-        self.traits = traits
-        self.stability, self.hard = np.full((2, len(traits.preset)), np.nan)
-
-    def seen(self, cards: IntArray) -> _BoolArray:
-        return ~np.isnan(self.stability[cards])
-
-    def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
-        w = self.w[:, self.traits.preset[cards]]
-        return retrievability(w, self.stability[cards], moment.waited)
-
-    def difficulty(self, cards: IntArray) -> FloatArray:
-        return self.hard[cards]
-
-    def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
-        w = self.w[:, self.traits.preset[cards]]
-        stability, difficulty = self.stability[cards], self.hard[cards]
-        new = np.isnan(stability)
-        first_s, first_d = first_state(w, rating)
-        first_d = np.clip(first_d + self.traits.hardness[cards], 1, 10)
-        later = next_state(
-            w, np.where(new, 1, stability), np.where(new, 5, difficulty), rating, moment.days
-        )
-        grown = self.traits.later(cards, stability, later[0])
-        self.stability[cards] = np.where(new, first_s * self.traits.strength[cards], grown)
-        self.hard[cards] = np.where(new, first_d, later[1])
 
 
 class Fsrs4Dot5:

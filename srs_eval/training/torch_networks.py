@@ -1,7 +1,7 @@
-"""A layer of LSTM cells over histories of many lengths, forth and back, on torch.
+"""What networks need of torch: a device, one thread, and a layer of LSTM cells.
 
-torch's own layer gives the same numbers. But when it goes back on a processor it fills, for each
-step, an array as large as all steps together, so that its time grows with the square of the
+torch's own layer gives the same numbers. But when it goes back on a processor it fills, for
+each step, an array as large as all steps together, so that its time grows with the square of the
 longest history. Here each step writes its rows of arrays that are made once, and what does not
 depend on the next step is computed for all rows together.
 
@@ -11,12 +11,113 @@ and output gates, c = f c' + i g and h = o tanh c, primes being the step before.
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import IntArray
+from srs_eval.training.context import Context
+
+
+def device_of(context: Context) -> Any:
+    """The torch device that the person asked for; InputError where it is not here."""
+    import torch
+
+    # Before the GPU is opened; otherwise cuDNN's recurrent layers may add in any order.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    try:
+        try:
+            device = torch.device(context.device)
+        except RuntimeError:
+            raise RuntimeError("torch knows none of that name") from None
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError("torch sees no GPU")
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or ["unknown"])[0]
+        raise InputError(
+            f"The device {context.device!r} cannot be used ({reason}); give another, or cpu."
+        ) from error
+    return device
+
+
+def check_device(context: Context) -> None:
+    """Raises InputError where the device cannot be used. A process of its own can run this."""
+    device_of(context)
+
+
+@contextmanager
+def on_device(context: Context) -> Iterator[Any]:
+    """The device, for one training or prediction with the accuracy of float32.
+
+    Raises InputError where the device is not here, and where its memory does not suffice.
+    """
+    import torch
+
+    device = device_of(context)
+    try:
+        with one_thread(), ExitStack() as stack:
+            if device.type == "cuda":  # as torch comes, cuDNN multiplies with ten bits
+                exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+                stack.enter_context(exact)
+            yield device
+    except RuntimeError as error:
+        full = isinstance(error, torch.cuda.OutOfMemoryError)
+        if not full and not re.search("out of memory|ALLOC_FAILED", str(error)):
+            raise
+        raise InputError(
+            f"The device {context.device!r} has not enough memory for this learner; "
+            "perhaps another program uses it, too."
+        ) from error
+
+
+def release_device(context: Context) -> bool:
+    """Give back what torch keeps of the device's memory; False where the device is lost.
+
+    After some errors a GPU does not serve a process any more, whatever that asks.
+    """
+    import torch
+
+    try:
+        device = torch.device(context.device)
+        if device.type == "cuda" and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        torch.zeros(1, device=device).cpu()
+    except RuntimeError:
+        return False
+    return True
+
+
+def build(network: type) -> Any:
+    """An instance of a torch network, without a trace in torch's random stream."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        return network()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch: several jobs share the cores, and sums keep their order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# Layers of LSTM cells over histories of many lengths
 
 
 def previous_rows(still: IntArray) -> IntArray:

@@ -1,0 +1,211 @@
+"""What the figures of a batch or an audit depend on, as `OUT/setup.json` holds it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from srs_eval.data.datasets import Dataset
+from srs_eval.data.errors import InputError
+from srs_eval.data.paths import VERSION
+from srs_eval.models.configurations import Configuration, Names
+from srs_eval.models.published import spelled
+from srs_eval.training.compile import program_digest
+from srs_eval.training.context import Context
+from srs_eval.training.hyperparameters import setup_in_words
+
+SETUP = "setup.json"
+_LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
+
+
+def make_setup(
+    dataset: Dataset,
+    fingerprint: str,
+    configurations: Sequence[Configuration],
+    context: Context,
+) -> dict[str, Any]:
+    """What figures depend on, as `OUT/setup.json` holds it."""
+    options = context.settings()
+    del options["user"]  # each unit has its own
+    return {
+        "srs_eval": VERSION,
+        "data": {
+            "folder": str(dataset.folder.absolute()),
+            "users": len(dataset.users),
+            "fingerprint": fingerprint,
+        },
+        "options": options,
+        "configurations": {
+            each.name: {
+                "model": each.model.name,
+                "model_version": each.model.version,
+                **({"model_file": each.model.file.digest} if each.model.file else {}),
+                "fit": each.fit,
+                **({"hyperparameters": dict(each.hyperparameters)} if each.hyperparameters else {}),
+                **({"ledger": each.ledger} if each.ledger else {}),
+                "protocol": asdict(each.protocol),
+            }
+            for each in configurations
+        },
+        "environment": dict(environment()),
+    }
+
+
+@cache
+def environment() -> Mapping[str, str]:
+    """What figures may depend on besides the set-up: this program, Python, libraries."""
+    found = {
+        "srs_eval": VERSION,
+        "code": program_digest()[:16],
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    for library in _LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+class _Data(TypedDict):
+    fingerprint: str
+
+
+class _Configuration(TypedDict):
+    model: str
+    model_version: int
+    protocol: dict[str, Any]
+
+
+class _Setup(TypedDict):
+    """What has to be there; the rest is told by `docs/formats.md`."""
+
+    srs_eval: str
+    data: _Data
+    options: dict[str, Any]
+    configurations: dict[str, _Configuration]
+    names: NotRequired[Names]
+    environment: NotRequired[dict[str, str]]
+    more_environments: NotRequired[list[dict[str, str]]]
+
+
+def read_setup(folder: Path) -> dict[str, Any] | None:
+    """What the figures of a batch folder depend on (docs/formats.md); None where it is none.
+
+    Raises InputError where it is damaged.
+    """
+    import msgspec
+
+    try:
+        setup: dict[str, Any] = json.loads((folder / SETUP).read_text(encoding="utf-8"))
+        msgspec.convert(setup, _Setup)
+    except FileNotFoundError:
+        return None
+    except (ValueError, msgspec.ValidationError):
+        raise InputError(f'"{folder / SETUP}" is damaged.') from None
+    return setup
+
+
+def with_setup_of(other: Path, setup: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A set-up together with that of another batch folder.
+
+    Raises InputError where that is none, or differs in what changes figures.
+    """
+    theirs = read_setup(other)
+    if theirs is None:
+        raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
+    if setup is None:
+        return theirs
+    difference = disagreement(setup, theirs)
+    if difference:
+        raise InputError(f'"{other}" cannot be merged: {difference}.')
+    return joined(setup, theirs)
+
+
+def environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Programs, libraries and machines that results were made with; as a rule one."""
+    first = setup.get("environment", {})
+    return [each for each in (first, *setup.get("more_environments", ())) if each]
+
+
+def different_environments(setup: Mapping[str, Any]) -> list[str]:
+    """In what the environments of a folder's results differ, a word or two each."""
+    found = environments(setup)
+    names = sorted({name for each in found for name in each})
+    values = {name: list(dict.fromkeys(each.get(name, "none") for each in found)) for name in names}
+    return [f"{name} {' and '.join(told)}" for name, told in values.items() if len(told) > 1]
+
+
+def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A set-up with the configurations and environments of another, too."""
+    known = environments(setup)
+    more = [each for each in environments(other) if each not in known]
+    joined = {**setup, "configurations": {**other["configurations"], **setup["configurations"]}}
+    if more:
+        joined["environment"], *rest = [*known, *more]
+        joined |= {"more_environments": rest} if rest else {}
+    return joined
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else str(value)
+
+
+def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The first difference between two set-ups that changes figures, in words; "" for none."""
+    if stored["srs_eval"] != new["srs_eval"]:
+        return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
+    if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
+        return "the data set is not the same (other users or other files)"
+    for option, value in new["options"].items():
+        before = stored["options"].get(option)
+        if before != value:
+            return f"{option} was {_word(before)} and is {_word(value)} now"
+    for name, configuration in new["configurations"].items():
+        before = stored["configurations"].get(name)
+        if before is None:
+            continue
+        for key in sorted({*configuration, *before}):
+            old, value = before.get(key), configuration.get(key)
+            if key == "protocol":
+                for flag in sorted({*value, *old}):
+                    was, now = old.get(flag, False), value.get(flag, False)
+                    if was != now:
+                        return f"{name} had {flag} {_word(was)} and has {_word(now)} now"
+            elif old != value:
+                say = _training if key == "hyperparameters" else _word
+                return f"{name} had {key.replace('_', ' ')} {say(old)} and has {say(value)} now"
+    return ""
+
+
+def _training(values: Mapping[str, Any] | None) -> str:
+    """Hyperparameters in words, those of the results of an audit too."""
+    if not values:
+        return "none"
+    if any(isinstance(each, Mapping) for each in values.values()):
+        return "those that the halves of an audit chose"
+    return setup_in_words(values)
+
+
+def as_json(content: Mapping[str, Any]) -> bytes:
+    """A document for people and programs: indented, in order of its keys, without NaN."""
+    return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
+    """What the files of a configuration are called in a batch folder with this set-up."""
+    return spelled(configuration, (setup or {}).get("names", "2025"))
+
+
+def named_by(file: str, setup: Mapping[str, Any]) -> str:
+    """The configuration of a batch folder whose files are called so; "" for none."""
+    return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")

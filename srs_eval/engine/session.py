@@ -1,0 +1,402 @@
+"""One learner in one process: configurations are fitted and evaluated on shared trials."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval import metrics
+from srs_eval.data.bins import rmse_bin_ids
+from srs_eval.data.errors import (
+    NotEnoughData,
+    counted,
+    in_one_line,
+    require,
+)
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
+    FloatArray,
+    IntArray,
+    ReviewLog,
+    Rows,
+    arrays_in,
+    read_only,
+)
+from srs_eval.data.rows import Selection, select_rows
+from srs_eval.data.trials import Trials, prepare_trials, recency_weights
+from srs_eval.engine import cache
+from srs_eval.engine.results import Result, TestSet
+from srs_eval.models import no_thread_left
+from srs_eval.models.configurations import Configuration
+from srs_eval.training.compile import kernels_there, mark_kernels
+from srs_eval.training.context import Context
+
+Report = Callable[[float, int, int], None]  # fraction, finished folds, folds
+_Predicted = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
+
+
+def no_report(fraction: float, fold: int, folds: int) -> None:
+    """Progress that nobody watches."""
+
+
+class Session:
+    """One learner in one process; rows, trials and what models derive are shared."""
+
+    def __init__(self, log: ReviewLog) -> None:
+        self.log = log
+        self._selections: dict[str, Selection] = {}
+        self._trials: dict[Protocol, Trials | NotEnoughData] = {}
+
+    def selection(self, protocol: Protocol) -> Selection:
+        if protocol.rows not in self._selections:
+            self._selections[protocol.rows] = select_rows(self.log, protocol.rows)
+        return self._selections[protocol.rows]
+
+    def rows(self, protocol: Protocol) -> Rows:
+        return self.selection(protocol).rows
+
+    def trials(self, protocol: Protocol) -> Trials:
+        """Trials under a protocol; flags that concern training only share one preparation."""
+        key = self.preparation(protocol)
+        if key not in self._trials:
+            try:
+                self._trials[key] = prepare_trials(self.log, self.rows(protocol), key)
+            except NotEnoughData as reason:
+                self._trials[key] = reason
+        trials = self._trials[key]
+        if isinstance(trials, NotEnoughData):
+            raise trials
+        return replace(trials, protocol=protocol)
+
+    def preparation(self, protocol: Protocol) -> Protocol:
+        """What protocols have in common that share one preparation of trials."""
+        # Upstream's loss of deleted cards for some models is part of its figures on data
+        # sets; in one's own collection all models are judged on the same reviews.
+        known_decks_only = protocol.known_decks_only and self.log.user is not None
+        return replace(protocol.without_training(), known_decks_only=known_decks_only)
+
+    def forget(self, protocol: Protocol) -> None:
+        """Let go of a protocol's trials, and of all that models have derived from them."""
+        self._trials.pop(self.preparation(protocol), None)
+
+    def run(
+        self,
+        configuration: Configuration,
+        context: Context | None = None,
+        report: Report = no_report,
+        *,
+        use_cache: bool = False,
+    ) -> Result:
+        """Fit and judge one configuration.
+
+        Raises NotEnoughData, NotInstalled, Cancelled (from `context.tick`), or whatever a model
+        raises.
+        """
+        context = context or Context()
+        require(configuration.model.needs, configuration.model.name)
+        if configuration.fit == "own":
+            return self._run_own(configuration, context, report)
+        trials = self.trials(configuration.protocol)
+        key = ""
+        if use_cache:
+            key = cache.result_key(self._fingerprint, configuration, context)
+            stored = cache.load(key)
+            if stored is not None and len(stored.p) == len(trials.test_index):
+                return _result(configuration, trials, stored, self.log.user, cached=True)
+        start = time.perf_counter()
+        p, parameters, notes = self.fit_and_predict(configuration, trials, context, report)
+        stored = cache.Stored(p, parameters, time.perf_counter() - start, notes)
+        result = _result(configuration, trials, stored, self.log.user, cached=False)
+        if use_cache:
+            cache.save(key, stored)
+        return result
+
+    def fit_and_predict(
+        self,
+        configuration: Configuration,
+        trials: Trials,
+        context: Context,
+        report: Report = no_report,
+    ) -> _Predicted:
+        """The function of this name, on trials of this session or with other folds.
+
+        Raises ValueError where a model of one's own has written to what is read-only, for neither
+        torch nor compiled code asks. Nothing of it is kept then.
+        """
+        if configuration.model.file is None:
+            return fit_and_predict(configuration, trials, context, report)
+        watched = _Watched(trials)
+        with no_thread_left():
+            try:
+                found = fit_and_predict(
+                    configuration, replace(trials, _derived=watched), context, report
+                )
+            finally:
+                written = watched.was_written_to()
+                if written:
+                    self._trials.clear()
+        if written:
+            raise ValueError("a read-only array was changed")
+        trials._derived.update(watched)
+        return found
+
+    def _run_own(self, configuration: Configuration, context: Context, report: Report) -> Result:
+        """Judge the parameters of the learner's presets on all held-out reviews."""
+        from srs_eval.models.own_parameters import in_force, left_out, may_have_seen
+
+        parameters = in_force(self.log)
+        trials = self.trials(configuration.protocol)
+        start = time.perf_counter()
+        default = configuration.model.default(context)
+        predict = configuration.model.predict
+        assert predict is not None
+        index, presets = trials.test_index, trials.partition[trials.test_index]
+        p = np.empty(len(trials))
+        for preset, positions in _by_partition(index, presets):
+            p[positions] = predict(trials, parameters.get(preset, default), positions, context)
+        mark_compiled(configuration)
+        report(1.0, len(trials.folds), len(trials.folds))
+        names = [self.log.presets[preset].name for preset in parameters if preset in presets]
+        notes = [f"as stored in {', '.join(names)}"] if names else []
+        faults = left_out(self.log)
+        for preset, fault in faults.items():
+            those = int((presets == preset).sum())
+            notes.append(
+                f"defaults for {counted(those, 'review')} of {self.log.name_of_preset(preset)}: "
+                f"Anki does not run its {fault}"
+            )
+        without = int((~np.isin(presets, [*parameters, *faults])).sum())
+        if without:
+            notes.append(f"defaults for {counted(without, 'review')} without stored parameters")
+        entry = self.selection(configuration.protocol).entry_index[trials.review_th[index] - 1]
+        seen = int(may_have_seen(self.log, presets, entry).sum())
+        if seen:
+            notes.append(
+                f"may have been fitted to {seen:,} of these {counted(len(index), 'review')}: that "
+                "flatters, by 0.002 to 0.009 of log loss; the answers judge on younger ones"
+            )
+        shown = {preset: values for preset, values in parameters.items() if preset in presets}
+        seconds = time.perf_counter() - start
+        stored = cache.Stored(p[index], shown or None, seconds, tuple(notes))
+        result = _result(configuration, trials, stored, self.log.user, cached=False)
+        return replace(result, flattered=seen)
+
+    @property
+    def _fingerprint(self) -> str:
+        if not hasattr(self, "_fingerprint_made"):
+            self._fingerprint_made = self.log.fingerprint()
+        return self._fingerprint_made
+
+
+class _Watched(dict[Any, Any]):
+    """What is derived from trials, with checksums of it and of the trials."""
+
+    def __init__(self, trials: Trials) -> None:
+        super().__init__(trials._derived)
+        self._known = [(array, _checksum(array)) for array in arrays_in(trials)]
+
+    def __setitem__(self, make: Any, value: Any) -> None:
+        super().__setitem__(make, value)
+        self._known += [(array, _checksum(array)) for array in arrays_in(value)]
+
+    def was_written_to(self) -> bool:
+        return any(_checksum(array) != before for array, before in self._known)
+
+
+def _checksum(array: NDArray[Any]) -> int:
+    return 0 if array.dtype.hasobject else zlib.adler32(array.tobytes())
+
+
+def _kernels(configuration: Configuration) -> str:
+    """What configurations that need the same kernels have in common."""
+    model = configuration.model
+    fit = "default" if configuration.fit == "own" else configuration.fit  # neither is fitted
+    return f"{model.name} {fit}{model.file.digest[:16] if model.file else ''}"
+
+
+def must_compile(configuration: Configuration) -> bool:
+    """Whether its kernels are not on disk yet, so that its first run takes seconds more."""
+    return configuration.compiles and not kernels_there(_kernels(configuration))
+
+
+def seconds_to_compile(configurations: Iterable[Configuration]) -> float:
+    """A guess for the kernels that are not on disk yet, all those of a kind once."""
+    models = [each.model for each in configurations if must_compile(each)]
+    return sum({each.compiled_as: each.seconds_to_compile for each in models}.values())
+
+
+def mark_compiled(configuration: Configuration) -> None:
+    """Remember that its kernels are on disk; for callers that have run all of them."""
+    if configuration.compiles:
+        mark_kernels(_kernels(configuration))
+
+
+def fit_and_predict(
+    configuration: Configuration,
+    trials: Trials,
+    context: Context,
+    report: Report = no_report,
+) -> _Predicted:
+    """Predictions in the order of `trials.test_index`, last fold's parameters, notes.
+
+    For other folds than the protocol's: those of `replace(trials, folds=...)`.
+    """
+    model = configuration.model
+    context = replace(context, hyperparameters=configuration.hyperparameters)
+    folds = len(trials.folds)
+    if model.online is not None:
+        p = model.online(trials, _reporting(context, report, 0.0, 1.0, 0, folds))
+        p = np.array(p, np.float64)  # the model may go on writing to its own
+        report(1.0, folds, folds)
+        mark_compiled(configuration)
+        return p, None, ()
+    if model.predict is None:
+        raise RuntimeError(f"{model.name} defines neither predict nor online")
+    fit = {"trained": model.fit, "S0": model.fit_s0, "default": None}[configuration.fit]
+    if fit is None and configuration.fit != "default" and model.parameters:
+        raise RuntimeError(f"{configuration.name} is not available: it cannot be trained yet")
+    default_of = model.default
+    if configuration.protocol.secs and model.default_secs is not None:
+        default_of = model.default_secs
+
+    def fit_to(train: IntArray, reporting: Context) -> Any:
+        newer_more = configuration.protocol.recency
+        weights = recency_weights(len(train)) if newer_more else np.ones(len(train))
+        assert fit is not None
+        parameters = fit(trials, train, read_only(weights), reporting)
+        # The model may go on writing to what it returns.
+        return copy(parameters) if isinstance(parameters, list | np.ndarray) else parameters
+
+    scratch = np.empty(len(trials))
+    parts: list[FloatArray] = []
+    notes: list[str] = []
+    fitted: dict[int, Any] = {}
+    shown: dict[int, list[float]] = {}
+    ends = _ends(configuration, trials, fitting=fit is not None)
+    for number, fold in enumerate(trials.folds, start=1):
+        default = default_of(context)
+        train_partition = trials.partition[fold.train]
+        fitted = {}
+        start = ends[number - 1]
+        too_small: dict[int, NotEnoughData] = {}
+        for partition, train in _by_partition(fold.train, train_partition):
+            if fit is None:
+                fitted[partition] = default
+                continue
+            width = (ends[number] - ends[number - 1]) * len(train) / len(fold.train)
+            reporting = _reporting(context, report, start, width, number - 1, folds)
+            start += width
+            try:
+                fitted[partition] = fit_to(train, reporting)
+            except NotEnoughData as reason:
+                fitted[partition] = default
+                too_small[partition] = reason
+        instead = "default parameters"
+        if too_small and configuration.protocol.fallback_user:
+            with suppress(NotEnoughData):
+                fitted |= dict.fromkeys(too_small, fit_to(fold.train, context))
+                instead = "parameters of all partitions together"
+        reasons = map(in_one_line, too_small.values())
+        notes += [f"fold {number}: {instead} ({reason})" for reason in reasons]
+        shown = _shown(configuration, fitted)
+        for partition, test in _by_partition(fold.test, trials.partition[fold.test]):
+            scratch[test] = model.predict(trials, fitted.get(partition, default), test, context)
+        parts.append(scratch[fold.test])
+        context.tick(1.0)
+        report(ends[number], number, folds)
+    if fit is None or fitted.keys() - too_small.keys():
+        mark_compiled(configuration)  # else nothing was fitted in the last fold
+    lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
+    return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
+
+
+def _ends(configuration: Configuration, trials: Trials, fitting: bool) -> list[float]:
+    """Shares of the work that are done at the beginning of the first fold and the end of each.
+
+    Later folds train on more, and take as much longer than what each takes anyhow.
+    """
+    sizes = [len(fold.train if fitting else fold.test) for fold in trials.folds]
+    whole = configuration.expected_seconds(len(trials))
+    besides = configuration.model.seconds_besides
+    anyhow = sum(sizes) / len(sizes) * besides / max(whole - besides, 1e-9)
+    ends = np.cumsum([0, *(size + anyhow for size in sizes)])
+    found: list[float] = (ends / max(ends[-1], 1)).tolist()
+    return found
+
+
+def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:
+    """The parameters that can be listed, by partition. Raises ArithmeticError for NaN and inf."""
+    shown = {
+        partition: [float(w) for w in parameters]
+        for partition, parameters in fitted.items()
+        if isinstance(parameters, (list, tuple, np.ndarray))
+    }
+    if not all(math.isfinite(w) for parameters in shown.values() for w in parameters):
+        raise ArithmeticError(
+            f"{configuration.name} was fitted to parameters that are no finite numbers"
+        )
+    return shown
+
+
+def _reporting(
+    context: Context, report: Report, start: float, width: float, fold: int, folds: int
+) -> Context:
+    """The context with a tick that also reports, as the part `width` from `start` on."""
+
+    def tick(fraction: float) -> None:
+        context.tick(fraction)
+        report(start + width * fraction, fold, folds)
+
+    return replace(context, tick=tick)
+
+
+def _by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """The positions of each partition, in order of first appearance."""
+    values, first = np.unique(partition, return_index=True)
+    for value in values[np.argsort(first)].tolist():
+        yield value, read_only(index[partition == value])
+
+
+def _tests(trials: Trials) -> TestSet:
+    index = trials.test_index
+    sizes = [len(fold.test) for fold in trials.folds]
+    return TestSet(
+        y=trials.y[index],
+        review_th=trials.review_th[index],
+        fold=np.repeat(np.arange(1, len(sizes) + 1), sizes),
+        partition=trials.partition[index],
+        day=trials.day[index],
+        bin=rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]),
+    )
+
+
+def _result(
+    configuration: Configuration,
+    trials: Trials,
+    stored: cache.Stored,
+    user: int | None,
+    cached: bool,
+) -> Result:
+    if not (np.isfinite(stored.p).all() and ((stored.p >= 0) & (stored.p <= 1)).all()):
+        raise ArithmeticError(f"{configuration.name} predicted something that is no probability")
+    tests = trials.derived(_tests)
+    return Result(
+        configuration=configuration.name,
+        metrics=metrics.summary(tests.y, stored.p, tests.bin),
+        tests=tests,
+        parameters=stored.parameters,
+        p=stored.p,
+        seconds=stored.seconds,
+        cached=cached,
+        user=user,
+        notes=stored.notes,
+    )

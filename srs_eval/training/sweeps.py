@@ -1,0 +1,408 @@
+"""Kernels of models that are no recurrent ones: loss and gradient, eight rows at once.
+
+The first four are templates: each is compiled once per model with the model's steps and their
+gradients in place of the names below (`compile.specialised`). This module imports numba;
+import it inside functions only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.training.optimisers import adam_step, annealed
+from srs_eval.training.simd import (
+    LANES,
+    as_tuple,
+    broadcast,
+    exp,
+    gather_state,
+    load,
+    load_state,
+    log,
+    rows_from,
+    rows_of,
+    scatter_add,
+    single,
+    store,
+    store_state,
+    total,
+    where,
+)
+from srs_eval.training.trie import FIRST, SUCCESS
+
+PARAMETERS = 0
+VALUES = 0  # that the steps take
+TAPE = 0  # numbers that a term leaves for its gradient
+values: Any = None
+values_adjoint: Any = None
+shape: Any = None
+shape_adjoint: Any = None
+first: Any = None
+first_adjoint: Any = None
+success: Any = None
+success_adjoint: Any = None
+failure: Any = None
+failure_adjoint: Any = None
+recall: Any = None
+recall_adjoint: Any = None
+loss: Any = None
+loss_adjoint: Any = None
+left: Any = None
+left_adjoint: Any = None
+recall_slope: Any = None
+recall_and_slope: Any = None
+
+
+# Activations that depend on those of all reviews before (ACT-R)
+
+
+def activations(learns: bool, weights: Any, part: Any) -> float:
+    """The summed loss; activations and, if it learns, the lanes of the gradient stay in `part`.
+
+    Nodes of equal depth lie in groups of LANES. A group's activations are sums over as many
+    places in `earlier` and `ln_age` as it is deep.
+    """
+    w = as_tuple(weights, PARAMETERS)
+    first, earlier, ln_age, tape = part.first, part.earlier, part.ln_age, part.tape
+    activation, bar = part.activation, part.bar
+    sums = rows_of(part.w_bar)
+    groups = len(first) - 1
+    for group in range(groups):
+        sum_left = broadcast(0.0)
+        for i in range(first[group], first[group + 1], LANES):
+            (before,) = gather_state(activation, earlier, i, 1)
+            sum_left += left(before, load(ln_age, i), w, rows_from(tape, i * TAPE))
+        store_state(activation, LANES * group, (sum_left,))
+
+    loss = broadcast(0.0)
+    for i in range(0, LANES * groups, LANES):
+        (now,) = load_state(activation, i, 1)
+        p = single(recall(now, w))  # what upstream computes in; see loss
+        passes, failures = load(part.passes, i), load(part.failures, i)
+        of_pass, of_failure = -log(p), -log(1.0 - p)
+        loss += passes * where(of_pass > 100.0, 100.0, of_pass)
+        loss += failures * where(of_failure > 100.0, 100.0, of_failure)
+    if not learns:
+        return total(loss)
+
+    for k in range(PARAMETERS):
+        sums[k] = broadcast(0.0)
+    bar[:] = 0.0
+    for group in range(groups - 1, -1, -1):
+        at = LANES * group
+        (now,) = load_state(activation, at, 1)
+        (now_bar,) = load_state(bar, at, 1)
+        p = single(recall(now, w))
+        both = p * (1.0 - p)
+        both = where(both < 1e-12, 1e-12, both)
+        p_bar = (load(part.passes, at) * (p - 1.0) + load(part.failures, at) * p) / both
+        now_bar += recall_adjoint(now, w, p_bar, sums)
+        for i in range(first[group], first[group + 1], LANES):
+            (before,) = gather_state(activation, earlier, i, 1)
+            kept = rows_from(tape, i * TAPE)
+            before_bar = left_adjoint(before, load(ln_age, i), w, now_bar, sums, kept)
+            scatter_add(bar, earlier, i, (before_bar,))
+    return total(loss)
+
+
+# A state of one number, a curve of one of a few shapes, chosen by the history (SBD)
+
+
+def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
+    """Goes through all rows; what it finds stays in `all_rows`, see there.
+
+    learns: loss and gradient, of which the loss is returned; otherwise probabilities of recall.
+    """
+    w = as_tuple(weights, PARAMETERS)
+    v = values(w)
+    kinds, starts, ends = all_rows.kind, all_rows.start, all_rows.end
+    parent, ln_t, rating = all_rows.parent, all_rows.ln_t, all_rows.rating
+    grade, repeated = all_rows.grade_before, all_rows.shape_before
+    node, target_ln_t = all_rows.target_node, all_rows.target_ln_t
+    target_grade, target_shape = all_rows.target_grade, all_rows.target_shape
+    all_passes, all_failures, recalls = all_rows.passes, all_rows.failures, all_rows.recall
+    state, bar = all_rows.state, all_rows.bar
+    beta, beta_bar = all_rows.beta, all_rows.beta_bar
+    for n in range(0, beta.shape[1], LANES):
+        store_state(beta, n, (shape(load(all_rows.repetitions, n), w),))
+    for segment in range(len(kinds)):
+        kind, begin, end = kinds[segment], starts[segment], ends[segment]
+        if kind == FIRST:
+            for i in range(begin, end, LANES):
+                store_state(state, i, (first(load(rating, i), v),))
+            continue
+        for i in range(begin, end, LANES):
+            (old,) = gather_state(state, parent, i, 1)
+            (b,) = gather_state(beta, repeated, i, 1)
+            t, g = load(ln_t, i), load(grade, i)
+            if kind == SUCCESS:
+                store_state(state, i, (success(old, t, g, b, v),))
+            else:
+                store_state(state, i, (failure(old, t, g, b, v),))
+
+    if not learns:
+        for i in range(0, len(node), LANES):
+            (now,) = gather_state(state, node, i, 1)
+            (b,) = gather_state(beta, target_shape, i, 1)
+            store(recalls, i, recall(now, load(target_ln_t, i), load(target_grade, i), b, v))
+        return 0.0
+
+    bar[:] = 0.0
+    beta_bar[:] = 0.0
+    all_rows.v_bar[:] = 0.0
+    all_rows.w_bar[:] = 0.0
+    v_sums, sums = rows_of(all_rows.v_bar), rows_of(all_rows.w_bar)
+    lost, one = broadcast(0.0), broadcast(1.0)
+    for i in range(0, len(node), LANES):
+        (now,) = gather_state(state, node, i, 1)
+        (b,) = gather_state(beta, target_shape, i, 1)
+        t, g = load(target_ln_t, i), load(target_grade, i)
+        passes, failures = load(all_passes, i), load(all_failures, i)
+        lost += loss(now, t, g, b, passes, failures, v)
+        now_bar, b_bar = loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
+        scatter_add(bar, node, i, (now_bar,))
+        scatter_add(beta_bar, target_shape, i, (b_bar,))
+    for segment in range(len(kinds) - 1, -1, -1):
+        kind, begin, end = kinds[segment], starts[segment], ends[segment]
+        if kind == FIRST:
+            for i in range(begin, end, LANES):
+                (new_bar,) = load_state(bar, i, 1)
+                first_adjoint(load(rating, i), v, new_bar, v_sums)
+            continue
+        for i in range(begin, end, LANES):
+            (old,) = gather_state(state, parent, i, 1)
+            (b,) = gather_state(beta, repeated, i, 1)
+            (new_bar,) = load_state(bar, i, 1)
+            t, g = load(ln_t, i), load(grade, i)
+            if kind == SUCCESS:
+                old_bar, b_bar = success_adjoint(old, t, g, b, v, new_bar, v_sums)
+            else:
+                old_bar, b_bar = failure_adjoint(old, t, g, b, v, new_bar, v_sums)
+            scatter_add(bar, parent, i, (old_bar,))
+            scatter_add(beta_bar, repeated, i, (b_bar,))
+
+    for n in range(0, beta.shape[1], LANES):
+        (b_bar,) = load_state(beta_bar, n, 1)
+        shape_adjoint(load(all_rows.repetitions, n), w, b_bar, sums)
+    values_adjoint(w, load_state(all_rows.v_bar, 0, VALUES), sums)
+    return total(lost)
+
+
+# A linear predictor in batches (HLR, DASH)
+
+
+def visit_batches(
+    order: Any, done: int, w: Any, batches: Any, mean: Any, square: Any, rate: float, steps: int
+) -> float:
+    """Visits the batches in `order`; returns the sum of their losses before each step.
+
+    done < 0: evaluates only. Otherwise `done` of `steps` steps of training are behind,
+    and each batch makes one more, which changes `w`, `mean` and `square` (k,). Recall
+    and the lanes of the last batch's gradient stay in `batches`.
+    """
+    x, t, y, weight = batches.x, batches.t, batches.y, batches.weight
+    first, recall = batches.first, batches.recall
+    sums = rows_of(batches.w_bar)
+    loss = broadcast(0.0)
+    for b in order:
+        for k in range(PARAMETERS):
+            sums[k] = broadcast(0.0)
+        for i in range(first[b], first[b + 1], LANES):
+            z = broadcast(0.0)
+            for k in range(PARAMETERS):
+                z += w[k] * load(x[k], i)
+            p, slope = recall_and_slope(z, load(t, i))
+            p = single(p)  # what upstream computes in; see loss
+            store(recall, i, p)
+            passed, shares = load(y, i), load(weight, i)
+            surprise = -log(where(passed > 0.0, p, 1.0 - p))
+            loss += shares * where(surprise > 100.0, 100.0, surprise)
+            if done >= 0:
+                both = p * (1.0 - p)
+                both = where(both < 1e-12, 1e-12, both)
+                z_bar = shares * (p - passed) / both * slope
+                for k in range(PARAMETERS):
+                    sums[k] = sums[k] + load(x[k], i) * z_bar
+        if done < 0:
+            continue
+        now = annealed(rate, done, steps)
+        done += 1
+        bias_mean, bias_square = 1.0 - 0.9**done, math.sqrt(1.0 - 0.999**done)
+        for k in range(PARAMETERS):
+            gradient = total(sums[k])
+            mean[k] += 0.1 * (gradient - mean[k])
+            square[k] += 0.001 * (gradient * gradient - square[k])
+            w[k] -= adam_step(now, mean[k], square[k], bias_mean, bias_square)
+    return total(loss)
+
+
+# Penalties on schedules (FSRS-7)
+
+_NEWTON_STEPS = 7
+LEAST, MOST = math.log(1 / 86_400), math.log(36_500)  # of ln days
+_TEN_MINUTES = 600 / 86_400
+_GOOD = 3.0
+GROWTH_AT, SHORT_AT = 0.9, 0.99  # desired retention
+OF_GROWTH, OF_SHORT = 0.5, 0.0015  # weights
+
+
+def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
+    """The penalty; adds its gradient to `w_bar` (values,). `kept` (reviews, 7) is scratch."""
+    w = as_tuple(weights, VALUES)
+    reviews = len(kept)
+    penalty = 0.0
+    for of_growth in (True, False):
+        target = GROWTH_AT if of_growth else SHORT_AT
+        state = first(_GOOD, w)
+        for i in range(reviews):
+            u = math.log(state[0])
+            for _ in range(_NEWTON_STEPS):
+                u = min(max(u, LEAST), MOST)
+                t = math.exp(u)
+                steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-12)
+                u -= (recall(t, state, w) - target) / steepness
+            u = min(max(u, LEAST), MOST)
+            t = math.exp(u)
+            steepness = min(recall_slope(t, state, w, 1.0) * t, -1e-9)
+            v = u - (recall(t, state, w) - target) / steepness
+            interval = math.exp(min(max(v, LEAST), MOST))
+            kept[i, 0], kept[i, 1], kept[i, 2] = state
+            kept[i, 3], kept[i, 4] = t, interval
+            kept[i, 5] = -interval / steepness if LEAST <= v <= MOST else 0.0  # by R(t)
+            kept[i, 6] = 0.0  # gradient of the penalty by the interval
+            state = success(state, interval, _GOOD, w)
+
+        if of_growth:
+            largest, at = 0.0, -1
+            for i in range(reviews - 1):
+                if kept[i, 4] >= 1.0 and kept[i + 1, 4] / kept[i, 4] > largest:
+                    largest, at = kept[i + 1, 4] / kept[i, 4], i
+            if at < 0:
+                continue
+            penalty += OF_GROWTH * largest * largest
+            kept[at, 6] = -2.0 * OF_GROWTH * largest * largest / kept[at, 4]
+            kept[at + 1, 6] = 2.0 * OF_GROWTH * largest / kept[at, 4]
+        else:
+            count, total = 0, 0.0
+            for i in range(reviews):
+                if kept[i, 4] < 1.0:
+                    count += 1
+                    total += kept[i, 4]
+            if count == 0 or total / count >= _TEN_MINUTES:
+                continue
+            mean = total / count
+            penalty += OF_SHORT * (1.0 / mean - 1.0 / _TEN_MINUTES)
+            for i in range(reviews):
+                if kept[i, 4] < 1.0:
+                    kept[i, 6] = -OF_SHORT / (mean * mean * count)
+
+        bar = (0.0, 0.0, 0.0)
+        for back in range(reviews):
+            i = reviews - 1 - back
+            state = (kept[i, 0], kept[i, 1], kept[i, 2])
+            interval = kept[i, 4]
+            by_success, of_interval = success_adjoint(state, interval, _GOOD, w, bar, w_bar)
+            of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
+            by_recall = recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
+            bar = (
+                by_success[0] + by_recall[0],
+                by_success[1] + by_recall[1],
+                by_success[2] + by_recall[2],
+            )
+        first_adjoint(_GOOD, w, bar, w_bar)
+    return penalty
+
+
+# Logistic regression in shuffled batches
+
+_AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
+_LINE = 16  # numbers in a line of the processor's cache
+
+
+def gradient(
+    x: NDArray[np.float32],
+    share: FloatArray,
+    batch: NDArray[np.uint32],
+    coefficients: FloatArray,
+) -> FloatArray:
+    """Of the weighted log loss, summed over rows `batch` of x (n, k), in the coefficients (k,).
+
+    `share` (n,) are weights, negative where the review was failed.
+    """
+    features = len(coefficients)
+    bar = np.zeros(features)
+    columns = np.zeros((features, _AT_ONCE))
+    shares, z_bar = np.zeros(_AT_ONCE), np.zeros(_AT_ONCE)
+    for begin in range(0, len(batch), _AT_ONCE):
+        rows = batch[begin : begin + _AT_ONCE]
+        # One number of each line first: then memory fetches the lines of many rows at a time.
+        for i in range(len(rows)):
+            shares[i] = share[rows[i]]
+            for k in range(0, features, _LINE):
+                columns[k, i] = x[rows[i], k]
+        for i in range(len(rows)):
+            for k in range(features):
+                columns[k, i] = x[rows[i], k]
+        shares[len(rows) :] = 0.0
+        for i in range(0, len(rows), LANES):
+            even = broadcast(0.0)
+            odd = broadcast(0.0)  # two sums, so that no addition waits for the one before
+            for k in range(0, features - 1, 2):
+                even += coefficients[k] * load(columns[k], i)
+                odd += coefficients[k + 1] * load(columns[k + 1], i)
+            if features % 2:
+                even += coefficients[features - 1] * load(columns[features - 1], i)
+            p = 1.0 / (1.0 + exp(-(even + odd)))
+            here = load(shares, i)
+            store(z_bar, i, here * where(here > 0.0, p - 1.0, -p))
+        for k in range(features):
+            column = columns[k]
+            sums = broadcast(0.0)
+            for i in range(0, len(rows), LANES):
+                sums += load(z_bar, i) * load(column, i)
+            bar[k] += total(sums)
+    return bar
+
+
+def epoch(
+    x: NDArray[np.float32],
+    share: FloatArray,
+    train: IntArray,
+    mean: FloatArray,
+    std: FloatArray,
+    words: NDArray[np.uint32],
+    residual: FloatArray,
+    square: FloatArray,
+    done: int,
+    epochs: int,
+    size: int,
+    start_rate: float,
+    beta: float,
+    decay: float,
+) -> None:
+    """One pass over shuffled batches of rows `train`; changes `residual` and `square` (k,).
+
+    `words` are the n - 1 random words of `torch.randperm(n)`, `done` the epochs behind.
+    """
+    n = len(train)
+    order = train.astype(np.uint32)
+    for k in range(n - 1):
+        # Numbers of 32 bits divide in half the time.
+        other = k + np.int64(words[k] % np.uint32(n - k))
+        order[k], order[other] = order[other], order[k]
+    batches = (n + size - 1) // size
+    for batch in range(batches):
+        step = done * batches + batch
+        rate = annealed(start_rate, step, epochs * batches)
+        chosen = order[batch * size : (batch + 1) * size]
+        slope = gradient(x, share, chosen, residual * std + mean) * std
+        correction = math.sqrt(1 - beta ** (step + 1))
+        for k in range(len(slope)):
+            square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]
+            residual[k] *= 1 - rate * decay
+            residual[k] -= adam_step(rate, slope[k], square[k], 1.0, correction)  # no momentum

@@ -1,0 +1,30 @@
+"""Tables that are text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from srs_eval.tui.widgets.facts import in_columns
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab ", max_size=9), st.text("cd ", max_size=60).map(str.strip)),
+        min_size=1,
+    ),
+    st.integers(24, 90),
+)
+def test_columns_keep_every_word_within_the_width(rows: list[tuple[str, str]], width: int) -> None:
+    shown = in_columns([tuple(map(Text, row)) for row in rows], width, right=[0])
+    assert all(len(line) <= width for line in shown.plain.split("\n"))
+    words = " ".join(word for row in rows for word in " ".join(row).split())
+    assert sorted(shown.plain.replace(" ", "").replace("\n", "")) == sorted(words.replace(" ", ""))
+
+
+@pytest.mark.parametrize("cells", [[], [("one",)], [("a", "b"), ("c",)]])
+def test_columns_of_uneven_rows(cells: list[tuple[str, ...]]) -> None:
+    shown = in_columns([tuple(map(Text, row)) for row in cells], 40)
+    assert [line.split() for line in shown.plain.splitlines()] == [list(row) for row in cells]
