@@ -1,7 +1,6 @@
 """One person's session: opens a file, asks, evaluates, exports. Knows no Textual.
 
-Files are read and models evaluated in threads (the engine itself works in processes); what comes of
-it is told to the `View` in the loop that draws and listens.
+All is done in threads (the engine itself works in processes); the `View` is told what comes of it.
 """
 
 from __future__ import annotations

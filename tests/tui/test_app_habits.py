@@ -30,6 +30,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.results import Result, TestSet
 from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
@@ -62,6 +63,12 @@ AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
 def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
     assert isinstance(app.screen, kind)
     return app.screen
+
+
+def beginning(result: Result, reviews: int) -> Result:
+    """Of the first so many reviews."""
+    tests = {name: values[:reviews] for name, values in vars(result.tests).items()}
+    return replace(result, p=result.p[:reviews], tests=TestSet(**tests))
 
 
 def footer(app: object) -> list[str]:
@@ -243,9 +250,7 @@ async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
         for name in ("FSRS-6", "FSRS-6-recency"):
             model = app.session.models.run.models[name]
             assert model.result is not None
-            few = {each: getattr(model.result, each)[:900] for each in ("y", "p", "day")}
-            few |= {each: getattr(model.result, each)[:900] for each in ("bin", "review_th")}
-            model.result = replace(model.result, size=900, **few)
+            model.result = beginning(model.result, 900)
         from srs_eval.tui.screens.compare import CompareScreen
 
         app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
@@ -439,9 +444,7 @@ async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
         await until(pilot, lambda: len(app.session.models.run.results()) == 9)
         for model in app.session.models.run.models.values():
             assert model.result is not None
-            few = {name: getattr(model.result, name)[:301] for name in ("y", "p", "day", "bin")}
-            few |= {name: getattr(model.result, name)[:301] for name in ("review_th", "fold")}
-            model.result = replace(model.result, size=301, **few)
+            model.result = beginning(model.result, 301)
         app.session.models.run._groups = None
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
