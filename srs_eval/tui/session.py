@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from srs_eval.data.printable import printable
 from srs_eval.data.protocol import Protocol
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 Chosen = tuple[tuple[str, ...], tuple[str, ...]]
 """Ids of presets and of decks; none of either means all."""
 _Opened = tuple["ReviewLog", "Inspection"]
-_T = TypeVar("_T")
 _BIN_CHOICES = (10, 20, 40)
 _SHUTDOWN_SECONDS = 5.0  # that workers get to end in once the app has closed
 
@@ -159,7 +158,6 @@ class Session:
             from srs_eval.data.readers.files import remove_folder
 
             remove_folder(self._demo)
-            self._demo = None
 
     def later(self, callback: Callable[..., Any], *arguments: Any) -> None:
         """Call it in the view's thread."""
@@ -192,19 +190,19 @@ class Session:
 
         return [(each.name, each.path) for each in (self._profiles or find_profiles)()]
 
-    def _in_thread(self, work: Callable[[], _T], then: Callable[[_T | Exception], None]) -> None:
+    def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Do `work` in a thread, `then` what follows, unless something else is begun before."""
         self._reading += 1
         number = self._reading
 
         def do() -> None:
             try:
-                outcome: _T | Exception = work()
+                outcome: Any = work()
             except Exception as error:
                 outcome = error
             self.later(done, outcome)
 
-        def done(outcome: _T | Exception) -> None:
+        def done(outcome: Any) -> None:
             if number == self._reading:
                 self.view.reading("")
                 then(outcome)
@@ -251,8 +249,7 @@ class Session:
         from srs_eval.data.readers.files import DEMO_FOLDER
 
         if path.parent.name.startswith(DEMO_FOLDER):
-            shown = "demo: a simulated learner"  # deleted when the app closes
-            self._place = None
+            shown, self._place = "demo: a simulated learner", None  # deleted when the app closes
         else:
             self._place = str(path.absolute())
             state = self.state.opened(path, outcome[1].entries_read, self.now())
