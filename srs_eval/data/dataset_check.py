@@ -60,7 +60,7 @@ def describe(dataset: Dataset) -> Description:
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """Something that is wrong with a file."""
 
     path: Path
@@ -68,15 +68,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Checked:
+class _Checked:
     """A user whose files were read."""
 
     user: int
     hashes: int  # files that were held against the hub's hash
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[_Finding] = field(default_factory=list)
 
 
-def check(dataset: Dataset, users: Sequence[int]) -> Generator[Checked, None, None]:
+def check(dataset: Dataset, users: Sequence[int]) -> Generator[_Checked, None, None]:
     """Read every file of some users: hashes where the hub's are known, columns, types, ranges."""
     with ThreadPoolExecutor() as threads:
         try:
@@ -85,7 +85,7 @@ def check(dataset: Dataset, users: Sequence[int]) -> Generator[Checked, None, No
             threads.shutdown(cancel_futures=True)
 
 
-def _check_user(dataset: Dataset, user: int) -> Checked:
+def _check_user(dataset: Dataset, user: int) -> _Checked:
     parts = [part for table in TABLES for part in dataset.parts(table, user)]
     findings, hashes = [], 0
     for part in parts:
@@ -94,19 +94,19 @@ def _check_user(dataset: Dataset, user: int) -> Checked:
             if expected is not None:
                 hashes += 1
                 if digest(part, like=expected) != expected:
-                    findings.append(Finding(part, "its content is not the hub's"))
+                    findings.append(_Finding(part, "its content is not the hub's"))
     if not findings:
         try:
             log = dataset.load(user)
         except InputError as error:
             path = _named(parts, error)
             findings.append(
-                Finding(path, _without_remedy(error).removeprefix(f"{printable(path)} "))
+                _Finding(path, _without_remedy(error).removeprefix(f"{printable(path)} "))
             )
         else:
             assert log.rows is not None
-            findings += [Finding(parts[0], told) for told in impossible(log.rows)]
-    return Checked(user, hashes, findings)
+            findings += [_Finding(parts[0], told) for told in impossible(log.rows)]
+    return _Checked(user, hashes, findings)
 
 
 def load_possible(dataset: Dataset, user: int) -> ReviewLog:

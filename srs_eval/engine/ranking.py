@@ -46,7 +46,7 @@ TIES: Mapping[str, tuple[_Standing, ...]] = {
 _NEAREST = "nearest to the average"  # heads the best alone where none is better than that
 
 
-class Competitor(Interface):
+class _Competitor(Interface):
     """What places are given to, such as a `Configuration`."""
 
     @property
@@ -57,7 +57,7 @@ class Competitor(Interface):
     def learns(self) -> bool: ...
 
 
-C = TypeVar("C", bound=Competitor)
+C = TypeVar("C", bound=_Competitor)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
 
 
 @dataclass(frozen=True)
-class Tie:
+class _Tie:
     """Lines of one verdict."""
 
     words: str  # of TIES; empty where the floor is alone
@@ -141,7 +141,7 @@ class Group:
         return f"{title}: models that learn while they are judged" if self.learns else title
 
     @property
-    def ties(self) -> tuple[Tie, ...]:
+    def ties(self) -> tuple[_Tie, ...]:
         """The lines by verdict against the best; in each, best first.
 
         A line without a place is among those of the verdict where it falls: below the last
@@ -165,7 +165,7 @@ class Group:
         alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
         best = _NEAREST if self._none_is_better else "best"
         return tuple(
-            Tie(best if alone and "best" in words else words, tuple(lines))
+            _Tie(best if alone and "best" in words else words, tuple(lines))
             for words, lines in found.items()
             if lines
         )
@@ -335,7 +335,7 @@ def _without_repeated_floor(
 
 
 def apart(
-    members: Sequence[T], competitor_of: Callable[[T], Competitor]
+    members: Sequence[T], competitor_of: Callable[[T], _Competitor]
 ) -> Iterator[tuple[bool, list[T]]]:
     """Schedulers with the floor, then (True) the models that learn while they are judged."""
     learners = [each for each in members if competitor_of(each).learns]

@@ -104,14 +104,14 @@ def read_whole(path: Path, limit: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Header:
+class _Header:
     """What the first 100 bytes of a database say about its length."""
 
     page_size: int
     length: int | None  # bytes; None where an old writer left the page count out
 
 
-def sqlite_header(start: bytes) -> Header | None:
+def sqlite_header(start: bytes) -> _Header | None:
     """The header in `start`, or None if this is no SQLite database."""
     if len(start) < HEADER_BYTES or not start.startswith(SQLITE_MAGIC):
         return None
@@ -121,7 +121,7 @@ def sqlite_header(start: bytes) -> Header | None:
         return None
     pages = int.from_bytes(start[28:32], "big")
     trusted = pages > 0 and start[24:28] == start[92:96]
-    return Header(page_size, pages * page_size if trusted else None)
+    return _Header(page_size, pages * page_size if trusted else None)
 
 
 def _check_database_length(start: bytes, size: int, name: str) -> None:

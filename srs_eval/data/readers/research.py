@@ -21,7 +21,7 @@ _MAX_SHORT_RECORDS = 100_000
 
 
 @dataclass(frozen=True)
-class ResearchExport:
+class _ResearchExport:
     entries: Entries
     unreadable: int
     cards: Cards
@@ -30,7 +30,7 @@ class ResearchExport:
     next_day_at_s: int
 
 
-def read_research_export(content: bytes, name: str) -> ResearchExport:
+def read_research_export(content: bytes, name: str) -> _ResearchExport:
     """Decode a .revlog file; InputError if it is none, cut short or empty."""
     complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
     most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
@@ -53,7 +53,7 @@ def read_research_export(content: bytes, name: str) -> ResearchExport:
         )
         for deck in dataset.decks
     }
-    return ResearchExport(
+    return _ResearchExport(
         entries=entries,
         unreadable=unreadable,
         cards=Cards(
