@@ -66,8 +66,6 @@ def _meeting(
     if "TEST_MEETING" in os.environ:
         folder = Path(os.environ["TEST_MEETING"])
         (folder / f"{name}-{context.user}").write_text(str(os.getpid()))
-        if os.environ.get("TEST_STUCK_AT") == str(context.user):
-            time.sleep(600)
         until = time.monotonic() + 600
         while not (folder / f"{other}-{context.user}").exists():
             if time.monotonic() > until:

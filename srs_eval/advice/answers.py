@@ -1,32 +1,39 @@
-"""What the answer to a question about settings consists of."""
+"""What the answer to a question about settings consists of, and the last answers about a file.
+
+A file opens with its last answers while new ones are worked out. They are kept by its path, with
+what they rest on: shown as they were where neither the reviews, the presets nor the program has
+changed, and as of their day otherwise.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.errors import counted
-from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
-    TOO_MANY_MORE,
-    Interval,
-    enough_to_tell,
-    more_reviews,
-)
+from srs_eval.data.errors import InputError
+from srs_eval.data.outputs import write_atomically
+from srs_eval.data.paths import content_of, state_dir
+from srs_eval.stats.intervals import Interval
 
 if TYPE_CHECKING:
     import pandas
 
-RECALL_NO_MATTER = 0.03
-"""Recall is as it should be within three percentage points: for a smaller gap nobody would ask
-Anki for another retention."""
+    from srs_eval.data.reviews import ReviewLog
+    from srs_eval.training.context import Context
 
 SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 Cell = str | int | float | Interval | None
+
+
+def is_difference(column: str) -> bool:
+    """Whether it holds differences: shown with their sign, and held against zero."""
+    return column.startswith("minus")
 
 
 @dataclass(frozen=True)
@@ -41,9 +48,16 @@ class Table:
     def heading(self) -> str:
         """The title; of differences in log loss it says which sign is better."""
         for column in self.columns:
-            if column.startswith("minus") and column not in ("minus expected", "minus recalled"):
+            if is_difference(column) and column not in ("minus expected", "minus recalled"):
                 return f"{self.title} ({column}: log loss, below zero is better)"
         return self.title
+
+    def column(self, name: str) -> dict[str, Cell]:
+        """Its cells by the first cell of their rows; none where there is no such column."""
+        if name not in self.columns:
+            return {}
+        place = self.columns.index(name)
+        return {str(row[0]): row[place] for row in self.rows}
 
     def frame(self) -> pandas.DataFrame:
         """One row for each row; an Interval becomes estimate, low and high."""
@@ -81,6 +95,7 @@ class Answer:
     why: str = ""
     """In a few words, why it can't be told where no difference shows it; of what is remembered,
     why it is not as much as desired; of costs, what is done so far where FSRS is off."""
+    brief: str = ""  # in a line, where that is neither the first sentence nor made of figures
 
     def frame(self) -> pandas.DataFrame:
         """The first table's figures."""
@@ -100,154 +115,89 @@ class Answer:
         }
 
 
-def signed(value: float, places: int = 4) -> str:
-    """ "+0.0021", "−0.0021"; of log loss take `better_by`, which tells what is good."""
-    return f"{value:+.{places}f}".replace("-", "−")
-
-
-def better_by(difference: float, places: int = 4) -> str:
-    """ "0.0021 better": how a difference in log loss is told; in three places, ".002 better"."""
-    return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
-
-
-def span(interval: Interval, places: int = 4, to: str = "to") -> str:
-    """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
-    low, high = (_side(end, places) for end in (interval.low, interval.high))
-    first, last = interval.low, interval.high
-    if low and high and low != high:
-        return f"{better_by(first, places)} {to} {better_by(last, places)}"
-    if abs(last) < abs(first):
-        first, last = last, first
-    return f"{_size(first, places)} {to} {better_by(last, places)}"
-
-
-def told(interval: Interval, places: int = 4) -> str:
-    """ "0.0021 better (0.0008 … 0.0034)": a difference with both ends, where it has any."""
-    said = better_by(interval.estimate, places)
-    if _is_open(interval):
-        return said
-    ends, word = span(interval, places, "…"), said.partition(" ")[2]
-    if len(ends.split()) == 4:  # both are on one side, and so is what lies between
-        ends = ends.removesuffix(f" {word}")
-    return f"{said} ({ends})"
-
-
-def _size(difference: float, places: int) -> str:
-    shown = f"{abs(difference):.{places}f}"
-    return shown if places > 3 else shown.removeprefix("0")
-
-
-def _side(difference: float, places: int) -> str:
-    """Whether it is better or worse, as far as so many places show it."""
-    if float(f"{abs(difference):.{places}f}") == 0:
-        return ""
-    return "better" if difference < 0 else "worse"
-
-
-def sure(interval: Interval) -> str:
-    """ "(95 %: 0.0008 to 0.0034 better)"."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {span(interval)})"
-
-
-def spanned(low: str, high: str, interval: Interval) -> str:
-    """The bounds of an interval in words of one's own, if it has any."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {low} to {high})"
-
-
-def _is_open(interval: Interval) -> bool:
-    return not math.isfinite(interval.half_width)
-
-
-def listed(names: Sequence[str]) -> str:
-    """ "A", "A and B", "A, B and C"."""
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def best(estimates: Iterable[tuple[str, Interval]]) -> str:
     """The name with the least estimate, ties by name."""
     return min(estimates, key=lambda each: (each[1].estimate, each[0]))[0]
 
 
-def what_is_missing(difference: Interval, asked: int, margin: float = EQUIVALENT) -> str:
-    """Why one can't tell yet, in a sentence; `asked` differences are judged together (Holm).
-
-    `margin` is what does not matter.
-    """
-    if not enough_to_tell(difference):
-        return f"A verdict needs {FEWEST_REVIEWS:,} such reviews on {FEWEST_DAYS} days."
-    more = more_reviews(difference, equivalence=margin)
-    hint = "" if more is None else f"at most about {more:,} more reviews like these would tell."
-    if difference.low > 0 or difference.high < 0:
-        why = (
-            "The interval leaves out 0, but not by enough where "
-            f"{asked} differences are judged together"
-        )
-        return f"{why}; {hint}" if hint else f"{why}."
-    if hint:
-        return hint[0].upper() + hint[1:]
-    return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
-
-
-def would_tell(difference: Interval) -> str:
-    """What is missing for a verdict, in a few words."""
-    if not enough_to_tell(difference):
-        return why_open(difference)
-    more = more_reviews(difference)
-    return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
-
-
-def where_to_paste(answer: Answer) -> str:
-    """Where in Anki the answer's parameters go."""
-    into, preset = "", f", preset {answer.subject}"
-    if answer.question != "parameters":
-        into, preset = " into the presets whose own lines say so", ""
-    return (
-        f"Paste it in Anki{into}: deck options{preset}, FSRS parameters "
-        "(newer Anki: click that field 3 times first)."
-    )
-
-
-_NEEDS = "needs "
-
-
-def needs(found: int, needed: int, thing: str = "review") -> str:
-    """How many are missing, in a few words: what to wait for."""
-    return f"{_NEEDS}{counted(needed - found, f'more {thing}')}"
-
-
-def too_few_in_short(why: str) -> str:
-    """ "too few reviews" for "needs 213 more reviews", where several presets stand in a line.
-
-    How many each of them lacks differs from question to question, and is told by its own answer.
-    """
-    if not why.startswith(_NEEDS):
-        return why
-    return "too few days" if why.endswith(("day", "days")) else "too few reviews"
-
-
-def so_far(difference: Interval) -> str:
-    """What there is to judge and what a verdict needs; "" where there is enough."""
-    if difference.reviews < FEWEST_REVIEWS:
-        can = f"{counted(difference.reviews, 'review')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_REVIEWS:,}"
-    if difference.days < FEWEST_DAYS:
-        can = f"reviews of {counted(difference.days, 'day')} can be judged so far"
-        return f"{can}, a verdict needs {FEWEST_DAYS} days"
-    return ""
-
-
-def why_open(difference: Interval) -> str:
-    """The same in a few words; "" where the interval itself shows it, for it holds 0."""
-    if difference.reviews < FEWEST_REVIEWS:
-        return needs(difference.reviews, FEWEST_REVIEWS)
-    if difference.days < FEWEST_DAYS:
-        return needs(difference.days, FEWEST_DAYS, "day")
-    if difference.low > 0 or difference.high < 0:
-        return "not enough where several are judged at once"
-    return ""
-
-
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+# The last answers about a file
+
+_MOST = 20  # files whose answers are kept
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Answers of an earlier day."""
+
+    answers: tuple[Answer, ...]
+    basis: str  # `basis` of what they rest on
+    entries: int  # that the file held
+    at: float  # Unix seconds
+
+
+def basis(log: ReviewLog, context: Context) -> str:
+    """A digest of everything that answers depend on: reviews, settings, program."""
+    from srs_eval.training.compile import program_digest
+
+    parts = [
+        log.fingerprint(),
+        program_digest(),
+        repr(sorted(log.presets.items())),
+        repr(sorted(log.decks.items())),
+        repr((log.optimized_before_s, log.receipt.fsrs_enabled, log.day_grid)),
+        repr(sorted(context.settings().items())),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
+    """Write atomically; where that is not possible nothing is kept."""
+    import msgspec
+
+    place = _place(path, folder)
+    content = msgspec.msgpack.encode(kept, enc_hook=lambda value: value.item())  # numpy's numbers
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, hashlib.sha256(content).digest() + content)
+        files = sorted(place.parent.iterdir(), key=lambda each: -each.stat().st_mtime)
+        for old in files[_MOST:]:
+            old.unlink(missing_ok=True)
+
+
+def improve(path: str, basis: str, better: Sequence[Answer], folder: Path | None = None) -> None:
+    """Put answers in the places of those to the same questions about the same subjects.
+
+    Those without a place are left out; so are all where what is kept has another `basis`.
+    """
+    kept = last(path, folder)
+    if kept is None or kept.basis != basis:
+        return
+    known = {(each.question, each.subject): each for each in better}
+    answers = tuple(known.get((each.question, each.subject), each) for each in kept.answers)
+    if answers != kept.answers:
+        keep(path, replace(kept, answers=answers), folder)
+
+
+def last(path: str, folder: Path | None = None) -> Kept | None:
+    """What was kept for a path; None where nothing is, or not a byte is as it was written."""
+    import msgspec
+
+    try:
+        found = content_of(_place(path, folder), _MOST_BYTES)
+        digest, content = found[:32], found[32:]
+        if digest != hashlib.sha256(content).digest():
+            return None
+        kept = msgspec.msgpack.decode(content, type=Kept)
+    except (OSError, InputError, msgspec.MsgspecError):  # damaged: as good as none
+        return None
+    return replace(kept, at=min(kept.at, time.time()))
+
+
+def _place(path: str, folder: Path | None) -> Path:
+    name = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
+    return (folder or state_dir()) / "answers" / name

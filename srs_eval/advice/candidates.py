@@ -6,6 +6,7 @@ configuration is fitted and judged by the engine; here are the others, and other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -55,7 +56,7 @@ BY_PRESET = Protocol(rows="anki", short=True, partitions="preset")
 _FRACTIONAL = Protocol(rows="anki", short=True, secs=True, equalize_test_with_non_secs=True)
 _BY_DECK = Protocol(rows="anki", short=True, partitions="deck")
 WHOLE = Protocol(short=True)  # where presets are not known: the benchmark's rows
-T = TypeVar("T")
+_T = TypeVar("_T")
 _BLOCKS = 5  # before each of which rivals of the present parameters are fitted anew
 
 
@@ -70,11 +71,11 @@ def too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     if not suspended:
         return str(reason)
     assert log.entries is not None
-    cards = "all your cards" if log.cards.suspended.all() else "most of what you reviewed"
-    verb = "are" if log.cards.suspended.all() else "is"
+    are_all = bool(log.cards.suspended.all())
+    cards = "all your cards are" if are_all else "most of what you reviewed is"
     return (
-        f"{reason}: {cards} {verb} suspended ({suspended:,} of {len(log.entries.time_ms):,} "
-        "entries), and Anki's optimizer takes none of suspended cards"
+        f"{reason}: {cards} suspended ({suspended:,} of {len(log.entries.time_ms):,} entries), "
+        "and Anki's optimizer takes none of suspended cards"
     )
 
 
@@ -99,12 +100,9 @@ def judged_by_preset(log: ReviewLog) -> bool:
 
 def refuse_without_presets(log: ReviewLog) -> None:
     """Raises InputError where `knows_presets` is false."""
-    lacking = ""
-    if log.entries is None:
-        lacking = "has rows that Anki did not choose"
-    elif not log.knows_decks:
-        lacking = "says nothing of decks and presets"
-    if lacking:
+    if not knows_presets(log):
+        chosen = "has rows that Anki did not choose"
+        lacking = chosen if log.entries is None else "says nothing of decks and presets"
         raise InputError(f"{log.receipt.path} {lacking}: {_SOURCES}.")
 
 
@@ -139,11 +137,6 @@ class Learner:
             sentences = " ".join(told.values())
             others = f"{sentences} Of the others: {reason}"
             raise NotEnoughData(others if len(log.cards.card_id) else sentences[:-1]) from None
-
-    @staticmethod
-    def over_all(log: ReviewLog, context: Context | None = None) -> Learner:
-        """On Anki's rows where they are there to be judged, else on the benchmark's."""
-        return Learner.of(log, context, BY_PRESET if judged_by_preset(log) else WHOLE)
 
     @property
     def configurations(self) -> Mapping[str, str]:
@@ -308,14 +301,22 @@ class Learner:
 
         return self.once(("fitted before", number), fit)
 
-    def interval(self, values: FloatArray, index: IntArray) -> Interval:
-        """Mean of values (k,) over the reviews at the positions (k,), over their days."""
-        return mean_interval(values, self.trials.day[index])
+    def days_of(self, index: IntArray) -> int:
+        """On how many days the reviews at the positions were done."""
+        return len(np.unique(self.trials.day[index]))
 
-    def once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+    def interval(self, values: FloatArray, index: IntArray, fewest_days: int = 0) -> Interval:
+        """Mean of values (k,) over the reviews at the positions (k,), over their days.
+
+        Without bounds where these are fewer than `fewest_days`.
+        """
+        found = mean_interval(values, self.trials.day[index])
+        return found if found.days >= fewest_days else replace(found, half_width=math.nan)
+
+    def once(self, key: tuple[Hashable, ...], make: Callable[[], _T]) -> _T:
         if key not in self._known:
             self._known[key] = make()
-        found: T = self._known[key]
+        found: _T = self._known[key]
         return found
 
     def _trials_of(self, configuration: Configuration) -> Trials:

@@ -79,12 +79,11 @@ def model_evidence(
     if not np.array_equal(trials.review_th[index], result.review_th):
         raise ValueError(f"{configuration.name} was not judged on these trials")
     whole_days = trials.elapsed_days[index]
+    before, lapses = trials.i[index] - 1, trials.bin_lapses[index]
     tables = [
         _by_steps("By days since the review before", "days", whole_days, _DAYS, result),
-        _by_steps("By reviews of the card before", "before", trials.i[index] - 1, _REVIEWS, result),
-        _by_steps(
-            "By lapses of the card before", "lapses", trials.bin_lapses[index], _LAPSES, result
-        ),
+        _by_steps("By reviews of the card before", "before", before, _REVIEWS, result),
+        _by_steps("By lapses of the card before", "lapses", lapses, _LAPSES, result),
         _by_hour(trials, index, result),
         _by_deck(log, trials, index, result),
         _by_first_rating(trials, index, result),
@@ -98,24 +97,16 @@ def _figures(result: Result, chosen: IntArray) -> tuple[Cell, ...]:
     y, p = result.y[chosen], result.p[chosen]
     differs = mean_interval(y - p, result.day[chosen])
     if len(chosen) < _FEWEST:  # six passes of six vary too little to say how sure they are
-        differs = Interval(differs.estimate, math.nan, differs.reviews, differs.days)
-    return (
-        len(chosen),
-        float(y.mean()),
-        float(p.mean()),
-        differs,
-        float(losses(result)[chosen].mean()),
-    )
+        differs = replace(differs, half_width=math.nan)
+    log_loss = float(losses(result)[chosen].mean())
+    return len(chosen), float(y.mean()), float(p.mean()), differs, log_loss
 
 
 def _grouped(
-    title: str,
-    columns: Sequence[str],
-    groups: Iterable[tuple[tuple[str, ...], IntArray]],
-    result: Result,
+    title: str, column: str, groups: Iterable[tuple[str, IntArray]], result: Result
 ) -> Table:
-    rows = [(*names, *_figures(result, chosen)) for names, chosen in groups if len(chosen)]
-    return Table(title, (*columns, *COLUMNS), tuple(rows))
+    rows = [(name, *_figures(result, chosen)) for name, chosen in groups if len(chosen)]
+    return Table(title, (column, *COLUMNS), tuple(rows))
 
 
 def _by_steps(
@@ -123,15 +114,9 @@ def _by_steps(
 ) -> Table:
     """By ranges that begin at `steps`; what lies below the first is in it."""
     place = np.maximum(np.searchsorted(steps, values, "right") - 1, 0)
-    return _grouped(
-        title,
-        (column,),
-        (
-            ((_range(steps, number, values),), np.flatnonzero(place == number))
-            for number in range(len(steps))
-        ),
-        result,
-    )
+    numbers = range(len(steps))
+    groups = ((_range(steps, k, values), np.flatnonzero(place == k)) for k in numbers)
+    return _grouped(title, column, groups, result)
 
 
 def _range(steps: Sequence[int], number: int, values: IntArray) -> str:
@@ -166,8 +151,8 @@ def _by_deck(log: ReviewLog, trials: Trials, index: IntArray, result: Result) ->
     if len(known) > _MOST_DECKS:
         title += f", the {_MOST_DECKS} largest of {len(known)}"
     names = {each: log.decks[each].name if each in log.decks else f"deck {each}" for each in known}
-    groups = (((names[each],), np.flatnonzero(deck == each)) for each in largest)
-    return _grouped(title, ("deck",), groups, result)
+    groups = ((names[each], np.flatnonzero(deck == each)) for each in largest)
+    return _grouped(title, "deck", groups, result)
 
 
 def _by_first_rating(trials: Trials, index: IntArray, result: Result) -> Curves:
@@ -209,12 +194,11 @@ def _curves(
     rows: list[tuple[Cell, ...]] = []
     curves = []
     for number, name in names.items():
-        points = [np.flatnonzero((group == number) & (place == step)) for step in range(len(_DAYS))]
         drawn = []
-        for step, chosen in enumerate(points):
-            if not len(chosen):
-                continue
-            rows.append((name, _range(_DAYS, step, days), *_figures(result, chosen)))
+        for step in range(len(_DAYS)):
+            chosen = np.flatnonzero((group == number) & (place == step))
+            if len(chosen):
+                rows.append((name, _range(_DAYS, step, days), *_figures(result, chosen)))
             if len(chosen) >= _FEWEST:
                 drawn.append(chosen)
         curves.append(
@@ -244,13 +228,9 @@ def _parameters(log: ReviewLog, configuration: Configuration, result: Result) ->
     tables = []
     for partition, values in list(found.items())[:_MOST_PARTITIONS]:
         name = _partition_name(log, partitions, partition)
-        tables.append(
-            Table(
-                f"{title}: {name}" if name else title,
-                ("parameter", "meaning", "default", column),
-                _beside_the_defaults(configuration, values),
-            )
-        )
+        columns = ("parameter", "meaning", "default", column)
+        rows = _beside_the_defaults(configuration, values)
+        tables.append(Table(f"{title}: {name}" if name else title, columns, rows))
     if len(found) > _MOST_PARTITIONS:
         left_out = f"the first {_MOST_PARTITIONS} of {len(found)} {partitions}s"
         tables[-1] = replace(tables[-1], title=f"{tables[-1].title} ({left_out})")

@@ -1,114 +1,53 @@
 """What a learner wants to know first: answers as they come, and each of them in one line.
 
-The questions are answered in worker processes, those whose answers share fits in one task. Where
-presets are known, all rest on the reviews that Anki's optimizer takes, else on the benchmark's.
+The questions are answered in worker processes, those whose answers share fits in one task.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from srs_eval.advice.answers import (
-    Answer,
-    Cell,
-    listed,
-    span,
-    told,
-    too_few_in_short,
-    why_open,
-    would_tell,
-)
-from srs_eval.advice.calibration import does_it_mean_it
+from srs_eval.advice.answers import Answer
 from srs_eval.advice.candidates import (
     NOW,
-    OLDER,
     POOLED,
     SM2,
     TOGETHER,
-    WITHOUT_PRESETS,
-    Learner,
     judged_by_preset,
     knows_presets,
     too_few,
 )
-from srs_eval.advice.fit import FITTED, how_well
-from srs_eval.advice.learner_state import MODEL, learner_state
-from srs_eval.advice.months import was_i_predictable
-from srs_eval.advice.noise import which_numbers_are_noise
-from srs_eval.advice.over_time import in_words
-from srs_eval.advice.parameters import has_a_figure
-from srs_eval.advice.questions import MODELS, answering
-from srs_eval.advice.workload.glance import FIRST, at_a_glance
-from srs_eval.advice.workload.glance import NOW as AS_NOW
-from srs_eval.advice.workload.glance import QUESTION as COSTS
-from srs_eval.advice.workload.preview import what_buttons_show
-from srs_eval.data.errors import InputError, NotEnoughData, counted
-from srs_eval.data.protocol import Protocol
+from srs_eval.advice.over_time import MODEL
+from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
+from srs_eval.advice.sentences import (
+    MEANWHILE,
+    OPEN,
+    UNANSWERED,
+    WAYS,
+    also_into,
+    has_a_figure,
+    headline,
+    in_one_line,
+    month_in_words,
+    of_preset,
+    unanswered,
+)
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import EQUIVALENT, FEWEST_REVIEWS, Interval, enough_to_tell, verdict
+from srs_eval.stats.intervals import Interval, enough_to_tell, verdict
 from srs_eval.training.context import Cancelled, Context
 
-TASKS = (
-    ("fit",),
-    ("parameters", "split"),
-    ("often",),
-    ("says",),
-    ("time",),
-    ("health",),
-    ("retention",),
-    ("day",),
-    ("hard",),
-    (COSTS,),
-    ("buttons", "noise"),
-)
-"""Questions in the order in which they are begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
-BESIDE = {"buttons": "What the buttons would show", "noise": "Which numbers are noise?"}
-"""Questions without a line of their own: they are evidence of a preset's line."""
-NOT_WAITED_FOR = {*BESIDE, COSTS}
-"""Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 _MOST_BESIDE = 6  # presets, those with the most reviews
 NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-_WHETHER_FSRS = ("health", MODELS)
-"""Questions whose lines rest on "fit", too: that is all that the headline says."""
-UNANSWERED = "no answer"  # the conclusion where a question could not be answered
-OF_PRESETS = "parameters"  # the question with a line for each preset
-TITLES = {
-    "health": "FSRS for you?",
-    MODELS: "FSRS for you?",
-    "fresh": "Fitted to you",
-    "split": "Split or merge?",
-    COSTS: "Reviews a day",
-    "often": "Optimize how often?",
-    "retention": "Remembered in all",
-    "says": "When FSRS says",
-    "time": "Latest month",
-    "day": "Your day",
-    "hard": "Hard",
-}
-_ONE_PRESET = "only one preset has reviews: nothing to split or to merge"
-_OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-_MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 _SHARED = "paste one line for all"  # the conclusion
-_MOST_NAMED = 3  # presets that do not get the one line yet
-_WAYS = {
-    "optimize": "OPTIMIZE",
-    "paste parameters": "PASTE THESE",
-    _SHARED: "PASTE ONE LINE",
-    "use the defaults": "USE DEFAULTS",
-    "use one preset": "SHARE A PRESET",
-    "can't tell": "can't tell yet",
-}
 
 
 @dataclass(frozen=True)
@@ -147,7 +86,7 @@ class Overview:
             "anki" if by_preset else "benchmark",
             fsrs_is_off=log.receipt.fsrs_enabled is False,
             suspended=knows_presets(log) and not by_preset,
-            waiting=asked_of(log),
+            waiting=[each for task in tasks_of(log) for each in task],
         )
 
     def add(self, found: Sequence[Answer], questions: Sequence[str] = ()) -> None:
@@ -171,10 +110,8 @@ class Overview:
     @property
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
-        found = next((each.sentences[0] for each in self.of("fit")), "")
-        if any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh"))):
-            return found.replace(FITTED, "with the line below pasted")
-        return found
+        below = any(each.parameters for each in (*self.of(OF_PRESETS), *self.of("fresh")))
+        return next((headline(each, below) for each in self.of("fit")), "")
 
     @property
     def lines(self) -> list[Line]:
@@ -187,34 +124,39 @@ class Overview:
             ((conclusion, sentence),) = said
             if conclusion == UNANSWERED:
                 return [Line("fit", "All questions", sentence, (self.answers[0],))]
-        beside = [each for question in BESIDE for each in self.of(question)]
-        presets = [each for each in self.of(OF_PRESETS) if each.subject != "all presets"]
+        found = [*self._of_presets(), *self._of_questions()]
+        return list(map(_for_too_few, found)) if self.has_too_few else found
+
+    def _of_presets(self) -> list[Line]:
+        beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
         found = [
             preset_line(
                 each,
                 tuple(more for more in beside if more.subject == each.subject),
                 self.fsrs_is_off,
             )
-            for each in presets
+            for each in self.of(OF_PRESETS)
+            if each.subject != "all presets"
         ]
-        found = _with_where_to_paste(found)
         if OF_PRESETS in self.waiting and not found:
-            found.append(Line(OF_PRESETS, "Your presets", "…", ()))
-        for question, title in TITLES.items():
+            return [Line(OF_PRESETS, "Your presets", "…", ())]
+        return _with_where_to_paste(found)
+
+    def _of_questions(self) -> Iterator[Line]:
+        for question, about in REGISTRY.items():
             answers = self.of(question)
-            if any(each.conclusion == "one preset" for each in answers):
-                found.append(Line(question, title, _ONE_PRESET, answers))
+            if not about.line or not (answers or question in self.waiting):
                 continue
-            if answers and question in _WHETHER_FSRS:
-                fit = self.of("fit")
-                told = fit if question == MODELS and fit else answers
-                found.append(Line(question, title, in_one_line(told), (*fit, *answers)))
-            elif answers:
-                title = _month(answers[0]) if question == "time" else title
-                found.append(Line(question, title, in_one_line(answers), answers))
-            elif question in self.waiting:
-                found.append(Line(question, title, "…", answers))
-        return list(map(_for_too_few, found)) if self.has_too_few else found
+            title, text, rests_on = about.line, "…", answers
+            if answers:
+                told = answers
+                if question in ("health", MODELS):  # "fit" tells it, too; only that is the headline
+                    rests_on = (*self.of("fit"), *answers)
+                    told = self.of("fit") or answers if question == MODELS else answers
+                if question == "time" and answers[0].conclusion != UNANSWERED:
+                    title = _month(answers[0])
+                text = in_one_line(told)
+            yield Line(question, title, text, rests_on)
 
     @property
     def has_too_few(self) -> bool:
@@ -229,35 +171,31 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or any(each.conclusion not in _OPEN for each in line.answers[:1]):
+    if not line.answers or line.answers[0].conclusion not in OPEN:
         return line
     if line.question == OF_PRESETS:
         return replace(line, text="")  # its way says it
-    return replace(line, text=_MEANWHILE if line.question == "split" else _OPEN[1])
+    return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
 
 
 def _month(answer: Answer) -> str:
-    """ "This month" only while it lasts; before the answer is known, what `TITLES` says."""
-    if answer.conclusion == UNANSWERED:
-        return TITLES["time"]
-    return "This month" if answer.subject == time.strftime("%Y-%m") else in_words(answer.subject)
+    """ "This month" only while it lasts."""
+    return (
+        "This month" if answer.subject == time.strftime("%Y-%m") else month_in_words(answer.subject)
+    )
 
 
 def _with_where_to_paste(lines: list[Line]) -> list[Line]:
     """Those told to paste the one line say into which other presets it goes, and which wait."""
-    into = [line.title for line in lines if line.way == _WAYS[_SHARED] or _is_as_good(line)]
-    open_ = [line.title for line in lines if line.way == _WAYS["can't tell"]]
-    waiting = [name for name in open_ if name not in into]
-    leave = ""
-    if waiting:
-        names = listed(waiting) if len(waiting) <= _MOST_NAMED else "the others"
-        leave = f"; not yet into {names}: can't tell there"
+    shared, open_ = WAYS[_SHARED], WAYS["can't tell"]
+    into = [line.title for line in lines if line.way == shared or _is_as_good(line)]
+    waiting = [line.title for line in lines if line.way == open_ and line.title not in into]
     made = []
     for line in lines:
-        if line.way == _WAYS[_SHARED]:
+        if line.way == shared:
             others = [name for name in into if name != line.title]
-            same = "all others" if 1 < len(others) == len(lines) - 1 else listed(others)
-            line = replace(line, text=line.text + f"; the same into {same}" * bool(same) + leave)
+            more = also_into(others, len(others) == len(lines) - 1, waiting)
+            line = replace(line, text=line.text + more)
         made.append(line)
     return made
 
@@ -267,235 +205,23 @@ def _is_as_good(line: Line) -> bool:
 
     Of presets that can't be told anything else: others have advice of their own.
     """
-    tables = line.answers[0].tables if line.way == _WAYS["can't tell"] else ()
-    for table in tables[:1]:
-        for name, _, difference, _ in table.rows:
-            if name == TOGETHER and table.columns[2] == f"minus {NOW}":
-                return isinstance(difference, Interval) and verdict(difference) in (
-                    "better",
-                    "as good",
-                )
-    return False
+    tables = line.answers[0].tables if line.way == WAYS["can't tell"] else ()
+    difference = tables[0].column(f"minus {NOW}").get(TOGETHER) if tables else None
+    return isinstance(difference, Interval) and verdict(difference) in ("better", "as good")
 
 
 def preset_line(answer: Answer, beside: tuple[Answer, ...] = (), fsrs_is_off: bool = False) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if answer.conclusion == UNANSWERED:
         return Line(OF_PRESETS, "Your presets", answer.sentences[0], (answer,))
-    by_name = {row[0]: row[1] for row in answer.tables[0].rows} if answer.tables else {}
+    by_name = answer.tables[0].column("log loss") if answer.tables else {}
     figures = tuple(
         found if isinstance(found := by_name.get(name), Interval) and has_a_figure(found) else None
         for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
     )
-    difference = answer.difference
-    if answer.conclusion != "can't tell":
-        text = answer.why if difference is None else told(difference, 3)
-        if fsrs_is_off and answer.parameters is not None:
-            gain, _, bounds = text.partition(" (")
-            text = f"once FSRS is on: {gain} than not optimized ({bounds}"
-    else:
-        text = answer.why if difference is None else would_tell(difference)
-    way = _WAYS.get(answer.conclusion, answer.conclusion)
+    text = of_preset(answer, fsrs_is_off)
+    way = WAYS.get(answer.conclusion, answer.conclusion)
     return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
-
-
-def in_one_line(answers: Sequence[Answer]) -> str:
-    """The answers to one question in a sentence, presets with the same conclusion together."""
-    question, first = answers[0].question, answers[0]
-    if first.conclusion == UNANSWERED:
-        return first.sentences[0]
-    if question == "split":
-        return _split(first)
-    if question == "often":
-        return _by_conclusion(
-            answers,
-            lambda says: (
-                says.replace("at every +", "at ") + " more reviews than last time is enough"
-                if says.startswith("at every +")
-                else says
-            ),
-        )
-    if question == COSTS:
-        return _costs(first)
-    if question == "hard":
-        return {
-            "yes": "behaves like Again: press Again for what you have forgotten",
-            "no": "used as it should be",
-            "seldom": "hardly ever pressed: too seldom to matter",
-        }.get(first.conclusion, "can't tell yet whether it behaves like Again")
-    if question == "retention":
-        return _remembered(answers)
-    if question == "health":
-        return _against_older(answers)
-    if question == "fit":
-        return _against_what_there_was(first)
-    if question == "says":
-        return first.sentences[0].removeprefix("When it says ")
-    if question == "day":
-        return first.sentences[0].removeprefix("Your day ")
-    if question == "time" and first.difference is not None:
-        says = first.conclusion
-        if says == "can't tell":
-            says = "can't tell yet whether more predictable than before"
-        return f"{says} {_bounds(first.difference)}"
-    return first.sentences[0]
-
-
-def _split(answer: Answer) -> str:
-    intervals = _first_intervals(answer)
-    figures = [f" {_bounds(each)}" for each in intervals] + ["", ""]
-    match answer.conclusion:
-        case "keep shared":
-            fits = "one line of parameters fits all, separate ones gain nothing"
-            return f"keep them: {fits}{figures[0]}"
-        case "pooled":
-            return f"keep them apart, with parameters drawn to each other: better{figures[1]}"
-        case "split":
-            return f"keep them apart, each with its own parameters: better{figures[0]}"
-    why = _open_bounds(intervals[0]) if intervals else ""
-    return f"{_MEANWHILE} {why}".rstrip()
-
-
-def _costs(answer: Answer) -> str:
-    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
-
-    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
-    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
-    """
-    rows = answer.tables[0].rows
-    today = [row for row in rows if row[1] == AS_NOW]
-    others = [row for row in rows if row[1] != AS_NOW]
-    is_first = answer.conclusion == FIRST
-    known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
-    mark = "~" * is_first
-
-    def shown(which: Sequence[tuple[Cell, ...]]) -> list[str]:
-        return [f"{mark}{reviews} at {at}" for at, _, reviews, _ in which]
-
-    if not today:
-        told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
-        told += f"; {answer.why}" if answer.why else ""
-    elif any(row[0] == today[0][0] for row in others):
-        # Today's retention first, then the one that is asked about beside it.
-        ordered = sorted(others, key=lambda row: row[0] != today[0][0])
-        told = f"~{today[0][2]} now; once optimized {', '.join(shown(ordered[:2]))}"
-    else:
-        told = f"{shown(today)[0]} (now), {', '.join(shown(others[:1]))}, once optimized"
-    return f"{answer.subject}: {told} ({known})"
-
-
-def _remembered(answers: Sequence[Answer]) -> str:
-    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
-    shown: dict[str, list[str]] = {}
-    for answer in answers:
-        _, _, recalled, _, desired = answer.tables[0].rows[0]  # of all its reviews
-        assert isinstance(recalled, Interval)
-        says = answer.conclusion
-        beside = [f"desired {100 * desired:.0f} %"] if isinstance(desired, float) else []
-        if answer.why and has_a_figure(recalled):
-            beside = [": ".join([*beside, answer.why])]
-        elif not enough_to_tell(recalled):
-            beside.append(too_few_in_short(why_open(recalled)))
-        elif says == "can't tell":
-            beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
-        says = "can't tell yet" if says == "can't tell" else says
-        figure = f" {100 * recalled.estimate:.1f} %" if has_a_figure(recalled) else ""
-        why = f" ({', '.join(beside)})" if beside else ""
-        shown.setdefault(says, []).append(f"{answer.subject}{figure}{why}")
-    order = sorted(shown, key=lambda says: says != "less than desired")
-    return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
-
-
-_THAN = {
-    "better": "better than",
-    "worse": "worse than",
-    "as good": "as good as",
-    "can't tell yet": "can't tell yet whether better than",
-}
-
-
-def _against_older(answers: Sequence[Answer]) -> str:
-    """ "better than SM-2 once optimized: Maps (.011 … .037 better); can't tell yet: Words".
-
-    With why it can't be told.
-    """
-    shown: dict[str, list[tuple[str, str]]] = {}
-    for answer in answers:
-        says, bounds = "can't tell yet", ""
-        if answer.tables and answer.tables[0].columns[0] == "against":  # else nothing is held out
-            _, difference, found = answer.tables[0].rows[0]  # against the older scheduler
-            assert isinstance(difference, Interval)
-            is_open = found == says
-            bounds = _open_bounds(difference) if is_open else _bounds(difference)
-            if is_open and len(answers) > 1 and not enough_to_tell(difference):
-                bounds = f"({too_few_in_short(why_open(difference))})"
-            says = says if is_open else f"{_THAN[str(found)]} SM-2 once optimized"
-        if len(answers) == 1:
-            return f"{says} {bounds}".rstrip()
-        shown.setdefault(says, []).append((answer.subject, bounds))
-    return "; ".join(f"{says}: {_together(names)}" for says, names in shown.items())
-
-
-def _against_what_there_was(fit: Answer) -> str:
-    """ "better than SuperMemo SM-15 (.016 … .031 better); …, once optimized".
-
-    Against what came with the reviews, else against SM-2, and against the floor.
-    """
-    rows = {str(row[0]): row for row in fit.tables[0].rows}
-    brought = [name for name in rows if name not in WITHOUT_PRESETS]
-    said, once = [], ""
-    for name in [*(brought or [OLDER]), "average"]:
-        *_, difference, says = rows[name]
-        assert isinstance(difference, Interval)
-        bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
-        shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
-        said.append(f"{_THAN[str(says)]} {shown} {bounds}".rstrip())
-        once = once if says == "can't tell yet" else ", once optimized"
-    return "; ".join(said) + once
-
-
-def _by_conclusion(answers: Sequence[Answer], words: Callable[[str], str]) -> str:
-    """Names behind what was concluded of them, with why it can't be told where that is known."""
-    subjects: dict[str, list[tuple[str, str]]] = {}
-    for each in answers:
-        says = "can't tell yet" if each.conclusion == "can't tell" else each.conclusion
-        why = each.why if len(answers) == 1 else too_few_in_short(each.why)
-        subjects.setdefault(says, []).append((each.subject, f"({why})" if why else ""))
-    if len(answers) == 1 or (len(subjects) == 1 and not any(each.why for each in answers)):
-        (says,) = subjects
-        return f"{words(says)} {subjects[says][0][1] if len(answers) == 1 else ''}".rstrip()
-    return "; ".join(f"{words(says)}: {_together(names)}" for says, names in subjects.items())
-
-
-def _together(subjects: Sequence[tuple[str, str]]) -> str:
-    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in subjects:
-        by_reason.setdefault(why, []).append(name)
-    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
-    return listed(said) if len(subjects) == len(said) else ", ".join(said)
-
-
-def _first_intervals(answer: Answer) -> list[Interval]:
-    """That of each row of the first table."""
-    rows = answer.tables[0].rows if answer.tables else ()
-    return [cell for row in rows for cell in row if isinstance(cell, Interval)]
-
-
-def _bounds(difference: Interval) -> str:
-    """ "(.011 … .037 better)", "(.004 better … .002 worse)": the 95 % interval, if there is one."""
-    if not math.isfinite(difference.half_width):
-        return ""
-    return f"({span(difference, 3, '…')})"
-
-
-def _open_bounds(difference: Interval) -> str:
-    """The same of what can't be told yet; why not, where the bounds don't show it."""
-    why, bounds = why_open(difference), _bounds(difference)
-    if not why:
-        return bounds
-    few = not enough_to_tell(difference)
-    return f"({why})" if few or not bounds else f"{bounds[:-1]}: {why})"
 
 
 # The work
@@ -515,28 +241,22 @@ def overview(
     """
     cancel = cancel or threading.Event()
     context = context or Context()
-    tasks = _tasks(log)
+    tasks = tasks_of(log)
     if jobs <= 0:
         yield from _in_this_process(log, tasks, context, cancel)
         return
-    happenings = TaskEvents()
+    events = TaskEvents()
     pool = WorkerPool(
         min(jobs, len(tasks)),
         initializer=_share,
         initargs=(log, replace(context, tick=Context().tick)),
-        on_message=happenings.put,
+        on_message=events.put,
     )
     working: dict[Future[list[Answer]], tuple[str, ...]] = {}
     try:
         for task in _to_compile_side_by_side(tasks, jobs):
-            working[happenings.submit(pool, _answer_shared, task)] = task
-        while working:
-            happening = happenings.next(timeout=0.05)
-            if cancel.is_set():
-                return
-            if happening is None:
-                continue
-            future, message = happening
+            working[events.submit(pool, _answer_shared, task)] = task
+        for future, message in events.until_done(cancel):
             if message is not DONE:
                 yield (message,), ()
                 continue
@@ -546,7 +266,7 @@ def overview(
             except InputError:
                 raise
             except Exception as error:
-                found = [_unanswered(question, reason_of(error)[0]) for question in task]
+                found = [unanswered(question, reason_of(error)[0]) for question in task]
             yield tuple(found), task
     finally:
         pool.terminate_workers()
@@ -584,15 +304,6 @@ def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> lis
     return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
 
 
-def asked_of(log: ReviewLog) -> list[str]:
-    """The questions that are answered of a log."""
-    return [each for task in _tasks(log) for each in task]
-
-
-def _tasks(log: ReviewLog) -> Sequence[tuple[str, ...]]:
-    return TASKS if judged_by_preset(log) else TASKS_WITHOUT_PRESETS
-
-
 _shared: tuple[ReviewLog, Context] | None = None
 
 
@@ -612,59 +323,12 @@ def _answer_shared(questions: tuple[str, ...]) -> list[Answer]:
 
 def _answers(log: ReviewLog, questions: tuple[str, ...], context: Context) -> Iterator[Answer]:
     """One after another; a question without enough reviews gets an answer that says so."""
+    beside = any(REGISTRY[question].is_beside for question in questions)
+    asked = Asked(log, context, most_presets=_MOST_BESIDE if beside else None)
     try:
         for question in questions:
-            if question == "day":
-                protocol = Protocol(rows="anki") if judged_by_preset(log) else Protocol()
-                yield from learner_state(log, protocol, context).answers
-            elif question == COSTS:
-                with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
-                    yield at_a_glance(log, context)
-            elif question in OVER_ALL:
-                yield OVER_ALL[question](Learner.over_all(log, context))
-        if BESIDE.keys() & set(questions):
-            learner = Learner.of(log, context)
-            groups = list(learner.groups)[:_MOST_BESIDE]
-            yield from what_buttons_show(learner, groups)
-            yield from which_numbers_are_noise(learner, groups, EQUIVALENT)
-            return
-        others = ("day", COSTS, *OVER_ALL)
-        asked = [each for each in questions if each not in others]
-        if asked:
-            found = answering(log, questions=asked, context=context)
-            yield from (each for each in found if each.question in asked)
+            yield from ask(question, asked)
     except NotEnoughData as reason:
         for question in questions:
             why = too_few(log, reason) if judged_by_preset(log) else str(reason)
-            yield _unanswered(question, f"too little data, {why}")
-
-
-def _fresh(learner: Learner) -> Answer:
-    """What FSRS would start with, were it fitted to these reviews today."""
-    if len(learner.trials.test_index) < FEWEST_REVIEWS:
-        few = counted(len(learner.trials), "review")
-        keep = (
-            "Too few reviews to fit FSRS to: keep the defaults until there are more.",
-            f"There are {few} of later days, and {FEWEST_REVIEWS:,} that can be judged are needed.",
-        )
-        return Answer("fresh", "all reviews", "too few", keep, ())
-    fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
-    sentences = (
-        f"parameters for Anki, fitted to all your {len(learner.trials):,} reviews of later days.",
-    )
-    return Answer(
-        "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)
-    )
-
-
-OVER_ALL: dict[str, Callable[[Learner], Answer]] = {
-    "fit": lambda learner: how_well(learner, EQUIVALENT),
-    "says": does_it_mean_it,
-    "time": was_i_predictable,
-    "fresh": _fresh,
-}
-
-
-def _unanswered(question: str, reason: str) -> Answer:
-    sentence = f"Can't tell: {reason}."
-    return Answer(question, "all reviews", UNANSWERED, (sentence,))
+            yield unanswered(question, f"too little data, {why}")

@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.answers import (
-    Answer,
-    Cell,
-    Table,
-    best,
-    better_by,
-    needs,
-    sure,
-    what_is_missing,
-)
+from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -31,37 +22,52 @@ from srs_eval.advice.candidates import (
     TOGETHER,
     Learner,
 )
-from srs_eval.advice.often import cost_of_age
+from srs_eval.advice.refitting import cost_of_age
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    FEWEST_SHOWN,
+    better_by,
+    needs,
+    on_days,
+    sure,
+    what_is_missing,
+)
 from srs_eval.advice.split import one_is_enough_for
-from srs_eval.advice.stored import in_sample_losses
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
-from srs_eval.stats.intervals import Interval, Verdict, verdicts
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, verdicts
 
 _THE_SAME = "the same"  # what two candidates are that predict the same of every review
-FEWEST_SINCE, FEWEST_DAYS_SINCE = 300, 10  # below either there is no figure of the present ones
 RIVALS = ("optimized", "optimized, recency", "defaults", "one for all presets", POOLED)
 """What the present parameters are held against; the verdicts on these are one question."""
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _UNSEEN = "that no fit had seen"
-_IN_WORDS = {
-    "optimized": "optimized parameters",
-    "optimized, recency": "optimized parameters, newer reviews weighing more,",
-    "defaults": "FSRS's defaults",
-    "one for all presets": "parameters optimized for all presets together",
-    POOLED: "parameters drawn towards those of all presets",
-    TOGETHER: "one line for all presets",
+_WORDED = {
+    "optimized": ("optimized parameters", "optimize", "Optimize this preset"),
+    "optimized, recency": (
+        "optimized parameters, newer reviews weighing more,",
+        "optimize",
+        "Optimize this preset",
+    ),
+    "defaults": ("FSRS's defaults", "use the defaults", "Use the default parameters"),
+    "one for all presets": (
+        "parameters optimized for all presets together",
+        "use one preset",
+        "Use the same parameters for all presets",
+    ),
+    POOLED: (
+        "parameters drawn towards those of all presets",
+        "paste parameters",
+        "Paste the parameters below, drawn towards those of all presets",
+    ),
+    TOGETHER: (
+        "one line for all presets",
+        "paste one line for all",
+        "Paste the line below, fitted to all presets together",
+    ),
 }
-"""Candidates in a sentence."""
-ADVICE = {
-    "optimized": "optimize",
-    "optimized, recency": "optimize",
-    "defaults": "use the defaults",
-    "one for all presets": "use one preset",
-    POOLED: "paste parameters",
-    TOGETHER: "paste one line for all",
-}
+"""Candidates in a sentence, what to do to get them as a conclusion, and in full."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +81,11 @@ class Compared:
     difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
     says: Mapping[str, Verdict]
 
+    @property
+    def ordered(self) -> list[str]:
+        """The candidates' names, the lowest log loss first."""
+        return sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+
     def _says(self, name: str) -> str:
         difference = self.difference.get(name)
         if difference is not None and difference.estimate == difference.half_width == 0:
@@ -84,7 +95,7 @@ class Compared:
     def table(self, title: str) -> Table:
         rows: list[tuple[Cell, ...]] = [
             (name, self.log_loss[name], self.difference.get(name), self._says(name))
-            for name in sorted(self.losses, key=lambda name: self.log_loss[name].estimate)
+            for name in self.ordered
         ]
         return Table(
             title, ("candidate", "log loss", f"minus {self.reference}", "verdict"), tuple(rows)
@@ -156,9 +167,7 @@ def _possible(candidates: Sequence[str], learner: Learner) -> list[str]:
 def since_optimized(learner: Learner, group: int, equivalence: float) -> Compared | None:
     """The present parameters and their rivals on the reviews since; None for too few of them."""
     index = learner.since_optimized(group)
-    if index is None or len(index) < FEWEST_SINCE:
-        return None
-    if len(np.unique(learner.trials.day[index])) < FEWEST_DAYS_SINCE:
+    if index is None or len(index) < FEWEST_SHOWN or learner.days_of(index) < FEWEST_DAYS_SHOWN:
         return None
     folds = learner.renewed(index)
     losses = {NOW: learner.losses(learner.predict(NOW, folds), index)}
@@ -193,8 +202,8 @@ def are_my_parameters_good(
     sharing = one_is_enough_for(learner, groups, equivalence)
     answers = []
     for group in groups:
-        found = _answer(learner, group, everything.get(group), group in sharing, equivalence)
-        answers.append(found)
+        can_share = group in sharing
+        answers.append(_answer(learner, group, everything.get(group), can_share, equivalence))
         yield answers[-1]
     if len(groups) > 1:
         yield _all_presets(learner, answers, everything[None])
@@ -204,10 +213,8 @@ def what_is_left_out(log: ReviewLog) -> list[Answer]:
     """An answer for each preset whose stored parameters Anki does not run."""
     faults, sentences = left_out(log), why_left_out(log)
     return [
-        Answer(
-            "parameters", log.name_of_preset(key), "left out", (sentences[key],), why=faults[key]
-        )
-        for key in faults
+        Answer("parameters", log.name_of_preset(key), "left out", (sentences[key],), why=fault)
+        for key, fault in faults.items()
     ]
 
 
@@ -237,21 +244,22 @@ def _answer(
         tables.append(since.table(f"{name}: the {len(since.index):,} reviews {which}"))
     else:
         positions = np.flatnonzero(learner.trials.partition == group)
-        flattering = learner.interval(
-            in_sample_losses(learner.trials, as_anki_runs(stored), positions), positions
-        )
+        p = learner.with_parameters(as_anki_runs(stored), positions)
+        flattering = learner.interval(learner.losses(p, positions), positions)
         reason, why = _why_not_judged(learner, group)
+        young = learner.since_optimized(group)  # reviews that they cannot have been fitted to
+        unseen = young is not None and len(young) == len(positions)
         sentences = [
             f"Can't tell yet: {reason}",
             f"{now[0].upper()}{now[1:]} have log loss {flattering.estimate:.4f} on the preset's "
             + counted(len(positions), "review")
             + (
                 ", which flatters them: a fit looks better by 0.002 to 0.009 on its own reviews."
-                if stored and not _all_since(learner, group, positions)
+                if stored and not unseen
                 else "."
             ),
         ]
-        if stored and learner.since_optimized(group) is not None:
+        if stored and young is not None:
             sentences += cost_of_age(learner, group)
     if elsewhere is not None:
         tables.append(
@@ -267,21 +275,10 @@ def _answer(
         fitted = learner.fitted(chosen, group)
         parameters = None if fitted is None else tuple(fitted)
     return Answer(
-        "parameters",
-        name,
-        conclusion,
-        tuple(sentences),
-        tuple(tables),
-        parameters,
-        None if since is None else _deciding(since, chosen),
-        why,
+        *("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters),
+        difference=None if since is None else _deciding(since, chosen),
+        why=why,
     )
-
-
-def _all_since(learner: Learner, group: int, positions: IntArray) -> bool:
-    """Whether the parameters cannot have been fitted to any of the preset's reviews."""
-    since = learner.since_optimized(group)
-    return since is not None and len(since) == len(positions)
 
 
 def _deciding(since: Compared, chosen: str | None) -> Interval | None:
@@ -313,15 +310,9 @@ def _judged_since(
         if pasted and can_share and shared is not None and shared.high < 0:
             chosen = TOGETHER
         gain = since.difference[chosen]
-        return (
-            ADVICE[chosen],
-            chosen,
-            [
-                f"{_imperative(chosen)}: {now} lose "
-                f"{-gain.estimate:.4f} log loss to {_IN_WORDS[chosen]} {basis} "
-                f"{sure(gain)}."
-            ],
-        )
+        in_words, advice, act = _WORDED[chosen]
+        lost = f"{now} lose {-gain.estimate:.4f} log loss to {in_words} {basis} {sure(gain)}"
+        return advice, chosen, [f"{act}: {lost}."]
     settled = {name: since.says[name] for name in RIVALS if name in since.says}
     if settled and all(says in ("worse", "as good") for says in settled.values()):
         return "keep", None, [f"Keep them: {now} are as good as any {basis}."]
@@ -329,43 +320,25 @@ def _judged_since(
     nearest = best((name, since.difference[name]) for name in open_)
     difference = since.difference[nearest]
     sentence = (
-        f"Can't tell yet whether {_IN_WORDS[nearest]} would predict better than {now}: so far "
+        f"Can't tell yet whether {_WORDED[nearest][0]} would predict better than {now}: so far "
         f"log loss {better_by(difference.estimate)} {basis} {sure(difference)}."
     )
     return "can't tell", None, [sentence, what_is_missing(difference, len(since.says))]
-
-
-def _imperative(candidate: str) -> str:
-    return {
-        "optimized": "Optimize this preset",
-        "optimized, recency": "Optimize this preset",
-        "defaults": "Use the default parameters",
-        "one for all presets": "Use the same parameters for all presets",
-        POOLED: "Paste the parameters below, drawn towards those of all presets",
-        TOGETHER: "Paste the line below, fitted to all presets together",
-    }[candidate]
-
-
-def has_a_figure(found: Interval) -> bool:
-    """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
-    return found.reviews >= FEWEST_SINCE and found.days >= FEWEST_DAYS_SINCE
 
 
 def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
     """In a sentence, and in a few words."""
     since = learner.since_optimized(group)
     if since is None:
-        return (
-            "the file does not say when the parameters were last changed.",
-            "unknown when last changed",
-        )
-    days = len(np.unique(learner.trials.day[since]))
+        reason = "the file does not say when the parameters were last changed."
+        return reason, "unknown when last changed"
+    days = learner.days_of(since)
     preset = learner.log.presets.get(group)
-    short = needs(len(since), FEWEST_SINCE)
-    if len(since) >= FEWEST_SINCE:
-        short = needs(days, FEWEST_DAYS_SINCE, "day")
-    needed = f"{FEWEST_SINCE} on {FEWEST_DAYS_SINCE} days are needed for a figure."
-    size = f"only {counted(len(since), 'review')} on {counted(days, 'day')}"
+    short = needs(len(since), FEWEST_SHOWN)
+    if len(since) >= FEWEST_SHOWN:
+        short = needs(days, FEWEST_DAYS_SHOWN, "day")
+    needed = f"{FEWEST_SHOWN} on {FEWEST_DAYS_SHOWN} days are needed for a figure."
+    size = f"only {on_days(len(since), days)}"
     if preset is not None and not preset.parameters_in_force:
         return f"{size} can be held out; {needed}", short
     return f"{size} came after the preset's last change; {needed}", f"changed lately, {short}"
@@ -388,4 +361,22 @@ def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compar
     title = f"All presets: {len(everything.index):,} reviews {_UNSEEN}"
     return Answer(
         "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
+    )
+
+
+def fresh_parameters(learner: Learner) -> Answer:
+    """What FSRS would start with, were it fitted to these reviews today."""
+    if len(learner.trials.test_index) < FEWEST_REVIEWS:
+        few = counted(len(learner.trials), "review")
+        keep = (
+            "Too few reviews to fit FSRS to: keep the defaults until there are more.",
+            f"There are {few} of later days, and {FEWEST_REVIEWS:,} that can be judged are needed.",
+        )
+        return Answer("fresh", "all reviews", "too few", keep, ())
+    fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
+    sentences = (
+        f"parameters for Anki, fitted to all your {len(learner.trials):,} reviews of later days.",
+    )
+    return Answer(
+        "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)
     )

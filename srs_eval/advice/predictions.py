@@ -1,17 +1,108 @@
-"""Predictions of one's own, from a file, judged beside all others."""
+"""Which model predicts best? For reviews without presets, and for predictions of others.
+
+FSRS-6, its variants and the average are the engine's configurations on the benchmark's rows;
+beside them stand the predictions that the source brings along (SuperMemo's), those of a file,
+and parameters of one's own. All are evaluated on the same held-out reviews.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import Learner
-from srs_eval.data.errors import InputError
+from srs_eval.advice.parameters import compared
+from srs_eval.advice.sentences import figures, what_is_missing
+from srs_eval.data.bins import rmse_bin_ids
+from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.metrics import auc, rmse_bins
+from srs_eval.stats.intervals import Interval, Verdict
+
+_REFERENCE = "FSRS-6"
+
+
+def which_predicts_best(
+    learner: Learner,
+    lines: Mapping[str, Sequence[float]],
+    given: Mapping[str, FloatArray],
+    equivalence: float,
+) -> Answer:
+    """One answer over all reviews.
+
+    `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
+    held-out reviews (k,), NaN where there is none. Judged are reviews with a prediction by all.
+    """
+    everything = learner.trials.test_index
+    p = {}
+    for name in learner.configurations:
+        try:
+            p[name] = learner.held_out(name)
+        except NotEnoughData:
+            continue
+    p |= {name: learner.with_parameters(values, everything) for name, values in lines.items()}
+    p |= given
+    judged = np.isfinite(np.stack(list(p.values()))).all(axis=0)
+    if not judged.any():
+        raise NotEnoughData("no held-out review has a prediction by all models")
+    index = everything[judged]
+    losses = {name: learner.losses(each[judged], index) for name, each in p.items()}
+    found = compared(learner.interval, losses, index, _REFERENCE, equivalence=equivalence)
+    trials = learner.trials
+    bins = rmse_bin_ids(trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index])
+    rows: list[tuple[Cell, ...]] = [
+        (
+            name,
+            found.log_loss[name],
+            rmse_bins(trials.y[index], p[name][judged], bins),
+            auc(trials.y[index], p[name][judged]),
+            found.difference.get(name),
+            found.says.get(name, ""),
+        )
+        for name in found.ordered
+    ]
+    ahead = best(found.log_loss.items())
+    sentences = [
+        _sentence(name, found.difference[name], found.says[name], len(found.says))
+        for name in (*lines, *given)
+    ]
+    sentences.append(
+        f"“{ahead}” has the lowest log loss on the {counted(len(index), 'held-out review')}, "
+        f"{found.log_loss[ahead].estimate:.4f}."
+    )
+    if len(index) < len(everything):
+        missing = len(everything) - len(index)
+        left_out = counted(missing, "held-out review")
+        sentences.append(f"Left out: {left_out} without a prediction by every model.")
+    columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {_REFERENCE}", "verdict")
+    title = f"{counted(len(index), 'review')} that no fit had seen"
+    table = Table(title, columns, tuple(rows))
+    return Answer("models", "all reviews", ahead, tuple(sentences), (table,))
+
+
+def brought_along(learner: Learner) -> dict[str, FloatArray]:
+    """The source's own predictions for the held-out reviews, by name; NaN where there is none."""
+    place = learner.source_place[learner.trials.test_index]
+    return {name: column[place] for name, column in learner.log.predictions.items()}
+
+
+def _sentence(name: str, difference: Interval, says: Verdict, asked: int) -> str:
+    told = figures(difference, "held-out review")
+    if says == "can't tell yet":
+        return (
+            f"Whether “{name}” predicts better than FSRS-6 fitted to these reviews can't be told "
+            f"yet: {told}. {what_is_missing(difference, asked)}"
+        )
+    as_well = "as well as" if says == "as good" else f"{says} than"
+    return f"“{name}” predicts {as_well} FSRS-6 fitted to these reviews: {told}."
+
+
+# Predictions of a file
 
 _REVIEW_ID = ("review_id", "id")
 _REVIEW_TH = ("review_th",)
@@ -40,28 +131,21 @@ def read_predictions(path: Path) -> dict[str, Predictions]:
     columns = _columns(path)
     numbered = _REVIEW_TH[0] in columns
     named = numbered or any(name in columns for name in _REVIEW_ID)
-    key = _whole(path, columns, _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME))
-    card_id = None if named else _whole(path, columns, _CARD)
-    try:
-        p = np.array(_column(path, columns, _PROBABILITY), np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f'"{path.name}": the column p holds something that is no number.'
-        ) from None
+    names = _REVIEW_TH if numbered else (*_REVIEW_ID, *_TIME)
+    key = np.array(_numbers(path, columns, names, int), np.int64)
+    card_id = None if named else np.array(_numbers(path, columns, _CARD, int), np.int64)
+    p = np.array(_numbers(path, columns, _PROBABILITY, float), np.float64)
     if not len(p):
         raise InputError(f'"{path.name}" holds no predictions.')
     if not (p.min() >= 0 and p.max() <= 1):  # also true for NaN
         raise InputError(f'"{path.name}": p must be probabilities between 0 and 1.')
     models = np.array(columns.get("model", [path.stem] * len(p)), np.str_)
-    return {
-        str(model): Predictions(
-            key[models == model],
-            numbered,
-            None if card_id is None else card_id[models == model],
-            p[models == model],
-        )
-        for model in np.unique(models)
-    }
+    found = {}
+    for model in np.unique(models).tolist():
+        mine = models == model
+        cards = None if card_id is None else card_id[mine]
+        found[model] = Predictions(key[mine], numbered, cards, p[mine])
+    return found
 
 
 def held_out_of(learner: Learner, model: str, predictions: Predictions) -> FloatArray:
@@ -120,23 +204,26 @@ def _columns(path: Path) -> Mapping[str, list[object]]:
     return {name: [row[k] for row in body] for k, name in enumerate(names)}
 
 
-def _column(
-    path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]
-) -> list[object]:
-    for name in names:
-        if name in columns:
-            return columns[name]
-    raise InputError(
-        f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
-        "needed, model if there are several."
-    )
-
-
-def _whole(path: Path, columns: Mapping[str, list[object]], names: tuple[str, ...]) -> IntArray:
-    values = _column(path, columns, names)
-    try:
-        return np.array([int(str(value)) for value in values], np.int64)
-    except (ValueError, OverflowError):
+def _numbers(
+    path: Path,
+    columns: Mapping[str, list[object]],
+    names: tuple[str, ...],
+    kind: Callable[[str], float],
+) -> list[float]:
+    """The column that has one of some names, as integers or floats."""
+    name = next((each for each in names if each in columns), None)
+    if name is None:
         raise InputError(
-            f'"{path.name}": the column {names[0]} holds something that is no whole number.'
+            f'"{path.name}" has no column {names[0]}: review_id (or card_id and time_ms) and p are '
+            "needed, model if there are several."
+        )
+    try:
+        found = [kind(str(value)) for value in columns[name]]
+        if kind is int:
+            np.array(found, np.int64)
+    except (ValueError, OverflowError):
+        whole = "whole number" if kind is int else "number"
+        raise InputError(
+            f'"{path.name}": the column {names[0]} holds something that is no {whole}.'
         ) from None
+    return found

@@ -1,25 +1,46 @@
-"""Should I change anything? Questions about settings, answered from one's own reviews."""
+"""Should I change anything? The questions, how each is asked, and their answers.
+
+Where presets are known, answers rest on the reviews that Anki's optimizer takes, else on the
+benchmark's.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.answers import Answer, Table
-from srs_eval.advice.candidates import WHOLE, Learner, knows_presets, refuse_without_presets
-from srs_eval.advice.hard import am_i_misusing_hard
-from srs_eval.advice.health import is_fsrs_right_for_me
-from srs_eval.advice.noise import which_numbers_are_noise
-from srs_eval.advice.often import how_often
-from srs_eval.advice.parameters import are_my_parameters_good, what_is_left_out
-from srs_eval.advice.predictions import held_out_of, read_predictions
-from srs_eval.advice.predictors import brought_along, which_predicts_best
-from srs_eval.advice.retention import do_i_remember_enough
+from srs_eval.advice.answers import Answer
+from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
+from srs_eval.advice.candidates import (
+    WHOLE,
+    Learner,
+    judged_by_preset,
+    knows_presets,
+    refuse_without_presets,
+)
+from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
+from srs_eval.advice.over_time import learner_state, was_i_predictable
+from srs_eval.advice.parameters import are_my_parameters_good, fresh_parameters, what_is_left_out
+from srs_eval.advice.predictions import (
+    Predictions,
+    brought_along,
+    held_out_of,
+    read_predictions,
+    which_predicts_best,
+)
+from srs_eval.advice.refitting import how_often, which_numbers_are_noise
+from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.steps import which_steps
+from srs_eval.advice.workload.glance import QUESTION as COSTS
+from srs_eval.advice.workload.glance import at_a_glance
+from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION
+from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
 
@@ -27,17 +48,159 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
     from srs_eval.training.context import Context
 
-_OTHERS: Mapping[str, Callable[[Learner, Sequence[int], float], Iterator[Answer]]] = {
-    "split": split_or_merge,
-    "often": how_often,
-    "health": is_fsrs_right_for_me,
-    "hard": am_i_misusing_hard,
-    "steps": which_steps,
-    "noise": which_numbers_are_noise,
-    "retention": do_i_remember_enough,
+MODELS = "models"  # the question of `compare` that can be asked where presets are not known
+OF_PRESETS = "parameters"  # the question with a line for each preset
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What questions are asked of and with; what their answers rest on is fitted once for all."""
+
+    log: ReviewLog
+    context: Context | None = None
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
+    lines: Mapping[str, Sequence[float]] | None = None  # parameters of one's own, by name
+    predictions: Mapping[str, Predictions] | None = None  # others', by model
+    most_presets: int | None = None  # that are asked about, those with the most reviews
+
+    @cached_property
+    def learner(self) -> Learner:
+        """By preset. Raises NotEnoughData."""
+        return Learner.of(self.log, self.context)
+
+    @cached_property
+    def whole(self) -> Learner:
+        """On the benchmark's rows, presets aside. Raises NotEnoughData."""
+        return Learner.of(self.log, self.context, WHOLE)
+
+    @property
+    def over_all(self) -> Learner:
+        """On Anki's rows where they are there to be judged, else on the benchmark's."""
+        return self.learner if judged_by_preset(self.log) else self.whole
+
+    @property
+    def presets(self) -> list[int]:
+        return list(self.learner.groups)[: self.most_presets]
+
+    def given(self, learner: Learner) -> dict[str, FloatArray]:
+        """Others' probabilities for the held-out reviews, by name."""
+        files = (self.predictions or {}).items()
+        return brought_along(learner) | {
+            model: held_out_of(learner, model, found) for model, found in files
+        }
+
+    def _costs(self) -> Iterator[Answer]:
+        with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
+            yield at_a_glance(self.log, self.context)
+
+    def _days(self) -> Iterator[Answer]:
+        protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
+        yield from learner_state(self.log, protocol, self.context).answers
+
+    def _parameters(self) -> Iterator[Answer]:
+        given = self.given(self.learner)
+        yield from what_is_left_out(self.log)
+        yield from are_my_parameters_good(
+            self.learner, self.presets, self.lines or {}, given, self.equivalence
+        )
+
+    def _models(self) -> Iterator[Answer]:
+        given = self.given(self.whole)
+        yield which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
+
+
+_Of = Callable[[Learner, Sequence[int], float], Iterator[Answer]]
+
+
+def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Answer]]:
+    return lambda asked: answers(asked.learner, asked.presets, asked.equivalence)
+
+
+def _over_all(answer: Callable[[Learner], Answer]) -> Callable[[Asked], Iterator[Answer]]:
+    return lambda asked: iter((answer(asked.over_all),))
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that is known of a question besides its answers."""
+
+    title: str  # as a question, or what stands above its evidence
+    ask: Callable[[Asked], Iterator[Answer]] | None = None  # None: another's answers tell it, too
+    line: str = ""  # the heading of its line in the app, if it has one
+    is_beside: bool = False  # it has no line of its own: it is evidence of a preset's
+
+
+REGISTRY: Mapping[str, Question] = {
+    "fit": Question(
+        "How well does FSRS predict me?",
+        lambda asked: iter((how_well(asked.over_all, asked.equivalence),)),
+    ),
+    OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
+    "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
+    MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
+    "fresh": Question("What would FSRS begin with?", _over_all(fresh_parameters), "Fitted to you"),
+    "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
+    COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
+    "often": Question(
+        "How often should I optimize?", _of_presets(how_often), "Optimize how often?"
+    ),
+    "retention": Question(
+        "Do I remember as much as I asked for?",
+        _of_presets(do_i_remember_enough),
+        "Remembered in all",
+    ),
+    "says": Question(
+        "When FSRS says 90 %, do I recall 90 %?", _over_all(does_it_mean_it), "When FSRS says"
+    ),
+    "time": Question("Was I predictable lately?", _over_all(was_i_predictable), "Latest month"),
+    "day": Question("How much is your day?", Asked._days, "Your day"),
+    "today": Question("How are you doing?"),
+    "hour": Question("Does the time of day matter?"),
+    "session": Question("Does the length of a session matter?"),
+    "hard": Question("Am I misusing Hard?", _of_presets(am_i_misusing_hard), "Hard"),
+    "steps": Question("Which learning steps?", _of_presets(which_steps)),
+    "noise": Question(
+        "Which numbers are noise?", _of_presets(which_numbers_are_noise), is_beside=True
+    ),
+    "buttons": Question(
+        "What the buttons would show",
+        lambda asked: what_buttons_show(asked.learner, asked.presets),
+        is_beside=True,
+    ),
+    "workload": Question("What does a desired retention cost?"),
 }
-QUESTIONS = ("parameters", *_OTHERS)
-MODELS = "models"  # the question that can be asked where presets are not known
+"""By name, in the order of the app's lines."""
+QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
+"""What `compare` answers of presets, in this order."""
+TASKS = (
+    ("fit",),
+    (OF_PRESETS, "split"),
+    ("often",),
+    ("says",),
+    ("time",),
+    ("health",),
+    ("retention",),
+    ("day",),
+    ("hard",),
+    (COSTS,),
+    ("buttons", "noise"),
+)
+"""What the app answers, in the order in which it is begun; a task's questions share their fits."""
+TASKS_WITHOUT_PRESETS = (("fit",), (MODELS,), ("fresh",), ("time",), ("day",))
+OVER_ALL = ("fit", "says", "time", "fresh")  # those of a report that need no presets
+NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
+"""Questions that models need not wait for: evidence, and what compiles for long on a first run."""
+
+
+def ask(question: str, asked: Asked) -> Iterator[Answer]:
+    """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
+    answers = REGISTRY[question].ask
+    return iter(()) if answers is None else answers(asked)
+
+
+def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
+    """What the app answers of a log."""
+    return TASKS if judged_by_preset(log) else TASKS_WITHOUT_PRESETS
 
 
 def answering(
@@ -69,35 +232,25 @@ def answering(
     wanted = set(questions_for(log) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    if wanted - {MODELS}:
+    of_presets = wanted - {MODELS}
+    if of_presets:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     files = read_predictions(predictions) if predictions else {}
-
-    def others(learner: Learner) -> dict[str, FloatArray]:
-        return brought_along(learner) | {
-            model: held_out_of(learner, model, found) for model, found in files.items()
-        }
-
+    asked = Asked(log, context, equivalence, lines, files)
     if MODELS in wanted:
-        whole = Learner.of(log, context, WHOLE)
-        beside = others(whole)
-    if wanted - {MODELS}:
-        learner = Learner.of(log, context)
-        given = others(learner)
+        asked.given(asked.whole)
+    if of_presets:
+        asked.given(asked.learner)
 
     def answers() -> Iterator[Answer]:
         if MODELS in wanted:
-            yield which_predicts_best(whole, lines, beside, equivalence)
-        if not wanted - {MODELS}:
-            return
-        yield from what_is_left_out(log)
-        groups = list(learner.groups)
-        if "parameters" in wanted:
-            yield from are_my_parameters_good(learner, groups, lines, given, equivalence)
-        for question, answered in _OTHERS.items():
+            yield from ask(MODELS, asked)
+        if of_presets and OF_PRESETS not in wanted:
+            yield from what_is_left_out(log)
+        for question in QUESTIONS:
             if question in wanted:
-                yield from answered(learner, groups, equivalence)
+                yield from ask(question, asked)
 
     return answers()
 
@@ -120,15 +273,3 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
         "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
         "answers": [answer.document() for answer in answers],
     }
-
-
-__all__ = (
-    "MODELS",
-    "QUESTIONS",
-    "Answer",
-    "Table",
-    "answering",
-    "compare",
-    "document",
-    "questions_for",
-)

@@ -1,32 +1,34 @@
-"""Do I remember as much as I asked for? True, predicted and desired retention."""
+"""Do I remember as much as I asked for, and as FSRS says? Recalled, predicted and desired."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.answers import (
-    RECALL_NO_MATTER,
-    Answer,
-    Cell,
-    Table,
+from srs_eval.advice.answers import Answer, Cell, Table
+from srs_eval.advice.candidates import NOW, Learner
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    percent,
+    share_bounds,
     signed,
     spanned,
     what_is_missing,
 )
-from srs_eval.advice.candidates import NOW, Learner
 from srs_eval.data.errors import counted
-from srs_eval.data.reviews import FloatArray
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import Interval, enough_to_tell, side
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, enough_to_tell, side
 
+_NO_MATTER = 0.03
+"""Recall is as it should be within three percentage points: for a smaller gap nobody would ask
+Anki for another retention."""
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
 _MONTHS = 12  # shown, the latest
-FEWEST_DAYS_SHOWN = 10  # below, no interval is shown
 _NOT_ASKED_FOR = "recalled"  # the conclusion where no retention is desired, or nobody knows which
 _CONCLUSIONS = {
     "below": "less than desired",
@@ -35,6 +37,15 @@ _CONCLUSIONS = {
     "open": "can't tell",
 }
 """By the side on which recall lies of what is desired."""
+_ASKED = 0.9  # the retention that Anki asks for, unless told otherwise
+_EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
+_FEWEST_OF_A_BIN = 100
+
+
+def _said_now(learner: Learner) -> FloatArray:
+    """What the parameters in force say of all reviews of later days; they may know these."""
+    everything = np.arange(len(learner.trials))
+    return learner.predict(NOW, [Fold(everything[:0], everything)])
 
 
 def do_i_remember_enough(
@@ -42,60 +53,56 @@ def do_i_remember_enough(
 ) -> Iterator[Answer]:
     """One answer for each preset, over all its reviews of later days."""
     del equivalence
-    trials = learner.trials
-    everything = np.arange(len(trials))
-    p = learner.predict(NOW, [Fold(everything[:0], everything)])
+    p = _said_now(learner)
     for group in groups:
-        preset = learner.log.presets.get(group)
-        is_off = learner.log.receipt.fsrs_enabled is False
-        desired = None if preset is None or is_off else preset.desired_retention
-        mine = trials.partition == group
-        rows: list[tuple[Cell, ...]] = []
-        for name, part in _parts(learner, mine).items():
-            index = np.flatnonzero(part)
-            if len(index):
-                recalled = learner.interval(trials.y[index], index)
-                if recalled.days < FEWEST_DAYS_SHOWN:
-                    recalled = replace(recalled, half_width=math.nan)
-                rows.append((name, len(index), recalled, float(p[index].mean()), desired))
-        index = np.flatnonzero(mine)
-        recalled = learner.interval(trials.y[index], index)
-        figures = (
-            f"{_percent(recalled.estimate)} recalled on {counted(len(index), 'review')} "
-            + spanned(_percent(max(recalled.low, 0.0)), _percent(min(recalled.high, 1.0)), recalled)
-        )
-        told = preset is None or preset.is_told
-        who = "the parameters in force" if told else "FSRS-6 with its defaults"
-        who = "FSRS, which is off, would have" if is_off else who
-        expected = f"{who} expected {_percent(float(p[index].mean()))} of these"
-        basis, why = f"{expected[0].upper()}{expected[1:]}.", ""
-        conclusion = "can't tell"
-        if desired is None:
-            conclusion = _NOT_ASKED_FOR
-            nobody = "FSRS is off, so none was asked for" if is_off else "the file does not say"
-            sentences = [f"{figures}; desired: {nobody}."]
-            would = "FSRS would have" if is_off else "FSRS"
-            why = f"{would} expected {_percent(float(p[index].mean()))}"
-        else:
-            off = replace(recalled, estimate=recalled.estimate - desired)
-            if enough_to_tell(recalled):
-                conclusion = _CONCLUSIONS[side(off, RECALL_NO_MATTER)]
-            lead = f"{conclusion[0].upper()}{conclusion[1:]}"
-            sentences = [f"{lead}: {figures}, {_percent(desired)} desired."]
-            if conclusion == "can't tell":
-                sentences.append(what_is_missing(off, 1, RECALL_NO_MATTER))
-            elif conclusion != _CONCLUSIONS["no matter"]:
-                timing = learner.interval(p[index] - desired, index)
-                expecting = learner.interval(trials.y[index] - p[index], index)
-                basis = _two_parts(off, timing, expecting, expected, _percent(desired))
-                why = _in_short(off, timing, expecting)
-        sentences.append(basis)
-        title = f"{learner.name_of(group)}: retention"
-        columns = ("reviews of", "reviews", "recalled", "expected", "desired")
-        table = Table(title, columns, tuple(rows))
-        yield Answer(
-            "retention", learner.name_of(group), conclusion, tuple(sentences), (table,), why=why
-        )
+        yield _of_preset(learner, group, p)
+
+
+def _of_preset(learner: Learner, group: int, p: FloatArray) -> Answer:
+    trials, preset, name = learner.trials, learner.log.presets.get(group), learner.name_of(group)
+    is_off = learner.log.receipt.fsrs_enabled is False
+    desired = None if preset is None or is_off else preset.desired_retention
+    mine = trials.partition == group
+    rows: list[tuple[Cell, ...]] = []
+    for part, here in _parts(learner, mine).items():
+        index = np.flatnonzero(here)
+        if len(index):
+            recalled = learner.interval(trials.y[index], index, FEWEST_DAYS_SHOWN)
+            rows.append((part, len(index), recalled, float(p[index].mean()), desired))
+    index = np.flatnonzero(mine)
+    recalled = learner.interval(trials.y[index], index)
+    figures = (
+        f"{percent(recalled.estimate)} recalled on {counted(len(index), 'review')} "
+        + spanned(*share_bounds(recalled, 1), recalled)
+    )
+    who = "FSRS, which is off, would have" if is_off else "the parameters in force"
+    if not is_off and preset is not None and not preset.is_told:
+        who = "FSRS-6 with its defaults"
+    mean = percent(float(p[index].mean()))
+    expected = f"{who} expected {mean} of these"
+    basis, why, conclusion = f"{expected[0].upper()}{expected[1:]}.", "", "can't tell"
+    if desired is None:
+        conclusion = _NOT_ASKED_FOR
+        nobody = "FSRS is off, so none was asked for" if is_off else "the file does not say"
+        sentences = [f"{figures}; desired: {nobody}."]
+        why = f"FSRS{' would have' * is_off} expected {mean}"
+    else:
+        off = replace(recalled, estimate=recalled.estimate - desired)
+        if enough_to_tell(recalled):
+            conclusion = _CONCLUSIONS[side(off, _NO_MATTER)]
+        lead = f"{conclusion[0].upper()}{conclusion[1:]}"
+        sentences = [f"{lead}: {figures}, {percent(desired)} desired."]
+        if conclusion == "can't tell":
+            sentences.append(what_is_missing(off, 1, _NO_MATTER))
+        elif conclusion != _CONCLUSIONS["no matter"]:
+            timing = learner.interval(p[index] - desired, index)
+            expecting = learner.interval(trials.y[index] - p[index], index)
+            basis = _two_parts(off, timing, expecting, expected, percent(desired))
+            why = _in_short(off, timing, expecting)
+    sentences.append(basis)
+    columns = ("reviews of", "reviews", "recalled", "expected", "desired")
+    table = Table(f"{name}: retention", columns, tuple(rows))
+    return Answer("retention", name, conclusion, tuple(sentences), (table,), why=why)
 
 
 def _two_parts(
@@ -172,5 +179,59 @@ def months_of(time_s: FloatArray) -> NDArray[np.str_]:
     return time_s.astype("datetime64[s]").astype("datetime64[M]").astype(str)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+# When Anki says 90 %, do I recall 90 %?
+
+
+def does_it_mean_it(learner: Learner) -> Answer:
+    """One answer over all reviews of later days, by what the parameters in force say of them."""
+    p, y = _said_now(learner), learner.trials.y
+    rows: list[tuple[Cell, ...]] = []
+    said: dict[float, tuple[float, Interval]] = {}
+    for low, high in pairwise(_EDGES):
+        index: IntArray = np.flatnonzero((p >= low) & ((p < high) | (high == 1.0)))
+        if not len(index):
+            continue
+        recalled = learner.interval(y[index], index, FEWEST_DAYS_SHOWN)
+        mean = float(p[index].mean())
+        rows.append((f"{100 * low:.0f}–{percent(high, 0)}", len(index), mean, recalled))
+        if len(index) >= _FEWEST_OF_A_BIN and recalled.days >= FEWEST_DAYS:
+            said[low] = mean, recalled
+    columns = ("when it says", "reviews", "expected", "recalled")
+    table = Table("What Anki's FSRS says and what you recall", columns, tuple(rows))
+    if not said:
+        sentence = (
+            f"Can't tell yet: {_FEWEST_OF_A_BIN} reviews on {FEWEST_DAYS} days with about the same "
+            "prediction are needed."
+        )
+        return Answer("says", "all presets", "can't tell", (sentence,), (table,))
+    nearest = min(said, key=lambda low: (abs(said[low][0] - _ASKED), low))
+    mean, recalled = said[nearest]
+    conclusion, words = {
+        "below": ("less than it says", "less than it says"),
+        "above": ("more than it says", "more than it says"),
+        "no matter": ("means it", "it means what it says"),
+        "open": ("can't tell", "can't tell yet whether it means what it says"),
+    }[side(replace(recalled, estimate=recalled.estimate - mean), _NO_MATTER)]
+    bounds = " … ".join(share_bounds(recalled, 0)).replace(" % …", " …")
+    brief = (
+        f"{percent(mean, 0)}{_while_off(learner)}, you recall {percent(recalled.estimate, 0)} "
+        f"({bounds}) on these {percent(recalled.reviews / len(p), 0)} of your reviews: {words}."
+    )
+    basis = (
+        f"Of these {counted(recalled.reviews, 'review')} of {counted(recalled.days, 'day')} it "
+        f"said about {percent(mean, 0)}. Over all {counted(len(p), 'review')} of later days, of "
+        f"which it said more or less, it expected {percent(float(p.mean()))}, and you recalled "
+        f"{percent(float(y.mean()))}. It is judged with the parameters in force, which may have "
+        "been fitted to these reviews."
+    )
+    sentences = (f"When it says {brief}", basis)
+    return Answer("says", "all presets", conclusion, sentences, (table,), brief=brief)
+
+
+def _while_off(learner: Learner) -> str:
+    """Which parameters speak where FSRS is off."""
+    if learner.log.receipt.fsrs_enabled is not False:
+        return ""
+    presets = [learner.log.presets.get(group) for group in learner.groups]
+    stored = any(preset is not None and preset.parameters_in_force for preset in presets)
+    return f" (FSRS is off; {'the parameters stored' if stored else 'its defaults'} would)"

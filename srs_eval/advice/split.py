@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table, better_by, listed, sure, what_is_missing
+from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.advice.sentences import figures, listed, what_is_missing
 from srs_eval.data.errors import counted
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
@@ -71,14 +72,14 @@ def _of_each_preset(
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
     change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
-    found = {
-        group: learner.interval(change[partition == group], index[partition == group])
-        for group in groups
-        if (partition == group).any()
-    }
-    says = verdicts({str(group): each for group, each in found.items()}, equivalence=equivalence)
+    found = {}
+    for group in groups:
+        mine = partition == group
+        if mine.any():
+            found[str(group)] = learner.interval(change[mine], index[mine])
+    says = verdicts(found, equivalence=equivalence)
     return {
-        group: (each, decide(each, says[str(group)], equivalence)) for group, each in found.items()
+        int(group): (each, decide(each, says[group], equivalence)) for group, each in found.items()
     }
 
 
@@ -120,28 +121,27 @@ def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
         return Answer("split", preset, "can't tell", (sentence,))
     overall, decisions = over_all_presets(decks, equivalence)
     rows = tuple(
-        (words, each.reviews, each, words if decisions[words] == "split" else decisions[words])
-        for words, each in overall.items()
+        (words, each.reviews, each, _shown(words, decisions)) for words, each in overall.items()
     )
     columns = ("parameters", "reviews", "minus shared", "decision")
-    return Answer(
-        "split",
-        preset,
-        concluded(decisions),
-        (
-            _sentence(decisions, overall["split"], "deck"),
-            _pooled_sentence(decisions["pooled"], overall["pooled"], "deck"),
-        ),
-        (Table(f"{preset}: parameters for each of {len(decks.groups)} decks", columns, rows),),
+    table = Table(f"{preset}: parameters for each of {len(decks.groups)} decks", columns, rows)
+    sentences = (
+        _sentence(decisions, overall["split"], "deck"),
+        _pooled_sentence(decisions["pooled"], overall["pooled"], "deck"),
     )
+    return Answer("split", preset, concluded(decisions), sentences, (table,))
+
+
+def _shown(words: str, decisions: Mapping[str, Decision]) -> str:
+    """A decision as a table has it: "pooled" for to split where that is what was asked."""
+    return words if decisions[words] == "split" else decisions[words]
 
 
 def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Answer:
     overall, decisions = over_all_presets(learner, equivalence)
     rows: list[tuple[Cell, ...]] = []
-    for words, difference in overall.items():
-        shown = words if decisions[words] == "split" else decisions[words]
-        rows.append(("all presets", words, difference.reviews, difference, shown))
+    for words, each in overall.items():
+        rows.append(("all presets", words, each.reviews, each, _shown(words, decisions)))
     by_preset = _of_each_preset(learner, groups, equivalence)
     for group, (difference, decision) in by_preset.items():
         rows.append((learner.name_of(group), "split", difference.reviews, difference, decision))
@@ -162,19 +162,14 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         )
     sentences.append(who_could_share(learner, groups_found, differences, equivalence))
     sentences.append(_POPULATION)
+    gains = Table(
+        "Parameters of their own against one set for all, fitted alike",
+        ("reviews of", "parameters", "reviews", "minus shared", "decision"),
+        tuple(rows),
+    )
     return Answer(
-        "split",
-        "all presets",
-        conclusion,
-        tuple(sentences),
-        (
-            Table(
-                "Parameters of their own against one set for all, fitted alike",
-                ("reviews of", "parameters", "reviews", "minus shared", "decision"),
-                tuple(rows),
-            ),
-            _matrix(learner, differences, equivalence),
-        ),
+        *("split", "all presets", conclusion, tuple(sentences)),
+        (gains, _matrix(learner, differences, equivalence)),
         None if parameters is None else tuple(parameters),
     )
 
@@ -269,31 +264,28 @@ def proposed_groups(
 
 
 def _sentence(decisions: Mapping[str, Decision], difference: Interval, part: str) -> str:
-    figures = (
-        f"log loss {better_by(difference.estimate)} on "
-        f"{counted(difference.reviews, 'held-out review')} {sure(difference)}"
-    )
+    told = figures(difference, "held-out review")
     match decisions["split"]:
         case "keep shared" if decisions["pooled"] == "split":
-            return f"Separate parameters gain nothing over one set for all {part}s: {figures}."
+            return f"Separate parameters gain nothing over one set for all {part}s: {told}."
         case "keep shared":
-            return f"One set of parameters for all {part}s is enough: separate ones make {figures}."
+            return f"One set of parameters for all {part}s is enough: separate ones make {told}."
         case "split":
-            return f"Parameters for each {part} predict better: {figures}."
+            return f"Parameters for each {part} predict better: {told}."
     return (
         f"Let all {part}s share parameters until splitting proves better, which can't be told "
-        f"yet: {figures}. " + what_is_missing(difference, len(_CANDIDATES))
+        f"yet: {told}. {what_is_missing(difference, len(_CANDIDATES))}"
     )
 
 
 def _pooled_sentence(decision: Decision, difference: Interval, part: str) -> str:
-    figures = f"log loss {better_by(difference.estimate)} {sure(difference)}"
     words = {
         "split": "predict better than one set for all that is fitted alike",
         "keep shared": "are no better, by more than matters, than one set for all fitted alike",
         "can't tell": "can't be told apart yet from one set for all that is fitted alike",
     }[decision]
-    sentence = f"Parameters of each {part} drawn towards all {part}s' (pooled) {words}: {figures}."
+    sentence = f"Parameters of each {part} drawn towards all {part}s' (pooled) {words}: "
+    sentence += f"{figures(difference)}."
     if decision == "can't tell":
         return f"{sentence} {what_is_missing(difference, len(_CANDIDATES))}"
     return sentence
@@ -310,8 +302,5 @@ def _matrix(
         (learner.name_of(a), learner.name_of(b), difference, says[f"{a} {b}"])
         for (a, b), difference in differences.items()
     )
-    return Table(
-        "Parameters of one preset on reviews of another",
-        ("parameters of", "reviews of", "minus its own", "verdict"),
-        rows,
-    )
+    columns = ("parameters of", "reviews of", "minus its own", "verdict")
+    return Table("Parameters of one preset on reviews of another", columns, rows)

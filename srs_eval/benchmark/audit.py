@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -240,7 +240,7 @@ class _Progress:
 @contextmanager
 def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
     """Hold the folder of an audit alone, which goes on from what is there or starts over."""
-    _refuse_results_of_others(out, fresh)
+    _refuse_results_of_others(out)
     try:
         (out / JOURNAL).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -258,12 +258,12 @@ def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
         let_go()
 
 
-def _refuse_results_of_others(out: Path, fresh: bool) -> None:
+def _refuse_results_of_others(out: Path) -> None:
     """Raises InputError where an audit would replace or delete what no audit has left."""
     old = out / JOURNAL / "audit.jsonl"
     if old.exists():
         raise InputError(f'"{old}" is of an audit of an older srs-eval: choose another --out.')
-    if (out / JOURNAL / SEARCH if fresh else out / AUDIT).exists():
+    if (out / JOURNAL / SEARCH).exists():
         return
     others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
     for folder in (out, out / PUBLISHED, out / TUNED):
@@ -350,7 +350,17 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
     try:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
-        raise NotEnoughData("no user has enough reviews for any of the models") from None
+        reasons = Counter(
+            tries.judged(name, setup, user).reason or "it has some as published, none as tuned"
+            for name in tries.configurations
+            for half, users in enumerate(tries.halves)
+            for setup in ({}, tries.chosen_for(name, half))
+            for user in users
+        )
+        ((reason, _),) = reasons.most_common(1)
+        raise NotEnoughData(
+            f"no model has results of any user, mostly for this: {reason}"
+        ) from None
     changed = {each.file.name: each for each in changes(tuned, published)}
     lines = []
     failed: dict[str, int] = defaultdict(int)
@@ -423,15 +433,15 @@ def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> I
 
 
 def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
-    means = [(each, float(each.of(users)["LogLoss"].mean())) for each in files]
+    means = [(each, float(each.log_loss(users).mean())) for each in files]
     return tuple(each.label for each, _ in placed(means))
 
 
 def _pairs(
     files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
 ) -> Iterator[_Pair]:
-    before = {each.label: each.of(users)["LogLoss"] for each in files}
-    now = {each.label: after[each.name].of(users)["LogLoss"] for each in files}
+    before = {each.label: each.log_loss(users) for each in files}
+    now = {each.label: after[each.name].log_loss(users) for each in files}
     pairs = list(itertools.combinations(before, 2))
     weights = np.ones((len(users), 1))
     intervals = [

@@ -219,53 +219,47 @@ def _tables(
     sizes: FloatArray,
     own_users: bool,
 ) -> tuple[Standings, ...]:
-    values = {name: _column_stack(files, name, common) for name in metrics}
-    weightings = np.column_stack([sizes, np.ones(len(sizes))])
+    over = [file.columns(metrics, None if own_users else common) for file in files]
+    weightings = _weightings(sizes)
     if own_users:
         # Nobody's figures are compared here: each file is a table of one column.
-        alone = [
-            mean_intervals(
-                np.column_stack([file.metrics.get(name, _nothing(file)) for name in metrics]),
-                np.column_stack([file.sizes, np.ones(len(file.sizes))]),
-            )
-            for file in files
+        found = [
+            mean_intervals(columns, _weightings(file.sizes))
+            for file, columns in zip(files, over, strict=True)
         ]
-        means = [[dict(zip(metrics, found[w], strict=True)) for found in alone] for w in range(2)]
     else:
-        together = mean_intervals(np.concatenate(list(values.values()), axis=1), weightings)
-        means = [
-            [
-                {name: found[len(files) * m + k] for m, name in enumerate(metrics)}
-                for k in range(len(files))
-            ]
-            for found in together
-        ]
-    paired = _paired_to_best(values[metric], weightings, metric)
+        together, n = mean_intervals(np.concatenate(over, axis=1), weightings), len(metrics)
+        found = [[each[n * k : n * (k + 1)] for each in together] for k in range(len(files))]
+    paired = _paired_to_best(_column_stack(files, metric, common), weightings, metric)
+    by_label = {file.label: k for k, file in enumerate(files)}
     tables = []
     for w, weighting in enumerate(WEIGHTINGS):
         to_best, p_values = paired[w]
-        by_label = {file.label: k for k, file in enumerate(files)}
-        order = placed([(file, means[w][k]["LogLoss"].estimate) for k, file in enumerate(files)])
+        means = [dict(zip(metrics, of_file[w], strict=True)) for of_file in found]
         lines = []
-        for file, place in order:
+        for file, place in placed(
+            [(file, means[k]["LogLoss"].estimate) for k, file in enumerate(files)]
+        ):
             k = by_label[file.label]
-            over = file.metrics if own_users else {name: values[name][:, k] for name in metrics}
+            undefined = np.isnan(over[k]).sum(0).tolist()
             lines.append(
                 Standing(
                     file=file,
                     place=place,
-                    users=len(file.users) if own_users else len(common),
-                    means=means[w][k],
-                    undefined={
-                        name: int(np.isnan(over.get(name, _nothing(file))).sum())
-                        for name in metrics
-                    },
+                    users=len(over[k]),
+                    means=means[k],
+                    undefined=dict(zip(metrics, undefined, strict=True)),
                     to_best=to_best[k],
                     set_p_value=float(p_values[k]),
                 )
             )
         tables.append(Standings(weighting, tuple(lines)))
     return tuple(tables)
+
+
+def _weightings(sizes: FloatArray) -> FloatArray:
+    """Weights of users (n, 2), in the order of WEIGHTINGS."""
+    return np.column_stack([sizes, np.ones(len(sizes))])
 
 
 def _paired_to_best(
@@ -302,12 +296,7 @@ def _paired_to_best(
 
 
 def _column_stack(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
-    nothing = np.full(len(users), np.nan)
-    return np.column_stack([file.of(users).get(metric, nothing) for file in files])
-
-
-def _nothing(file: ResultFile) -> FloatArray:
-    return np.full(len(file.users), np.nan)
+    return np.concatenate([file.columns((metric,), users) for file in files], axis=1)
 
 
 def _nanmean(values: FloatArray) -> FloatArray:
@@ -386,17 +375,9 @@ def changes(
         both = [user for user in sizes if user in sizes_before]
         alike = np.array([user for user in both if sizes[user] == sizes_before[user]], dtype=int)
         weight = np.array([sizes[user] for user in alike.tolist()], dtype=float)
-        now, then = file.of(alike), old.of(alike)
-        nothing = np.full(len(alike), np.nan)
-        values = np.column_stack(
-            [now.get(name, nothing) - then.get(name, nothing) for name in shown]
-        )
-        moved = _as_losses(metric, now.get(metric, nothing)) - _as_losses(
-            metric, then.get(metric, nothing)
-        )
-        by_weighting = mean_intervals(
-            np.column_stack([values, moved]), np.column_stack([weight, np.ones(len(weight))])
-        )
+        now, then = file.columns(shown, alike), old.columns(shown, alike)
+        moved = _as_losses(metric, now[:, 0]) - _as_losses(metric, then[:, 0])
+        by_weighting = mean_intervals(np.column_stack([now - then, moved]), _weightings(weight))
         found.append(
             Change(
                 file=file,

@@ -96,11 +96,17 @@ class ResultFile:
         """Judged reviews of each user."""
         return dict(zip(self.users.tolist(), self.sizes.astype(int).tolist(), strict=True))
 
-    def of(self, users: IntArray) -> dict[str, FloatArray]:
-        """Metrics of some users, in their order; nan for those without results."""
+    def columns(self, metrics: Sequence[str], users: IntArray | None = None) -> FloatArray:
+        """Some metrics (users, metrics) of its own users or of others; nan where there is none."""
+        users = self.users if users is None else users
         place = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
-        there = self.users[place] == users
-        return {name: np.where(there, found[place], np.nan) for name, found in self.metrics.items()}
+        there, nothing = self.users[place] == users, np.full(len(self.users), np.nan)
+        found = [self.metrics.get(each, nothing)[place] for each in metrics]
+        return np.where(there[:, None], np.column_stack(found), np.nan)
+
+    def log_loss(self, users: IntArray) -> FloatArray:
+        """Of some users, in their order; nan for those without results."""
+        return self.columns(("LogLoss",), users)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +131,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     """
     once: dict[Path, Path] = {}  # a folder that is named twice is one
     for path in paths:
-        once.setdefault(_results_of(path).resolve(), path)
+        once.setdefault(results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
     files = [each for folder in folders for each in folder.files]
     # The name alone where that is enough, else with the folder, else with the file.
@@ -151,7 +157,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    home = _results_of(path)
+    home = results_of(path)
     found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
     setup = read_setup(path)
     if not found:
@@ -301,7 +307,7 @@ def _plain(file: ResultFile) -> str:
     return file.configuration.words if file.configuration else file.name
 
 
-def _results_of(folder: Path) -> Path:
+def results_of(folder: Path) -> Path:
     """Where the result files of a folder lie."""
     return folder / "result" if (folder / "result").is_dir() else folder
 

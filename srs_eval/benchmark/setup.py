@@ -174,16 +174,15 @@ def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         before = stored["configurations"].get(name)
         if before is None:
             continue
-        for key in sorted({*configuration, *before}):
-            old, value = before.get(key), configuration.get(key)
-            if key == "protocol":
-                for flag in sorted({*value, *old}):
-                    was, now = old.get(flag, False), value.get(flag, False)
-                    if was != now:
-                        return f"{name} had {flag} {_word(was)} and has {_word(now)} now"
-            elif old != value:
+        flags = configuration["protocol"]
+        then, now = (
+            {**each, **each["protocol"], "protocol": None} for each in (before, configuration)
+        )
+        for key in sorted({*then, *now}):
+            if then.get(key) != now.get(key):
                 say = _training if key == "hyperparameters" else _word
-                return f"{name} had {key.replace('_', ' ')} {say(old)} and has {say(value)} now"
+                what = key if key in flags else key.replace("_", " ")
+                return f"{name} had {what} {say(then.get(key))} and has {say(now.get(key))} now"
     return ""
 
 

@@ -235,10 +235,11 @@ class ResultStore:
             os.fsync(self._handles[configuration])
         for folder, lines in _files(self._units(configuration), self.names).items():
             path = self.folder / folder / f"{spelled(configuration, self.names)}.jsonl"
-            if lines:
-                write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
-            else:
+            content = "".join(f"{line}\n" for line in lines).encode()
+            if not lines:
                 path.unlink(missing_ok=True)
+            elif not path.exists() or path.read_bytes() != content:
+                write_atomically(path, content)
 
     def _refuse_another_setup(self) -> None:
         """Raises InputError where there is a setup.json that no batch has left."""
@@ -254,14 +255,12 @@ class ResultStore:
         Files of a configuration are a batch's where its journal is.
         """
         journals = self.configurations()
-        spellings, others = self._spellings(), list[Path]()
-        for configuration in {*setup["configurations"], *journals}:
-            name = spelled(configuration, self.names)
-            if not any(name == spelled(each, names) for each in journals for names in spellings):
-                others += [self.folder / folder / f"{name}.jsonl" for folder in _FOLDERS]
-            if configuration not in journals:
-                others += self._kept_of(configuration)
-        for path in others:
+        known = {spelled(each, names) for each in journals for names in self._spellings()}
+        wanted = {*setup["configurations"], *journals}
+        names = {spelled(each, self.names) for each in wanted} - known
+        others = [self.folder / kind / f"{name}.jsonl" for name in names for kind in _FOLDERS]
+        others += [path for each in wanted.difference(journals) for path in self._kept_of(each)]
+        for path in sorted(others):
             if os.path.lexists(path):
                 raise _not_from_here(path)
 

@@ -81,11 +81,12 @@ class Search:
             self._left -= len(self._asked)
         self.tried += zip(self._asked, losses, strict=True)
         best = self.best[0]
-        moved = [
-            abs(self._log(each, best) - self._log(each, before)) / math.log(each.spread)
+        hardly_moved = all(
+            abs(self._log(each, best) - self._log(each, before))
+            <= self._size / 2 * math.log(each.spread)
             for each in self._numbers
-        ]
-        if len(self.tried) > 1 and max(moved, default=0.0) < self._size / 2:
+        )
+        if len(self.tried) > 1 and hardly_moved:
             self._size *= _SHRINKS
 
     @property

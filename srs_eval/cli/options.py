@@ -1,6 +1,6 @@
 """Options that several commands share, in groups.
 
-A group is a function: its parameters are the options, its value is what they mean.
+A group is a function or a dataclass: its parameters are the options, its value is what they mean.
 `takes` puts a group in the place of one parameter of a command.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,18 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from srs_eval.data.errors import InputError
+from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.ledger import Ledger
-    from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models.configurations import Configuration, Fit, Names
     from srs_eval.training.context import Context
 
 PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
-ROWS_PANEL = "Which reviews count"
-RUN_PANEL = "How it runs"
-OUTPUT_PANEL = "Output"
+_ROWS_PANEL = "Which reviews count"
+_RUN_PANEL = "How it runs"
+_OUTPUT_PANEL = "Output"
 
 # Spellings that are accepted besides the declared ones; dashes may stand for underscores.
 _DEVICES = ("cpu", "cuda", "mps", "xpu")  # kinds that PyTorch knows, without their number
@@ -74,18 +75,28 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
 @functools.cache
 def _options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
     """A group's options, which several commands share."""
-    parameters = inspect.signature(group).parameters.values()
-    return [_evaluated(option, group) for option in parameters]
+    made: list[inspect.Parameter] = []
+    for each in inspect.signature(group).parameters.values():
+        flags = each.kind is inspect.Parameter.VAR_KEYWORD
+        made += _flags() if flags else [_evaluated(each, group)]
+    return made
 
 
 def _evaluated(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
     # Options only: the types of groups and results are heavy imports.
-    annotation = eval(parameter.annotation, of.__globals__)
+    annotation = eval(parameter.annotation, vars(sys.modules[of.__module__]))
     return parameter.replace(annotation=annotation)
 
 
-def _flag(name: str, meaning: str) -> Any:
-    return typer.Option(name, help=meaning, rich_help_panel=PROTOCOL_PANEL)
+def option(
+    meaning: str, *names: str, panel: str = _RUN_PANEL, metavar: str | None = None, **more: Any
+) -> Any:
+    """An option of typer, with what nearly all of ours have."""
+    return typer.Option(*names, help=meaning, metavar=metavar, rich_help_panel=panel, **more)
+
+
+rows_option = functools.partial(option, panel=_ROWS_PANEL)
+output_option = functools.partial(option, panel=_OUTPUT_PANEL)
 
 
 @dataclass(frozen=True)
@@ -144,107 +155,68 @@ def _refuse_untuned(
         raise InputError(f'{said} in "{ledger.path}", which has {there}.')
 
 
-def protocol_options(
-    rows: Annotated[
-        str,
-        typer.Option(
-            help="benchmark: as for the published figures. anki: as Anki's own optimizer.",
-            metavar="benchmark|anki",
-            rich_help_panel=ROWS_PANEL,
-        ),
-    ] = "benchmark",
-    secs: Annotated[bool, _flag("--secs", "Intervals in fractions of a day.")] = False,
-    short: Annotated[bool, _flag("--short", "Histories hold same-day reviews.")] = False,
-    recency: Annotated[bool, _flag("--recency", "Newer reviews weigh more in training.")] = False,
-    two_buttons: Annotated[
-        bool, _flag("--two_buttons", "Hard and Easy count as Good. Also --binary.")
-    ] = False,
-    default: Annotated[
-        bool, _flag("--default", "Default parameters, nothing is trained. Also --dry.")
-    ] = False,
-    s0: Annotated[
-        bool, _flag("--S0", "Only initial stabilities are fitted. Also --pretrain.")
-    ] = False,
-    partitions: Annotated[
-        str,
-        typer.Option(
-            help="Fit parameters for each deck or preset apart (none, deck, preset).",
-            metavar="WHAT",
-            rich_help_panel=PROTOCOL_PANEL,
-        ),
-    ] = "none",
-    fallback_user: Annotated[
-        bool,
-        _flag(
-            "--fallback_user",
-            "With --partitions: one with too little to train on gets the whole user's fit.",
-        ),
-    ] = False,
-    train_equals_test: Annotated[
-        bool, _flag("--train_equals_test", "Train on the reviews that are judged.")
-    ] = False,
-    no_test_same_day: Annotated[
-        bool, _flag("--no_test_same_day", "With --secs: same-day reviews are not judged.")
-    ] = False,
-    no_train_same_day: Annotated[
-        bool, _flag("--no_train_same_day", "With --secs: not trained on same-day reviews.")
-    ] = False,
-    equalize_test_with_non_secs: Annotated[
-        bool,
-        _flag("--equalize_test_with_non_secs", "With --secs: judge the reviews judged without."),
-    ] = False,
-    disable_short_term: Annotated[
-        bool, _flag("--disable_short_term", "FSRS-5 without its same-day formulas.")
-    ] = False,
-    sched_penalties: Annotated[
-        bool,
-        _flag("--sched_penalties", "FSRS-7 is trained to shun leaps and very short intervals."),
-    ] = False,
-    n_splits: Annotated[int, _flag("--n_splits", "Number of test folds.")] = 5,
-    batch_size: Annotated[int, _flag("--batch_size", "Reviews in a training batch.")] = 512,
-    max_seq_len: Annotated[
-        int,
-        _flag("--max_seq_len", "Longest history trained on; a card keeps twice as many reviews."),
-    ] = 64,
-    gamma: Annotated[
-        float,
-        _flag("--gamma", "Strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)."),
-    ] = 1.0,
-) -> Flags:
-    """Which reviews are judged, and how models are trained."""
-    from srs_eval.data.protocol import Protocol
+RowsOption = Annotated[
+    str,
+    rows_option(
+        "benchmark: as for the published figures. anki: as Anki's own optimizer.",
+        metavar="benchmark|anki",
+    ),
+]
+_FLAGS = {
+    "secs": "Intervals in fractions of a day.",
+    "short": "Histories hold same-day reviews.",
+    "recency": "Newer reviews weigh more in training.",
+    "two_buttons": "Hard and Easy count as Good. Also --binary.",
+    "default": "Default parameters, nothing is trained. Also --dry.",
+    "S0": "Only initial stabilities are fitted. Also --pretrain.",
+    "partitions": "Fit parameters for each deck or preset apart (none, deck, preset).",
+    "fallback_user": "With --partitions: one with too little to train on gets the whole user's "
+    "fit.",
+    "train_equals_test": "Train on the reviews that are judged.",
+    "no_test_same_day": "With --secs: same-day reviews are not judged.",
+    "no_train_same_day": "With --secs: not trained on same-day reviews.",
+    "equalize_test_with_non_secs": "With --secs: judge the reviews judged without.",
+    "disable_short_term": "FSRS-5 without its same-day formulas.",
+    "sched_penalties": "FSRS-7 is trained to shun leaps and very short intervals.",
+    "n_splits": "Number of test folds.",
+    "batch_size": "Reviews in a training batch.",
+    "max_seq_len": "Longest history trained on; a card keeps twice as many reviews.",
+    "gamma": "Strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7).",
+}
+"""Fields of `Protocol` and, in `default` and `S0`, what is fitted."""
 
+
+def _flags() -> Iterator[inspect.Parameter]:
+    """An option for each flag, with the default of the protocol's field."""
+    for name, meaning in _FLAGS.items():
+        usual = getattr(Protocol(), name, False)
+        metavar = "WHAT" if isinstance(usual, str) else None
+        made = option(meaning, f"--{name}", panel=PROTOCOL_PANEL, metavar=metavar)
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=usual,
+            annotation=Annotated[type(usual), made],
+        )
+
+
+def protocol_options(rows: RowsOption = "benchmark", **flags: Any) -> Flags:
+    """Which reviews are judged, and how models are trained; `flags` are `_FLAGS`."""
+    default, s0 = flags.pop("default"), flags.pop("S0")
     if default and s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
-    protocol = Protocol(
-        rows=one_of("--rows", rows, ("benchmark", "anki")),  # type: ignore[arg-type]
-        short=short,
-        secs=secs,
-        two_buttons=two_buttons,
-        recency=recency,
-        partitions=one_of("--partitions", partitions, ("none", "deck", "preset")),  # type: ignore[arg-type]
-        fallback_user=fallback_user,
-        train_equals_test=train_equals_test,
-        no_test_same_day=no_test_same_day,
-        no_train_same_day=no_train_same_day,
-        equalize_test_with_non_secs=equalize_test_with_non_secs,
-        disable_short_term=disable_short_term,
-        sched_penalties=sched_penalties,
-        n_splits=n_splits,
-        batch_size=batch_size,
-        max_seq_len=max_seq_len,
-        gamma=gamma,
-    )
+    one_of("--rows", rows, ("benchmark", "anki"))
+    one_of("--partitions", flags["partitions"], ("none", "deck", "preset"))
+    protocol = Protocol(**{"rows": rows, **flags})
     return Flags(protocol, "default" if default else "S0" if s0 else "trained")
 
 
 ModelFileOption = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
+        "A Python file with models of your own; may be repeated. Its code is run.",
         "--model-file",
-        help="A Python file with models of your own; may be repeated. Its code is run.",
         metavar="FILE",
-        rich_help_panel=RUN_PANEL,
     ),
 ]
 
@@ -261,21 +233,16 @@ def load_model_files(paths: Sequence[Path] | None) -> None:
 def context_options(
     sm2_target: Annotated[
         float,
-        typer.Option(
+        option(
+            "Retention that SM-2's intervals are taken to aim at.",
             "--sm2-target",
-            help="Retention that SM-2's intervals are taken to aim at.",
-            rich_help_panel=PROTOCOL_PANEL,
+            panel=PROTOCOL_PANEL,
         ),
     ] = 0.9,
     weights: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of pretrained network weights.", metavar="DIR", rich_help_panel=RUN_PANEL
-        ),
+        Path | None, option("Folder of pretrained network weights.", metavar="DIR")
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where LSTM runs: cpu, cuda, mps, xpu.", rich_help_panel=RUN_PANEL)
-    ] = "cpu",
+    device: Annotated[str, option("Where LSTM runs: cpu, cuda, mps, xpu.")] = "cpu",
     model_file: ModelFileOption = None,
 ) -> Context:
     """Settings of single models."""
@@ -331,34 +298,18 @@ def source_options(
             show_default=False,
         ),
     ] = None,
-    user: Annotated[
-        int | None,
-        typer.Option(help="Which user of a data-set folder.", rich_help_panel=ROWS_PANEL),
-    ] = None,
+    user: Annotated[int | None, rows_option("Which user of a data-set folder.")] = None,
     deck: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this deck and those below it; may be repeated.",
-            rich_help_panel=ROWS_PANEL,
-        ),
+        list[str] | None, rows_option("Only this deck and those below it; may be repeated.")
     ] = None,
     preset: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only decks with this preset; may be repeated.", rich_help_panel=ROWS_PANEL
-        ),
+        list[str] | None, rows_option("Only decks with this preset; may be repeated.")
     ] = None,
     timezone: Annotated[
         str | None,
-        typer.Option(
-            help="Where days begin: a zone such as Asia/Tokyo, UTC-7, or local.",
-            rich_help_panel=ROWS_PANEL,
-        ),
+        rows_option("Where days begin: a zone such as Asia/Tokyo, UTC-7, or local."),
     ] = None,
-    rollover: Annotated[
-        int | None,
-        typer.Option(help="Hour at which days begin, 0-23.", rich_help_panel=ROWS_PANEL),
-    ] = None,
+    rollover: Annotated[int | None, rows_option("Hour at which days begin, 0-23.")] = None,
 ) -> Source:
     """The learner's file."""
     return Source(path, user, timezone, rollover, tuple(deck or ()), tuple(preset or ()))
@@ -366,106 +317,69 @@ def source_options(
 
 ModelsOption = Annotated[
     str,
-    typer.Option(
+    option(
+        "Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
         "--models",
-        help="Names, aliases and groups, separated by commas; `srs-eval models` lists them.",
         metavar="A,B|fast|all",
-        rich_help_panel=RUN_PANEL,
     ),
 ]
 SetupOption = Annotated[
     Path | None,
-    typer.Option(
-        "--setup",
-        help="Train what an audit's ledger names as it says, as NAME-tuned.",
-        metavar="LEDGER",
-        rich_help_panel=RUN_PANEL,
+    option(
+        "Train what an audit's ledger names as it says, as NAME-tuned.", "--setup", metavar="LEDGER"
     ),
 ]
 JobsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs", min=0, help="Worker processes, one a core if left out.", rich_help_panel=RUN_PANEL
-    ),
+    int | None, option("Worker processes, one a core if left out.", "--jobs", min=0)
 ]
 JsonOption = Annotated[
     str | None,
-    typer.Option(
-        "--json",
-        help="Write JSON to a file, or to stdout with -.",
-        metavar="FILE|-",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
+    output_option("Write JSON to a file, or to stdout with -.", "--json", metavar="FILE|-"),
 ]
-CsvOption = Annotated[
+_CsvOption = Annotated[
     str | None,
-    typer.Option(
-        "--csv",
-        help="Write CSV to a file, or to stdout with -.",
-        metavar="FILE|-",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
-]
-HtmlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--html",
-        help="Write a page that opens offline to a file, or to stdout with -.",
-        metavar="FILE|-",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
-]
-MarkdownOption = Annotated[
-    str | None,
-    typer.Option(
-        "--md",
-        help="Write Markdown to a file, or to stdout with -.",
-        metavar="FILE|-",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
-]
-CsvFolderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--csv",
-        help="Write every table to a folder.",
-        metavar="DIR",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
-]
-PngFolderOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--png",
-        help="Write every picture to a folder.",
-        metavar="DIR",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
+    output_option("Write CSV to a file, or to stdout with -.", "--csv", metavar="FILE|-"),
 ]
 NamesOption = Annotated[
     str,
-    typer.Option(
+    output_option(
+        "How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
         "--names",
-        help="How files spell configurations: as srs-benchmark did in 2025, or since 2026.",
         metavar="2025|2026",
-        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 ReferenceOption = Annotated[
     str,
-    typer.Option(
-        "--reference",
-        help="The model that others are held against besides the best.",
-        metavar="NAME",
-        rich_help_panel=RUN_PANEL,
+    option(
+        "The model that others are held against besides the best.", "--reference", metavar="NAME"
     ),
 ]
-NoCacheOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-cache", help="Neither use nor keep earlier results.", rich_help_panel=RUN_PANEL
-    ),
-]
+NoCacheOption = Annotated[bool, option("Neither use nor keep earlier results.", "--no-cache")]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a ranking of one collection is made, and what is written of it."""
+
+    models: ModelsOption = "all"
+    setup: SetupOption = None
+    jobs: JobsOption = None
+    json: JsonOption = None
+    csv: _CsvOption = None
+    reference: ReferenceOption = "FSRS-6"
+    names: NamesOption = "2025"
+    no_cache: NoCacheOption = False
+
+
+def demo_options(
+    models: ModelsOption = "fast",
+    jobs: JobsOption = None,
+    json: JsonOption = None,
+    csv: _CsvOption = None,
+    reference: ReferenceOption = "FSRS-6",
+) -> Running:
+    """The same of `demo`."""
+    return Running(models, None, jobs, json, csv, reference)
 
 
 def refuse_rows_of_anki(flags: Flags) -> None:

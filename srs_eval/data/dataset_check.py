@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from srs_eval.data.readers.files import file_errors
 from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
 _HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +174,9 @@ def hub_digest(folder: Path, path: Path) -> str | None:
 def digest(path: Path, *, like: str) -> str:
     """A file's hash of the same kind as `like`. Raises InputError where it cannot be read."""
     with file_errors(path), open(path, "rb") as file:
-        if len(like) == 64:
-            found = hashlib.sha256()
-        else:
-            found = hashlib.sha1(b"blob %d\0" % os.fstat(file.fileno()).st_size)
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+        size = os.fstat(file.fileno()).st_size
+        kind = hashlib.sha256 if len(like) == 64 else partial(hashlib.sha1, b"blob %d\0" % size)
+        return hashlib.file_digest(file, kind).hexdigest()
 
 
 def _named(parts: Sequence[Path], error: InputError) -> Path:

@@ -135,21 +135,22 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return list(paths)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step, on disk before this returns; raises OSError."""
+def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Replace a file in one step; `lasting`: it is on disk before this returns. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:50]}.srs-eval.tmp")
     temporary.unlink(missing_ok=True)  # of a process that was killed
     try:
         with open(temporary, "xb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":
+    if lasting and os.name == "posix":
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

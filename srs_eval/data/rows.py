@@ -81,19 +81,7 @@ def select_rows(
     # From here on: entries by card, then time. `reason[k]` says why entry k is out (0: it is in).
     entries = log.entries
     order = np.argsort(entries.card_id, kind="stable")
-    by_card = Entries(
-        *(
-            column[order]
-            for column in (
-                entries.time_ms,
-                entries.card_id,
-                entries.rating,
-                entries.kind,
-                entries.factor,
-                entries.duration_ms,
-            )
-        )
-    )
+    by_card = Entries(**{name: column[order] for name, column in vars(entries).items()})
     reasons = _Reasons(len(order))
     known, suspended = _card_state(log, by_card.card_id)
     if not with_deleted:

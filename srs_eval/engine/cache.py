@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from srs_eval.data.outputs import write_atomically
 from srs_eval.data.paths import VERSION, cache_dir
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models.configurations import Configuration
@@ -100,17 +101,10 @@ def save(key: str, stored: Stored) -> None:
         "seconds": stored.seconds,
         "notes": list(stored.notes),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, p=stored.p, about=np.array(json.dumps(about)))
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError:
-        return
+    content = io.BytesIO()
+    np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
+    with contextlib.suppress(OSError):
+        write_atomically(path, content.getvalue(), lasting=False)
 
 
 def prune(limit_bytes: int = _LIMIT_BYTES) -> None:

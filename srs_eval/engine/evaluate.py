@@ -11,8 +11,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,10 +94,17 @@ def evaluate(
     configurations = start_order(configurations, reviews, jobs, first)
     yield Prepared(reviews, judged, tuple(configurations), uncompiled)
     if jobs <= 0:
-        yield from _in_this_process(session, configurations, context, cancel, use_cache)
+        events = _in_this_process(session, configurations, context, cancel, use_cache)
     else:
         jobs = min(jobs, len(configurations))
-        yield from _in_workers(log, configurations, context, cancel, use_cache, jobs)
+        events = _in_workers(log, configurations, context, cancel, use_cache, jobs)
+    tests: dict[TestSet, TestSet] = {}  # what was made twice is shared from here on
+    with closing(events):
+        for event in events:
+            if isinstance(event, Finished):
+                shared = tests.setdefault(event.result.tests, event.result.tests)
+                event = replace(event, result=replace(event.result, tests=shared))
+            yield event
     if use_cache:
         cache.prune()
 
@@ -182,7 +190,7 @@ def _in_this_process(
     context: Context,
     cancel: threading.Event,
     use_cache: bool,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     pending: deque[Progress] = deque()
     outer_tick = context.tick
     cancelled = False
@@ -280,11 +288,10 @@ def _in_workers(
     cancel: threading.Event,
     use_cache: bool,
     jobs: int,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     waiting = deque(configurations)
     working: dict[Future[Final], Started] = {}
     events = TaskEvents()
-    tests: dict[TestSet, TestSet] = {}  # workers have sent equal ones
     pool = WorkerPool(
         jobs,
         initializer=_share,
@@ -313,12 +320,7 @@ def _in_workers(
                 done = working.pop(future).configuration
                 # The worker need not wait until the caller has dealt with this.
                 begun = [start_next()] if waiting else []
-                outcome = _outcome(done, future)
-                if isinstance(outcome, Finished):
-                    result = outcome.result
-                    shared = tests.setdefault(result.tests, result.tests)
-                    outcome = replace(outcome, result=replace(result, tests=shared))
-                yield outcome
+                yield _outcome(done, future)
                 yield from begun
             else:
                 yield Progress(working[future].configuration, *message)

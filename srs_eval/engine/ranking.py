@@ -9,11 +9,9 @@ where that ties.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any, Literal, TypeVar
 from typing import Protocol as Interface
 from weakref import WeakKeyDictionary
@@ -139,7 +137,8 @@ class Group:
     @property
     def title(self) -> str:
         """ "Judged on 2,143 reviews of later days"."""
-        return _title(f"{self.reviews:,}", self.rows, self.learns)
+        title = f"Judged on {self.reviews:,} {self.rows}"
+        return f"{title}: models that learn while they are judged" if self.learns else title
 
     @property
     def ties(self) -> tuple[Tie, ...]:
@@ -315,7 +314,7 @@ def _groups(
     pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
 ) -> Iterator[Group]:
     """Schedulers, then models that learn while they are judged; the floor's line stands once."""
-    pairs = _without_repeated_floor(pairs, lambda pair: pair[0])
+    pairs = _without_repeated_floor(pairs)
     floors = [pair for pair in pairs if pair[0].is_floor]
     floor = min((result for _, result in floors), key=_loss, default=None)
     compared = next((result for each, result in pairs if each.name == reference), None)
@@ -325,13 +324,14 @@ def _groups(
         yield _group(members, rows, learns, floor, compared, equivalence)
 
 
-def _without_repeated_floor(members: Sequence[T], of: Callable[[T], Configuration]) -> list[T]:
+def _without_repeated_floor(
+    pairs: list[tuple[Configuration, Result]],
+) -> list[tuple[Configuration, Result]]:
     """Without the average that leaves deleted cards out, where the plain one is judged alike."""
-    repeats = [of(each).is_floor and of(each).protocol.known_decks_only for each in members]
-    floors = sum(of(each).is_floor for each in members)
-    if floors == sum(repeats):  # it is the only one
-        return list(members)
-    return [each for each, repeated in zip(members, repeats, strict=True) if not repeated]
+    floors = [each.protocol.known_decks_only for each, _ in pairs if each.is_floor]
+    if all(floors):  # it is the only one
+        return pairs
+    return [pair for pair in pairs if not (pair[0].is_floor and pair[0].protocol.known_decks_only)]
 
 
 def apart(
@@ -362,7 +362,9 @@ def _group(
     best = next((results[each.name] for each, place in fair if place == 1), None)
     ranked = [each.name for each, place in fair if place is not None]
     flattered = [(each, None) for each, _ in losses if results[each.name].flattered]
-    in_order = sorted([*fair, *flattered], key=lambda each: _order(each[0], results))
+    in_order = sorted(
+        [*fair, *flattered], key=lambda each: (round(_loss(results[each[0].name]), 6), each[0].name)
+    )
     compared = {each.name: results[each.name] for each, _ in in_order if not each.is_floor}
     to_best, to_floor, to_reference = (
         {
@@ -387,9 +389,8 @@ def _group(
             said = beside_best.get(name)
             # Nothing is better than the best; only a tie could be called so.
             standing = "best" if said is None else "as good" if said == "better" else said
-        share = None
-        if floor is not None and not configuration.is_floor:
-            share = _share(_loss(result), _loss(floor))
+        held = None if configuration.is_floor else floor
+        share = None if held is None else _share(_loss(result), _loss(held))
         lines.append(
             Ranked(
                 configuration=configuration,
@@ -404,11 +405,6 @@ def _group(
             )
         )
     return Group(rows, learns, tuple(lines), equivalence)
-
-
-def _order(configuration: Configuration, results: Mapping[str, Result]) -> tuple[float, str]:
-    """To six decimals, then by name."""
-    return round(_loss(results[configuration.name]), 6), configuration.name
 
 
 def placed(figures: Iterable[tuple[C, float]]) -> list[tuple[C, int | None]]:
@@ -454,11 +450,6 @@ def _share(loss: float, floor: float) -> float | None:
     return loss / floor - 1 if round(floor, 6) > 0 else None
 
 
-def _title(reviews: str, rows: str, learns: bool) -> str:
-    title = f"Judged on {reviews} {rows}"
-    return f"{title}: models that learn while they are judged" if learns else title
-
-
 def _alone(line: Ranked, equivalence: float) -> str:
     """The sentence about the only model of a group."""
     name = line.configuration.words
@@ -481,79 +472,6 @@ def _listed(names: list[str]) -> str:
 
 
 # Users of a data set
-
-
-@dataclass(frozen=True)
-class Mean:
-    """One configuration's means over the users of its group."""
-
-    configuration: Configuration
-    place: int | None  # from 1; None for the floor
-    users: int  # it has results of, in the group or not
-    metrics: Mapping[str, float]
-    """Means over users, by the names of result files; AUC over users that have one, else nan."""
-    log_loss_by_reviews: float
-    against_floor: float | None  # as `Ranked.against_floor`, of the means
-
-
-@dataclass(frozen=True)
-class MeanGroup:
-    """Configurations compared on users for whom all were judged on the same reviews."""
-
-    rows: str
-    learns: bool
-    users: int  # compared
-    reviews: int  # of these users
-    lines: tuple[Mean, ...]  # best first, the floor where it falls
-
-    @property
-    def most_users(self) -> int:
-        """That any of the configurations has."""
-        return max(line.users for line in self.lines)
-
-    @property
-    def title(self) -> str:
-        return _title(f"{self.reviews:,}", self.rows, self.learns)
-
-
-def mean_ranking(
-    configurations: Iterable[Configuration],
-    results: Mapping[str, Mapping[int, Mapping[str, Any]]],
-) -> list[MeanGroup]:
-    """Ranking by mean log loss over users.
-
-    `results` are lines of result files by configuration and user. Means are over the users
-    that all configurations of a group have with the same number of reviews. A configuration
-    that shares no such user with a group starts one of its own.
-    """
-    sizes = [
-        (each, rows_of(each), {user: line["size"] for user, line in results[each.name].items()})
-        for each in configurations
-        if results.get(each.name)
-    ]
-    groups = []
-    for alike, shared in judged_alike(sizes):
-        members = _without_repeated_floor(alike, lambda each: each)
-        means = [_mean(each, results[each.name], shared) for each in members]
-        floor = min(
-            (mean.metrics["LogLoss"] for mean in means if mean.configuration.is_floor),
-            default=None,
-        )
-        rows_in_words = min((each.rows_in_words for each in members), key=len)
-        for learns, group in apart(means, lambda mean: mean.configuration):
-            by_name = {mean.configuration.name: mean for mean in group}
-            lines = []
-            for configuration, place in placed(
-                [(mean.configuration, mean.metrics["LogLoss"]) for mean in group]
-            ):
-                mean = by_name[configuration.name]
-                share = None
-                if floor is not None and place is not None:
-                    share = _share(mean.metrics["LogLoss"], floor)
-                lines.append(replace(mean, place=place, against_floor=share))
-            reviews = sum(shared.values())
-            groups.append(MeanGroup(rows_in_words, learns, len(shared), reviews, tuple(lines)))
-    return groups
 
 
 def judged_alike(
@@ -580,27 +498,3 @@ def judged_alike(
             sets.append((rows, [competitor], dict(sizes)))
     sets.sort(key=lambda each: (-len(each[1]), not any(one.is_floor for one in each[1])))
     return [(members, shared) for _, members, shared in sets]
-
-
-def _mean(
-    configuration: Configuration,
-    lines: Mapping[int, Mapping[str, Any]],
-    users: Mapping[int, int],
-) -> Mean:
-    """Means over users, given with their numbers of reviews; without place."""
-    metrics = [lines[user]["metrics"] for user in users]
-    means = {}
-    for name in metrics[0]:
-        known = [each[name] for each in metrics if each[name] is not None]
-        means[name] = fmean(known) if known else math.nan
-    by_reviews = sum(
-        size * each["LogLoss"] for size, each in zip(users.values(), metrics, strict=True)
-    )
-    return Mean(
-        configuration=configuration,
-        place=None,
-        users=len(lines),
-        metrics=means,
-        log_loss_by_reviews=by_reviews / sum(users.values()),
-        against_floor=None,
-    )

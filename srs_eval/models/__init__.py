@@ -72,6 +72,12 @@ class Model:
     fit_s0: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
     """Fits the initial stabilities only (`-pretrain`)."""
     online: Callable[[Trials, Context], FloatArray] | None = None
+    loss: (
+        Callable[[Trials, FloatArray, IntArray, FloatArray, Context], tuple[float, FloatArray]]
+        | None
+    ) = None
+    """What `fit` lowers, `loss(trials, w, train, weights, context)`, and its gradient: only for
+    `models check`, where a training of one's own has a gradient written by hand."""
     default: Callable[[Context], Any] = field(default=lambda context: [])
     """Parameters used untrained (`-dry-run`) and where there is too little to train on."""
     default_secs: Callable[[Context], Any] | None = None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from itertools import count
 
 from srs_eval.benchmark.audit import Audit, Ranking, Tuned
-from srs_eval.benchmark.leaderboard import WEIGHTINGS
+from srs_eval.benchmark.leaderboard import WEIGHTINGS, Change
 from srs_eval.data.errors import counted
-from srs_eval.report.document import Cell, Column, Document, Figure, Section, Table
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MeanInterval
+from srs_eval.data.reviews import FloatArray
+from srs_eval.report.document import Document, Section
+from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
 from srs_eval.training.hyperparameters import setup_in_words
 
 _BY_USERS = WEIGHTINGS.index("users")
 _NOBODY = "no user to choose by"
-_MOST_PAIRS = 12  # that are shown; the CSV file has all
 
 
 def audit_document(audit: Audit) -> Document:
@@ -70,43 +72,43 @@ def _lead(audit: Audit) -> list[str]:
 
 
 def _changes(audit: Audit) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for each in audit.tuned:
-        change = each.change
-        if change is None:
-            rows.append((each.configuration.words, "no results", *[None] * 6))
-            continue
-        before = change.before.of(change.file.users)["LogLoss"]
-        now = change.file.metrics["LogLoss"]
-        spread = each.spread or (math.nan, math.nan)
-        difference = change.differences["LogLoss"][_BY_USERS]
-        rows.append(
-            (
-                each.configuration.words,
-                _verdict(each),
-                Figure(float(before.mean())),
-                Figure(float(now.mean())),
-                _interval(difference) if each.found and all(h.users for h in each.found) else None,
-                change.users,
-                Figure(spread[0]),
-                Figure(spread[1]),
-            )
-        )
-    return Table(
+    def of_change(value: Callable[[Change], Cell]) -> Callable[[Tuned], Cell]:
+        """A figure of what has changed; none where there are no results."""
+        return lambda each: None if each.change is None else value(each.change)
+
+    def difference(each: Tuned) -> Cell:
+        if each.change is None or not each.found or not all(half.users for half in each.found):
+            return None
+        return with_ends(each.change.differences["LogLoss"][_BY_USERS])
+
+    def spread(each: Tuned, place: int) -> Cell:
+        return figure(each.spread[place]) if each.change and each.spread else None
+
+    return table_of(
         "audit",
         "Log loss on the judged reviews, every user counting the same",
+        audit.tuned,
         (
-            Column("configuration"),
-            Column("tuning"),
-            Column("published", digits=4),
-            Column("tuned", digits=4),
-            Column("tuned − published", digits=4, by_half_width=False, signed=True),
-            Column("users"),
-            Column("spread, published", digits=5, note="standard deviation over seeds"),
-            Column("spread, tuned", digits=5, note="the same"),
+            ("configuration", lambda each: each.configuration.words),
+            ("tuning", lambda each: _verdict(each) if each.change else "no results"),
+            (
+                "published",
+                of_change(lambda c: _mean(c.before.log_loss(c.file.users))),
+            ),
+            ("tuned", of_change(lambda change: _mean(change.file.metrics["LogLoss"]))),
+            (Column("tuned − published", by_half_width=False, signed=True), difference),
+            ("users", of_change(lambda change: change.users)),
+            (
+                Column("spread, published", digits=5, note="standard deviation over seeds"),
+                lambda each: spread(each, 0),
+            ),
+            (Column("spread, tuned", digits=5, note="the same"), lambda each: spread(each, 1)),
         ),
-        tuple(rows),
     )
+
+
+def _mean(values: FloatArray) -> Figure:
+    return Figure(float(values.mean()))
 
 
 def _verdict(each: Tuned) -> str:
@@ -119,10 +121,6 @@ def _verdict(each: Tuned) -> str:
         return "found nothing better"
     assert each.change is not None
     return each.change.verdict("users")
-
-
-def _interval(interval: MeanInterval) -> Figure:
-    return Figure(interval.estimate, ends=(interval.low, interval.high))
 
 
 def _how_to_read(audit: Audit) -> str:
@@ -138,37 +136,26 @@ def _how_to_read(audit: Audit) -> str:
 
 def _ranking(ranking: Ranking, number: int) -> Section:
     moved = [pair for pair in ranking.pairs if pair.verdict != "kept"]
-    table = Table(
+    table = table_of(
         f"pairs-{number}",
         f"{counted(len(ranking.pairs), 'pair')}, {len(moved)} of them changed by tuning",
+        sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept"),
         (
-            Column("ahead as published"),
-            Column("behind"),
-            Column("lead"),
-            Column("as published", digits=4, by_half_width=False, signed=True),
-            Column("tuned", digits=4, by_half_width=False, signed=True),
-        ),
-        tuple(
+            ("ahead as published", lambda pair: pair.first),
+            ("behind", lambda pair: pair.second),
+            ("lead", lambda pair: pair.verdict),
             (
-                pair.first,
-                pair.second,
-                pair.verdict,
-                _interval(pair.published),
-                _interval(pair.tuned),
-            )
-            for pair in sorted(ranking.pairs, key=lambda pair: pair.verdict == "kept")
+                Column("as published", by_half_width=False, signed=True),
+                lambda pair: with_ends(pair.published),
+            ),
+            (Column("tuned", by_half_width=False, signed=True), lambda p: with_ends(p.tuned)),
         ),
     )
     places = Table(
         f"places-{number}",
         "Places by mean log loss over users",
-        (Column("place"), Column("as published"), Column("tuned")),
-        tuple(
-            (place, before, now)
-            for place, (before, now) in enumerate(
-                zip(ranking.published, ranking.tuned, strict=True), start=1
-            )
-        ),
+        tuple(map(Column, ("place", "as published", "tuned"))),
+        tuple(zip(count(1), ranking.published, ranking.tuned, strict=False)),
     )
     return Section(f"Judged on {ranking.rows}, {counted(ranking.users, 'user')}", (places, table))
 

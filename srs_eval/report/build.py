@@ -11,12 +11,14 @@ import numpy as np
 from srs_eval.benchmark.leaderboard import Comparison, changes, compare
 from srs_eval.benchmark.result_files import ResultFolder, read_folders
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.report.dataset import METRICS, SECONDS, dataset_document
+from srs_eval.report.comparison import METRICS, SECONDS
+from srs_eval.report.dataset import dataset_document
 from srs_eval.report.document import Document
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
-    from srs_eval.advice.questions import Answer
+    from srs_eval.advice.answers import Answer, Table
+    from srs_eval.advice.questions import Asked
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
@@ -133,46 +135,24 @@ def learner_report(
     `tell` hears of each question before it is worked on. `anonymous` leaves out what names the
     file; names of decks and presets are the log's (`srs_eval.data.selection.anonymous`).
     """
-    from srs_eval.advice.candidates import Learner as Candidates
-    from srs_eval.advice.fit import how_well
-    from srs_eval.advice.learner_state import learner_state
     from srs_eval.advice.over_time import dates, months
-    from srs_eval.advice.overview import OVER_ALL, asked_of
-    from srs_eval.advice.questions import answering, questions_for
+    from srs_eval.advice.questions import OVER_ALL, Asked, questions_for, tasks_of
     from srs_eval.advice.workload.glance import in_short
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
     from srs_eval.stats.calibration_graph import calibration_graph
 
-    over_all = [each for each in OVER_ALL if each in asked_of(log)]
-    questions = [*over_all, *questions_for(log), "day", "workload"]
+    asked_of = {each for task in tasks_of(log) for each in task}
+    questions = [*(each for each in OVER_ALL if each in asked_of), *questions_for(log)]
+    every = [*questions, "day", "workload"]
 
     def at(question: str) -> None:
-        tell(questions.index(question) + 1, len(questions), question)
+        tell(every.index(question) + 1, len(every), question)
 
-    answers: Sequence[Answer] | str
-    at(questions[0])
-    try:
-        learner = Candidates.over_all(log, context)
-        answers = [how_well(learner, run.equivalence)]
-        for question in over_all[1:]:
-            at(question)
-            answers.append(OVER_ALL[question](learner))
-        at(questions[len(over_all)])
-        for answer in answering(log, equivalence=run.equivalence, context=context):
-            answers.append(answer)
-            at(answer.question)
-    except NotEnoughData as error:
-        answers = f"Too little data to answer questions about settings: {error}."
-    state: Sequence[Answer] | str
-    days = None
+    answers = _answers(Asked(log, context, run.equivalence), questions, at)
     at("day")
-    try:
-        found = learner_state(log, protocol, context)
-        state, days = found.answers, found.days
-    except NotEnoughData as error:
-        state = f"Too little data to tell your days from your cards: {error}."
+    state, days = _state(log, protocol, context)
     at("workload")
     costs = _workload(log, context)
     groups = run.groups()
@@ -204,6 +184,35 @@ def learner_report(
             fsrs_is_off=log.receipt.fsrs_enabled is False,
         )
     )
+
+
+def _answers(
+    asked: Asked, questions: Sequence[str], at: Callable[[str], None]
+) -> list[Answer] | str:
+    """The answers to all questions, or why there are none."""
+    from srs_eval.advice.questions import ask
+
+    found: list[Answer] = []
+    try:
+        for question in questions:
+            at(question)
+            found += ask(question, asked)
+    except NotEnoughData as error:
+        return f"Too little data to answer questions about settings: {error}."
+    return found
+
+
+def _state(
+    log: ReviewLog, protocol: Protocol, context: Context | None
+) -> tuple[Sequence[Answer] | str, Table | None]:
+    """What the learner's days tell, or why they don't, and the state of each."""
+    from srs_eval.advice.over_time import learner_state
+
+    try:
+        found = learner_state(log, protocol, context)
+    except NotEnoughData as error:
+        return f"Too little data to tell your days from your cards: {error}.", None
+    return found.answers, found.days
 
 
 def export_learner(

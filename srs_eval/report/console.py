@@ -9,19 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import counted
 from srs_eval.data.printable import harmless
 from srs_eval.report.formats import clock
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from srs_eval.advice.answers import Answer, Cell
-    from srs_eval.advice.answers import Table as AnswerTable
+    from srs_eval.advice.answers import Answer
     from srs_eval.benchmark.plan import BatchEvent, Planned
     from srs_eval.engine.run import Event, Run
 
@@ -99,30 +97,35 @@ def _bars(
     )
 
 
-class RunProgress:
-    """Follows the engine's events on stderr: one bar for all, one for each model at work."""
+class _Progress:
+    """Lines of progress on stderr, while the block lasts; none without a terminal."""
 
     def __init__(self) -> None:
         self.console = console_for(sys.stderr)
         self.live = self.console.is_terminal
         self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._all: TaskID | None = None
+        self._task: TaskID | None = None
 
-    def __enter__(self) -> RunProgress:
-        if self.live:
-            self._progress = _bars(self.console, share=True, left=False)
-            self._progress.start()
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+    def _begin(self, words: str, total: float | None, **how: bool) -> None:
+        if self.live:
+            self._progress = _bars(self.console, **how)
+            self._task = self._progress.add_task(words, total=total)
+            self._progress.start()
+
+
+class RunProgress(_Progress):
+    """Follows the engine's events on stderr: one bar for all, one for each model at work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: dict[str, TaskID] = {}
 
     def show(self, event: Event) -> None:
         from srs_eval.engine.run import Failed, Finished, Prepared, Progress, Skipped, Started
@@ -130,13 +133,12 @@ class RunProgress:
         if isinstance(event, Prepared) and not self.live:
             words = f"{counted(event.reviews, 'review')}, {event.judged:,} judged; "
             say(f"{words}{counted(len(event.configurations), 'configuration')}")
+        if isinstance(event, Prepared):
+            words = f"{event.judged:,} reviews judged"
+            self._begin(words, len(event.configurations), share=True, left=False)
         if self._progress is None:
             return
         match event:
-            case Prepared():
-                self._all = self._progress.add_task(
-                    f"{event.judged:,} reviews judged", total=len(event.configurations)
-                )
             case Started():
                 note = " (preparing, first run only)" if event.compiles else ""
                 self._tasks[event.configuration.name] = self._progress.add_task(
@@ -152,45 +154,30 @@ class RunProgress:
                 task = self._tasks.pop(event.configuration.name, None)
                 if task is not None:
                     self._progress.remove_task(task)
-                if self._all is not None:
-                    self._progress.advance(self._all)
+                if self._task is not None:
+                    self._progress.advance(self._task)
 
 
-class ReportProgress:
+class ReportProgress(_Progress):
     """Which question a report is at, on stderr; `tell` is a `report.build.Told`."""
 
-    def __init__(self) -> None:
-        self.console = console_for(sys.stderr)
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> ReportProgress:
-        if not self.console.is_terminal:
+    def __enter__(self) -> Self:
+        if not self.live:
             say("Answering questions about settings and days ...")
-            return self
-        self._progress = _bars(self.console)
-        self._task = self._progress.add_task("", total=None)
-        self._progress.start()
+        self._begin("", None)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def tell(self, number: int, of: int, question: str) -> None:
         if self._progress is not None and self._task is not None:
-            words = QUESTION_TITLES[question]
+            from srs_eval.advice.questions import REGISTRY
+
+            words = REGISTRY[question].title
             self._progress.update(self._task, total=of, completed=number - 1, description=words)
 
 
 def show_run(run: Run, console: Console) -> None:
     """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.report.tables import run_table
+    from srs_eval.report.terminal import run_table
 
     groups = run.groups()
     for group in groups:
@@ -229,35 +216,22 @@ def say_absent_users(gaps: Sequence[tuple[int, int]], shown: int = 5) -> None:
         say(f"Not in this data set, and left out: {', '.join(named)}{more}.")
 
 
-class BatchProgress:
+class BatchProgress(_Progress):
     """Follows a batch on stderr: rate and time left; a line a minute without a terminal."""
 
     def __init__(self) -> None:
-        self.console = console_for(sys.stderr)
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        super().__init__()
         self._plan: Planned | None = None
         self._start = self._told = time.monotonic()
         self._failed = self._skipped = 0
-
-    def __enter__(self) -> BatchProgress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def show(self, event: BatchEvent) -> None:
         from srs_eval.benchmark.plan import Ended, Planned, UnitDone
 
         match event:
             case Planned():
-                self._begin(event)
+                self._plan = event
+                self._say(event)
             case UnitDone():
                 self._failed += event.unit.status == "failed"
                 self._skipped += event.unit.status == "skipped"
@@ -266,8 +240,7 @@ class BatchProgress:
                 if self._progress is not None:
                     self._progress.stop()
 
-    def _begin(self, plan: Planned) -> None:
-        self._plan = plan
+    def _say(self, plan: Planned) -> None:
         self._start = self._told = time.monotonic()
         before = plan.present + plan.skipped_before
         words = (
@@ -292,11 +265,8 @@ class BatchProgress:
             are = "is" if plan.damaged == 1 else "are"
             lines = counted(plan.damaged, "damaged line")
             say(f"{lines} of the journal {are} ignored and evaluated again")
-        if not (self.console.is_terminal and plan.units):
-            return
-        self._progress = _bars(self.console, share=True, stays=True)
-        self._task = self._progress.add_task("starting", total=1.0)
-        self._progress.start()
+        if plan.units:
+            self._begin("starting", 1.0, share=True, stays=True)
 
     def _advance(self, finished: int, share: float) -> None:
         assert self._plan is not None
@@ -329,26 +299,6 @@ def share_done(console: Console, words: str) -> Iterator[Callable[[str, float], 
 
 # --- compare -------------------------------------------------------------------
 
-QUESTION_TITLES = {
-    "fit": "How well does FSRS predict me?",
-    "says": "When FSRS says 90 %, do I recall 90 %?",
-    "time": "Was I predictable lately?",
-    "fresh": "What would FSRS begin with?",
-    "parameters": "Are my parameters good?",
-    "split": "Split or merge presets?",
-    "often": "How often should I optimize?",
-    "health": "Is FSRS right for me?",
-    "hard": "Am I misusing Hard?",
-    "steps": "Which learning steps?",
-    "noise": "Which numbers are noise?",
-    "retention": "Do I remember as much as I asked for?",
-    "models": "Which model predicts best?",
-    "day": "How much is your day?",
-    "today": "How are you doing?",
-    "hour": "Does the time of day matter?",
-    "session": "Does the length of a session matter?",
-    "workload": "What does a desired retention cost?",
-}
 WORKLOAD = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far (docs/workload.md). --preset NAME asks about another preset; "
@@ -363,6 +313,10 @@ MODELS_ROWS = (
     "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
     "these. FSRS-6 is fitted to the reviews before each fold."
 )
+STATE_CLOSING = (
+    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "Intervals are 95 %, over days."
+)
 _SENTENCE_WIDTH = 80
 
 
@@ -376,7 +330,10 @@ def print_answers(
     from rich.padding import Padding
     from rich.text import Text
 
-    from srs_eval.advice.stored import parameter_line
+    from srs_eval.advice.questions import REGISTRY
+    from srs_eval.advice.sentences import parameter_line
+    from srs_eval.report.findings import figures
+    from srs_eval.report.terminal import table_text
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None
@@ -385,7 +342,7 @@ def print_answers(
         shown.append(answer)
         if answer.question != question:
             question = answer.question
-            console.print(Text(f"\n{QUESTION_TITLES[question]}", "bold"))
+            console.print(Text(f"\n{REGISTRY[question].title}", "bold"))
         console.print(Text(f"\n{answer.subject}", "bold"))
         for sentence in answer.sentences:
             console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False), width=width)
@@ -395,48 +352,7 @@ def print_answers(
     for answer in shown:
         for table in answer.tables:
             console.print()
-            console.print(Text(table.heading, "bold"), width=width)
-            console.print(_answer_table(table), width=width)
+            for part in table_text(figures(table, ""), width, elsewhere=None):
+                console.print(part, width=width)
     console.print(f"\n{closing}", width=width, style="dim")
     return shown
-
-
-def _answer_table(table: AnswerTable) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for place, column in enumerate(table.columns):
-        words = all(isinstance(row[place], str) for row in table.rows)
-        made.add_column(Text(column), justify="left" if words else "right", overflow="fold")
-    for row in table.rows:
-        made.add_row(
-            *(
-                Text(_cell(cell, column.startswith("minus")))
-                for cell, column in zip(row, table.columns, strict=True)
-            )
-        )
-    return made
-
-
-def _cell(cell: Cell, difference: bool) -> str:
-    from srs_eval.stats.intervals import Interval
-
-    match cell:
-        case None:
-            return "-"
-        case Interval():
-            shown = f"{cell.estimate:+.4f}" if difference else f"{cell.estimate:.4f}"
-            half = "" if cell.half_width != cell.half_width else f" ±{cell.half_width:.4f}"
-            return (shown + half).replace("-", "−").replace("±0.", "±.")
-        case float():
-            return f"{cell:.4f}"
-        case int():
-            return f"{cell:,}"
-    return cell

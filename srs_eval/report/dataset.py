@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from srs_eval.benchmark.leaderboard import (
-    PERCENTILES,
     WEIGHTINGS,
     Change,
     Comparison,
     Standing,
-    Standings,
     fitted_percentiles,
 )
 from srs_eval.benchmark.result_files import ResultFolder
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
-from srs_eval.metrics import KEYS, better
-from srs_eval.report import pictures
-from srs_eval.report.document import Cell, Column, Document, Figure, Picture, Section, Table
-from srs_eval.report.pairs import SURE, pairs_of, readable_of
-from srs_eval.stats.averaging import MODES, Averages, places
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES, MeanInterval
+from srs_eval.report.comparison import (
+    METRICS,
+    SECONDS,
+    SURE,
+    comparison_section,
+    heading,
+    listed,
+    title_of,
+)
+from srs_eval.report.document import Block, Document, Section
+from srs_eval.report.table import Cell, Column, Figure, Table, table_of, with_ends
+from srs_eval.stats.averaging import Averages
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
 
-if TYPE_CHECKING:
-    pass
-
-SECONDS = "seconds"
-METRICS = ("LogLoss", "RMSE(bins)", "AUC")
-LINES = 8  # of a chart
-INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
-_SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
-_SPEED = "of one core, as the batch measured it"
+_ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 
 
 def dataset_document(
@@ -53,7 +49,7 @@ def dataset_document(
         f"{number}-" if len(comparisons) > 1 else "" for number in range(1, len(comparisons) + 1)
     ]
     sections = [
-        _comparison(comparison, columns, name, own_users, of_comparison)
+        comparison_section(comparison, columns, name, own_users, of_comparison)
         for comparison, name, of_comparison in zip(
             comparisons, named, averages or [()] * len(comparisons), strict=True
         )
@@ -75,16 +71,6 @@ def dataset_document(
     )
 
 
-def heading(metric: str) -> str:
-    """A metric as people call it."""
-    return KEYS[metric].name if metric in KEYS else metric
-
-
-def _arrow(metric: str) -> str:
-    arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better(metric)]
-    return heading(metric) + arrow
-
-
 # What it comes to
 
 
@@ -94,7 +80,7 @@ def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
     prints = {folder.setup["data"]["fingerprint"] for folder in known if folder.setup}
     if len(prints) < 2:
         return []
-    names = _listed([_folder_name(folder.path) for folder in known])
+    names = listed([_folder_name(folder.path) for folder in known])
     return [
         f"{names} are results on data sets that differ: a user's number need not mean the same "
         "person in each. Report on each alone unless you know that it does."
@@ -108,7 +94,7 @@ def _lead(comparison: Comparison) -> list[str]:
     )
     if not by_users:
         return []
-    title = _title(comparison)
+    title = title_of(comparison)
     firsts = [lines[0] for lines in (by_reviews, by_users)]
     same = firsts[0].file is firsts[1].file
     if len(comparison.files) == 1:
@@ -147,7 +133,7 @@ def _lead(comparison: Comparison) -> list[str]:
     if moved:
         said.append(
             "The order depends on whether reviews or users count the same: "
-            f"{_listed([label for label, *_ in moved])} change places."
+            f"{listed([label for label, *_ in moved])} change places."
         )
     return said
 
@@ -169,241 +155,11 @@ def _best_by(comparison: Comparison) -> str:
     if same and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
     told = (
-        _listed(by_users)
+        listed(by_users)
         if same
-        else f"by reviews: {_listed(by_reviews)}; by users: {_listed(by_users)}"
+        else f"by reviews: {listed(by_reviews)}; by users: {listed(by_users)}"
     )
     return f"By {words} one of these is the best, with 99 % confidence: {told}."
-
-
-def _title(comparison: Comparison) -> str:
-    title = f"Judged on {comparison.reviews:,} {comparison.rows}"
-    if comparison.learns:
-        title += ": models that learn while they are judged"
-    return title
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    if len(names) > most:
-        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-# One set of judged reviews
-
-
-def _comparison(
-    comparison: Comparison,
-    columns: Sequence[str],
-    name: str,
-    own_users: bool,
-    averages: Sequence[Averages],
-) -> Section:
-    blocks: list[str | Table | Picture | Section] = [_over_whom(comparison, own_users)]
-    undefined = (
-        max(line.undefined["AUC"] for line in comparison.tables[1].lines) if "AUC" in columns else 0
-    )
-    if undefined:
-        blocks.append(
-            f"AUC is not defined for {counted(undefined, 'user')} with one outcome only; they are "
-            "left out of its means, weight included."
-        )
-    for table in comparison.tables:
-        blocks.append(_means(table, comparison, columns, name, own_users))
-    blocks.append(_means_picture(comparison, name))
-    moved = comparison.moved
-    if moved:
-        blocks.append(_places(moved, name))
-    if len(comparison.files) > 1:
-        blocks.append(pairs_of(comparison, heading(comparison.metric), name))
-    blocks += [_sizes(comparison, name), _distribution(comparison, name)]
-    if averages:
-        blocks.append(_averages(averages, name))
-    return Section(_title(comparison), tuple(blocks))
-
-
-def _over_whom(comparison: Comparison, own_users: bool) -> str:
-    users = len(comparison.users)
-    words = f"Means over {counted(users, 'user')}"
-    if own_users:
-        return (
-            f"Means over each configuration's own users; pairs and confidence sets over "
-            f"the {users:,} that all have, judged on the same number of reviews."
-        )
-    if users < comparison.most_users:
-        words += (
-            f" of {comparison.most_users:,}: those that all have, judged on the same number "
-            "of reviews"
-        )
-    return (
-        f"{words}, ± half of the {CONFIDENCE * 100:.0f} % interval, which need not be symmetric; "
-        "differences have its ends in brackets."
-    )
-
-
-def _means(
-    table: Standings,
-    comparison: Comparison,
-    columns: Sequence[str],
-    name: str,
-    own_users: bool,
-) -> Table:
-    metric = comparison.metric
-    metrics = [each for each in columns if each != SECONDS]
-    best = {each: table.best(each) for each in metrics}
-    undefined = [each for each in metrics if _differ(table, each)]
-    heads = [
-        Column("model"),
-        Column("place"),
-        *(Column(_arrow(each)) for each in metrics),
-        Column("parameters", note="trainable ones"),
-        Column("input", note=INPUTS),
-        Column(f"{heading(metric)} to the best", signed=True, note="mean paired difference"),
-        Column("set p", digits=3, note=_SET_P),
-        *([Column("s / 10,000 reviews", digits=3, note=_SPEED)] if SECONDS in columns else []),
-        *([Column("users")] if own_users else []),
-        *(Column(f"users without {heading(each)}") for each in undefined),
-    ]
-    rows: list[tuple[Cell, ...]] = []
-    for line in table.lines:
-        file = line.file
-        cells: list[Cell] = [file.label, line.place]
-        cells += [_mean(line.means[each], file.label in best[each]) for each in metrics]
-        cells += [file.parameter_count, file.inputs]
-        cells.append(None if line.to_best is None else _difference(line.to_best))
-        cells.append(Figure(line.set_p_value))
-        if SECONDS in columns:
-            cells.append(None if file.seconds_per_10k is None else Figure(file.seconds_per_10k))
-        if own_users:
-            cells.append(line.users)
-        cells += [line.undefined[each] for each in undefined]
-        rows.append(tuple(cells))
-    title = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}[
-        table.weighting
-    ]
-    return Table(f"{name}means-by-{table.weighting}", title, tuple(heads), tuple(rows))
-
-
-def _differ(table: Standings, metric: str) -> bool:
-    """Whether a metric is not defined for some users of some models only."""
-    return len({line.undefined[metric] for line in table.lines}) > 1
-
-
-def _mean(interval: MeanInterval, strong: bool = False) -> Figure:
-    """In the form of srs-benchmark's tables, although the interval need not be symmetric."""
-    return Figure(interval.estimate, interval.half_width, strong)
-
-
-def _difference(interval: MeanInterval) -> Figure:
-    """With both ends: whether 0 lies between them is what a verdict rests on."""
-    return Figure(interval.estimate, ends=(interval.low, interval.high))
-
-
-def _means_picture(comparison: Comparison, name: str) -> Picture:
-    metric = comparison.metric
-    by_reviews, by_users = (
-        {line.file.label: line.means[metric] for line in table.lines} for table in comparison.tables
-    )
-    labels = [file.label for file in comparison.files]
-    series = [
-        (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
-        for weighting, means in (("users", by_users), ("reviews", by_reviews))
-    ]
-    floor = next(
-        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
-    )
-    return Picture(
-        f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
-        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
-        pictures.intervals(labels, series, heading(metric), floor),
-        None,
-    )
-
-
-def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
-    return Table(
-        f"{name}places",
-        "Places by log loss that depend on what counts the same",
-        (Column("model"), Column("by reviews"), Column("by users")),
-        tuple(moved),
-    )
-
-
-# Sizes and distributions
-
-
-def _sizes(comparison: Comparison, name: str) -> Section:
-    groups = comparison.by_size
-    words = heading(comparison.metric)
-    chosen = readable_of(comparison)[:LINES]
-    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
-    if floor is not None and floor not in chosen:
-        chosen = [*chosen[: LINES - 1], floor]
-
-    def table(models: Sequence[int], file_name: str, shown: bool) -> Table:
-        return Table(
-            f"{name}{file_name}",
-            f"Mean {words} by size of the collection, every user counting the same",
-            (
-                Column("judged reviews"),
-                Column("users"),
-                *(Column(comparison.files[k].label) for k in models),
-            ),
-            tuple(
-                (
-                    f"{groups.smallest[g]:,} to {groups.largest[g]:,}",
-                    groups.users[g],
-                    *(Figure(float(groups.means[g, k])) for k in models),
-                )
-                for g in range(len(groups.users))
-            ),
-            shown,
-        )
-
-    drawn = pictures.lines(
-        groups.median,
-        [(comparison.files[k].label, groups.means[:, k].tolist()) for k in chosen],
-        "judged reviews of a user (median of each group)",
-        f"mean {words}",
-        logarithmic=True,
-    )
-    title = f"Mean {words} over collection size"
-    told = f"{title} for {_listed([comparison.files[k].label for k in chosen])}."
-    blocks: list[Table | Picture] = [table(chosen, "by-size", True)]
-    if len(groups.users) > 1:
-        blocks = [Picture(f"{name}by-size", title, told, drawn, table(chosen, "by-size", True))]
-    if len(chosen) < len(comparison.files):
-        blocks.append(table(range(len(comparison.files)), "by-size-all", False))
-    return Section("By size of the collection", tuple(blocks))
-
-
-def _distribution(comparison: Comparison, name: str) -> Section:
-    words = heading(comparison.metric)
-    labels = [file.label for file in comparison.files]
-    table = Table(
-        f"{name}percentiles",
-        f"Percentiles of {words} over users",
-        (
-            Column("model"),
-            *(
-                Column(f"{percentile} %" if percentile != 50 else "median")
-                for percentile in PERCENTILES
-            ),
-        ),
-        tuple(
-            (label, *(Figure(float(value)) for value in column))
-            for label, column in zip(labels, comparison.percentiles.T, strict=True)
-        ),
-    )
-    picture = Picture(
-        f"{name}distribution",
-        f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
-        table.title,
-        pictures.spreads(labels, comparison.percentiles, words),
-        table,
-    )
-    return Section("Distribution over users", (picture,))
 
 
 # Parameters, averages, changes
@@ -418,94 +174,33 @@ def _median_parameters(folders: Sequence[ResultFolder]) -> list[Section]:
     ]
     if not files:
         return []
-    shown: list[tuple[Cell, ...]] = []
-    every: list[tuple[Cell, ...]] = []
-    for file in files:
-        assert file.parameters is not None
-        percentiles = fitted_percentiles(file.parameters)
-        shown.append(
-            (file.label, len(file.parameters), ", ".join(f"{each:.4f}" for each in percentiles[1]))
-        )
-        every += [
-            (file.label, number, *map(Figure, column.tolist()))
-            for number, column in enumerate(percentiles.T)
-        ]
-    table = Table(
+    fits = [
+        (file.label, file.parameters, fitted_percentiles(file.parameters))
+        for file in files
+        if file.parameters is not None
+    ]
+    table = table_of(
         "median-parameters",
         "Median of each fitted parameter",
-        (Column("model"), Column("fits", note="users, or partitions of users"), Column("medians")),
-        tuple(shown),
+        fits,
+        (
+            ("model", lambda fit: fit[0]),
+            (Column("fits", note="users, or partitions of users"), lambda fit: len(fit[1])),
+            ("medians", lambda fit: ", ".join(f"{each:.4f}" for each in fit[2][1])),
+        ),
     )
     spread = Table(
         "parameters",
         "Fitted parameters",
-        (Column("model"), Column("parameter"), Column("5 %"), Column("median"), Column("95 %")),
-        tuple(every),
+        tuple(map(Column, ("model", "parameter", "5 %", "median", "95 %"))),
+        tuple(
+            (label, number, *map(Figure, each))
+            for label, _, percentiles in fits
+            for number, each in enumerate(percentiles.T.tolist())
+        ),
         shown=False,
     )
     return [Section("Median parameters", (table, spread), folded=True)]
-
-
-def _averages(averages: Sequence[Averages], name: str) -> Section:
-    """Averaging modes side by side."""
-    modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
-    if not modes:
-        return Section("Averaging", ("No predictions here tell what is to be averaged over.",))
-    metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
-    blocks: list[str | Table | Picture | Section] = [
-        "The same predictions, averaged in different ways: over all reviews at once (global), over "
-        "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
-        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Over the users of whom all models that are listed have every judged review's prediction.",
-    ]
-    for metric in metrics:
-        by_mode = {mode: places(averages, mode, metric) for mode in modes}
-        rows = tuple(
-            (
-                each.label,
-                *(
-                    cell
-                    for mode in modes
-                    for cell in (
-                        Figure(each.means[mode][metric]) if mode in each.means else None,
-                        by_mode[mode][k],
-                    )
-                ),
-            )
-            for k, each in enumerate(averages)
-        )
-        heads = [Column("model")]
-        for mode in modes:
-            heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
-        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
-        changing = [
-            each.label
-            for k, each in enumerate(averages)
-            if len({by_mode[mode][k] for mode in modes if mode in each.means}) > 1
-        ]
-        blocks.append(
-            f"Places by {heading(metric)} that change with the averaging: {_listed(changing)}."
-            if changing
-            else f"No place by {heading(metric)} changes with the averaging."
-        )
-    counts = Table(
-        f"{name}averages-groups",
-        "What is averaged over",
-        (
-            Column("model"),
-            *(Column(mode) for mode in modes),
-            *(Column(f"AUC undefined, {mode}") for mode in modes),
-        ),
-        tuple(
-            (
-                each.label,
-                *(each.groups.get(mode) for mode in modes),
-                *(each.undefined.get(mode, {}).get("AUC") for mode in modes),
-            )
-            for each in averages
-        ),
-    )
-    return Section("Averaging", (*blocks, counts))
 
 
 def _changes(
@@ -514,50 +209,32 @@ def _changes(
     folders: Sequence[ResultFolder],
     baseline: Sequence[ResultFolder],
 ) -> Section:
-    heads = [
-        Column("model"),
-        Column("users", note="in both runs, judged on as many reviews"),
-        Column("verdict by users", note=f"on {heading(metric)}"),
-        Column("by reviews"),
-    ]
+    def difference(metric: str, place: int) -> _ChangeColumn:
+        head = Column(f"{heading(metric)} by {WEIGHTINGS[place]}", signed=True)
+        return head, lambda change: with_ends(change.differences[metric][place])
+
     metrics = list(changes[0].differences) if changes else []
-    for each in metrics:
-        heads += [
-            Column(f"{heading(each)} by users", signed=True),
-            Column(f"{heading(each)} by reviews", signed=True),
-        ]
-    heads += [
-        Column("users better"),
-        Column("worse"),
-        Column("only before"),
-        Column("only now"),
-        Column("other reviews", note="users judged on another number of reviews"),
-    ]
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    columns: list[_ChangeColumn] = [
+        ("model", lambda change: change.file.label),
+        (Column("users", note="in both runs, judged on as many reviews"), lambda c: c.users),
+        (Column("verdict by users", note=f"on {heading(metric)}"), lambda c: c.verdict("users")),
+        ("by reviews", lambda change: change.verdict("reviews")),
+        *(difference(each, place) for each in metrics for place in (1, 0)),
+        ("users better", lambda change: change.better),
+        ("worse", lambda change: change.worse),
+        ("only before", lambda change: change.only_before),
+        ("only now", lambda change: change.only_now),
         (
-            change.file.label,
-            change.users,
-            change.verdict("users"),
-            change.verdict("reviews"),
-            *(
-                _difference(interval)
-                for each in metrics
-                for interval in (change.differences[each][1], change.differences[each][0])
-            ),
-            change.better,
-            change.worse,
-            change.only_before,
-            change.only_now,
-            change.other_reviews,
-        )
-        for change in changes
-    )
-    blocks: list[str | Table | Picture | Section] = [
+            Column("other reviews", note="users judged on another number of reviews"),
+            lambda change: change.other_reviews,
+        ),
+    ]
+    blocks: list[Block] = [
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
         "needs an interval that leaves out 0."
     ]
-    if rows:
-        blocks.append(Table("changes", "", tuple(heads), rows))
+    if changes:
+        blocks.append(table_of("changes", "", changes, columns))
     now = {file.name: file.label for folder in folders for file in folder.files}
     before = {file.name: file.label for folder in baseline for file in folder.files}
     for words, missing in (
@@ -565,7 +242,7 @@ def _changes(
         ("Not in the baseline", [now[name] for name in now if name not in before]),
     ):
         if missing:
-            blocks.append(f"{words}: {_listed(sorted(missing), 20)}.")
+            blocks.append(f"{words}: {listed(sorted(missing), 20)}.")
     return Section("What changed against the baseline", tuple(blocks))
 
 
@@ -599,40 +276,33 @@ def _card(
         else "Users: those that all configurations of a table have, judged on the same number of "
         "reviews.",
     ]
-    rows = [_source(folder, "") for folder in folders]
-    rows += [_source(folder, "baseline") for folder in baseline]
-    sources = Table(
+    read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
+    sources = table_of(
         "sources",
         "Sources",
+        read,
         (
-            Column("folder"),
-            Column("results of"),
-            Column("configurations"),
-            Column("users"),
-            Column("judged reviews", note="of the file that has most"),
-            Column("to know"),
+            ("folder", lambda of: _folder_name(of[0].path)),
+            ("results of", lambda of: of[0].origin),
+            ("configurations", lambda of: len(of[0].files)),
+            ("users", lambda of: max(len(file.users) for file in of[0].files)),
+            (
+                Column("judged reviews", note="of the file that has most"),
+                lambda of: int(max(file.sizes.sum() for file in of[0].files)),
+            ),
+            ("to know", lambda of: _to_know(*of)),
         ),
-        tuple(rows),
     )
-    compared = Table(
+    compared = table_of(
         "compared",
         "Compared",
+        comparisons,
         (
-            Column("judged on"),
-            Column("configurations"),
-            Column("users"),
-            Column("reviews"),
-            Column("undefined figures"),
-        ),
-        tuple(
-            (
-                comparison.rows + (", learning while judged" if comparison.learns else ""),
-                len(comparison.files),
-                len(comparison.users),
-                comparison.reviews,
-                _undefined(comparison.tables[1].lines, columns),
-            )
-            for comparison in comparisons
+            ("judged on", lambda of: of.rows + (", learning while judged" if of.learns else "")),
+            ("configurations", lambda of: len(of.files)),
+            ("users", lambda of: len(of.users)),
+            ("reviews", lambda of: of.reviews),
+            ("undefined figures", lambda of: _undefined(of.tables[1].lines, columns)),
         ),
     )
     return Section("Metric card", (*lines, compared, sources))
@@ -648,7 +318,7 @@ def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
     return ", ".join(told) or "none"
 
 
-def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, str]:
+def _to_know(folder: ResultFolder, role: str) -> str:
     known = [role] if role else []
     if folder.setup is not None:
         data = folder.setup["data"]
@@ -663,19 +333,9 @@ def _source(folder: ResultFolder, role: str) -> tuple[str, str, int, int, int, s
         if file.repeated
     ]
     known += [f"{file.spelled}: {file.left_open}" for file in folder.files if file.left_open]
-    return (
-        _folder_name(folder.path),
-        folder.origin,
-        len(folder.files),
-        max(len(file.users) for file in folder.files),
-        int(max(file.sizes.sum() for file in folder.files)),
-        "; ".join(known),
-    )
+    return "; ".join(known)
 
 
 def _folder_name(path: Path) -> str:
     """The end of a path, which tells nobody where somebody works."""
     return path.name or path.absolute().name
-
-
-__all__ = ("METRICS", "SECONDS", "dataset_document")

@@ -1,63 +1,18 @@
-"""What a report consists of: sections of sentences, tables and pictures, without a layout.
-
-Tables hold figures, not text, so that a page can sort them and CSV has every digit.
-"""
+"""What a report consists of: sections of sentences, tables and pictures, without a layout."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from srs_eval.report.table import Table
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from srs_eval.report.pictures import Palette
-
-_MOST_DIGITS = 7  # of an end of an interval that lies near 0
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number of a table, perhaps with its interval: half the width, or both ends."""
-
-    value: float  # nan: there is none
-    half_width: float = math.nan
-    strong: bool = False  # the best of its column
-    ends: tuple[float, float] | None = None  # of an interval that need not be symmetric
-
-
-Cell = str | int | Figure | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """How a column is headed and how its figures are written."""
-
-    title: str
-    digits: int = 4
-    by_half_width: bool = True  # figures with an interval are rounded by its width (`rounded`)
-    signed: bool = False
-    percent: bool = False  # figures are shares
-    in_words: Callable[[Figure], str] | None = None
-    """How a figure is told where it has no sign of its own: "0.0021 worse ±.0012"."""
-    note: str = ""  # what it means, in a few words
-    minor: bool = False  # left out where a page is as narrow as a phone
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells, one for each column."""
-
-    name: str  # of its CSV file, without the ending
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    shown: bool = True  # else it is a CSV file only
-    own: int | None = None  # the row that is the reader's own
-    brief: tuple[int, ...] | None = None  # rows that are enough for a forum; None: all of them
 
 
 @dataclass(frozen=True)
@@ -127,69 +82,3 @@ def with_commands(text: str) -> Iterator[tuple[str, bool]]:
     for place, part in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
         if part:
             yield part, bool(place % 2)
-
-
-def written(cell: Cell, column: Column) -> str:
-    """A cell as people read it: "0.325±0.0081", "−0.004 [−0.012, −0.001]", "–" for nothing."""
-    match cell:
-        case None:
-            return "–"
-        case str():
-            return cell
-        case int():
-            return f"{cell:,}"
-    if math.isnan(cell.value):
-        return "–"
-    if column.in_words is not None:
-        return column.in_words(cell)
-    scale, unit = (100, " %") if column.percent else (1, "")
-    if cell.ends is not None and all(map(math.isfinite, cell.ends)):
-        low, high = (scale * end for end in cell.ends)
-        digits = _decimals((high - low) / 2) if column.by_half_width else column.digits
-        while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
-            digits += 1  # on which side of 0 an end lies is what a verdict rests on
-        middle, low_end, high_end = (
-            _with_sign(f"{each:.{digits}f}", column.signed)
-            for each in (scale * cell.value, low, high)
-        )
-        return f"{middle} [{low_end}, {high_end}]{unit}"
-    if math.isnan(cell.half_width):
-        text = f"{scale * cell.value:.{column.digits}f}"
-        half = ""
-    elif column.by_half_width:
-        text, half = rounded(scale * cell.value, scale * cell.half_width)
-        half = f"±{half}"
-    else:
-        text = f"{scale * cell.value:.{column.digits}f}"
-        half = f" ±{scale * cell.half_width:.{column.digits}f}"
-    return f"{_with_sign(text, column.signed)}{half}{unit}"
-
-
-def _with_sign(text: str, signed: bool) -> str:
-    """A number with a minus sign, and with a plus sign where wanted; 0 has none."""
-    if float(text) == 0:
-        return text.removeprefix("-")
-    sign = "−" if text.startswith("-") else "+" if signed else ""
-    return f"{sign}{text.removeprefix('-')}"
-
-
-def rounded(value: float, half_width: float) -> tuple[str, str]:
-    """A mean and its half-width with the digits of srs-benchmark's tables (evaluate.py).
-
-    The half-width has two significant digits, the mean one decimal fewer than it. Where rounding
-    carries the half-width into the next power of ten, both lose one more decimal.
-    """
-    if half_width == 0:
-        return f"{value:.4f}", "0"
-    decimals = _decimals(half_width)
-    return f"{value:.{max(decimals - 1, 0)}f}", f"{half_width:.{decimals}f}"
-
-
-def _decimals(half_width: float) -> int:
-    """Decimals with which a half-width has two significant digits."""
-    if half_width == 0:
-        return 4
-    decimals = 1 - math.floor(math.log10(half_width))
-    if round(half_width, decimals) >= 10 ** (2 - decimals):
-        decimals -= 1
-    return max(decimals, 0)

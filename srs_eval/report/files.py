@@ -9,7 +9,8 @@ from typing import Any
 from srs_eval.data.outputs import write_file, write_folder
 from srs_eval.data.paths import VERSION
 from srs_eval.data.printable import csv_text, harmless
-from srs_eval.report.document import Cell, Document, Figure, Table
+from srs_eval.report.document import Document
+from srs_eval.report.table import Cell, Figure, Table
 
 FOLDERS = ("csv", "png")  # forms that are a folder of files; html, md and json are one file
 

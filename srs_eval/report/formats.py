@@ -16,34 +16,32 @@ if TYPE_CHECKING:
 
 def loss(interval: Interval, places: int = 3) -> str:
     """ "0.312 ±.011": mean and half width of its 95 % interval."""
-    if math.isnan(interval.half_width):
-        return f"{interval.estimate:.{places}f}"
-    half = f"{interval.half_width:.{places}f}"
-    return f"{interval.estimate:.{places}f} ±{half.removeprefix('0')}"
-
-
-def _sign(value: float, places: int) -> str:
-    text = f"{abs(value):.{places}f}"
-    if float(text) == 0:
-        return text
-    return ("−" if value < 0 else "+") + text
+    return f"{interval.estimate:.{places}f}{half(interval.half_width, places)}"
 
 
 def difference(interval: Interval, places: int = 4) -> str:
     """ "+0.0021 ±.0012": a difference and the half width of its 95 % interval."""
-    return _sign(interval.estimate, places) + _half(interval, places)
+    return with_sign(f"{interval.estimate:.{places}f}") + half(interval.half_width, places)
+
+
+def with_sign(number: str, signed: bool = True) -> str:
+    """A number with a minus sign, and with a plus sign where wanted; 0 has none."""
+    digits = number.removeprefix("-")
+    if float(number) == 0:
+        return digits
+    return ("−" if number.startswith("-") else "+" if signed else "") + digits
+
+
+def half(width: float, places: int) -> str:
+    """ " ±.0012": half the width of an interval, "" where there is none."""
+    return "" if math.isnan(width) else f" ±{f'{width:.{places}f}'.removeprefix('0')}"
 
 
 def better(interval: Interval) -> str:
     """ "0.0021 better ±.0012": the same of log loss, with which side it is in a word."""
-    from srs_eval.advice.answers import better_by
+    from srs_eval.advice.sentences import better_by
 
-    return better_by(interval.estimate) + _half(interval, 4)
-
-
-def _half(interval: Interval, places: int) -> str:
-    half = f"{interval.half_width:.{places}f}".removeprefix("0")
-    return "" if math.isnan(interval.half_width) else f" ±{half}"
+    return better_by(interval.estimate) + half(interval.half_width, 4)
 
 
 THAN_AVERAGE = "than average"  # heads a column of `against_floor`: "13.6 % less"
@@ -113,7 +111,7 @@ def metric(metrics: Metrics, field: str) -> str:
     if style == "%":
         return f"{100 * value:.2f} %"
     if style == "+%":
-        return f"{_sign(100 * value, 2)} %"
+        return f"{with_sign(f'{100 * value:.2f}')} %"
     return f"{value:.{style}f}"
 
 

@@ -1,13 +1,13 @@
 """What is in a review log and what counts: the import receipt with every count.
 
-`inspect_log` computes, `Inspection.to_json` writes the layout of `srs-eval inspect --json`,
+`inspect_log` computes, `Inspection.document` has the layout of `srs-eval inspect --json`,
 `render_inspection` makes the tables for a terminal. Nothing here prints.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.data.paths import VERSION
-from srs_eval.data.printable import escaped, printable
-from srs_eval.data.reviews import MISSING, IntArray, ReviewLog
+from srs_eval.data.printable import printable
+from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.models.own_parameters import fault_of, version_of, why_left_out
+from srs_eval.report.table import Cell, Column, Table, figure, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +29,7 @@ _ROW_KINDS: tuple[RowKind, ...] = ("benchmark", "anki")
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class _RowCounts:
     """What one rule keeps of the entries."""
 
     kept: int
@@ -105,20 +106,15 @@ class Inspection:
     suspended_cards: int
     deleted_cards: int  # cards that are gone but have entries
     entries_of_deleted_cards: int
-    rows: Mapping[str, RowCounts]  # by kind of rows
+    rows: Mapping[str, _RowCounts]  # by kind of rows
     anki_items: Mapping[str, int]  # what Anki's optimizer would count, by search
     decks: tuple[DeckReport, ...]
     presets: tuple[PresetReport, ...]
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
-    def to_json(self) -> str:
-        """One JSON object, strict (no NaN), two spaces indented."""
-        document = {"layout": 1, "srs_eval": VERSION, **self.to_dict()}
-        return escaped(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    def document(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return {"layout": 1, "srs_eval": VERSION, **asdict(self)}
 
 
 def inspect_log(log: ReviewLog) -> Inspection:
@@ -170,9 +166,9 @@ def inspect_log(log: ReviewLog) -> Inspection:
     )
 
 
-def _row_counts(selection: Selection) -> RowCounts:
+def _row_counts(selection: Selection) -> _RowCounts:
     rows = selection.rows
-    return RowCounts(
+    return _RowCounts(
         kept=len(rows),
         cards=len(np.unique(rows.card_id)),
         later_days=int((rows.elapsed_days > 0).sum()),
@@ -217,56 +213,50 @@ def _groups(
     by_preset = _counts_by_group(
         {what: log.preset_of(decks) for what, decks in deck_ids.items()}, log.presets
     )
-    decks = []
-    for key, counts in by_deck.items():
-        deck = log.decks.get(key)
-        preset_id = deck.preset_id if deck else None
-        preset = log.presets.get(preset_id) if preset_id is not None else None
-        decks.append(
-            DeckReport(
-                id=key,
-                name=deck.name if deck else _unknown("deck", key, "deleted cards"),
-                preset_id=preset_id,
-                preset=preset.name if preset else "",
-                filtered=deck.filtered if deck else False,
-                desired_retention=deck.desired_retention if deck else None,
-                counts=counts,
-            )
-        )
-    in_use: dict[int, int] = {}
-    for known in log.decks.values():
-        if known.preset_id is not None:
-            in_use[known.preset_id] = in_use.get(known.preset_id, 0) + 1
-    presets = []
-    for key, counts in by_preset.items():
-        preset = log.presets.get(key)
-        stored = preset.parameters_in_force if preset else ()
-        fault = fault_of(stored)
-        parameters = () if fault else stored
-        presets.append(
-            PresetReport(
-                id=key,
-                name=preset.name
-                if preset
-                else _unknown("preset", key, "deleted cards and missing decks"),
-                decks=in_use.get(key, 0),
-                parameters=parameters,
-                parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
-                unusable=fault,
-                stored_versions=tuple(sorted(preset.fsrs_parameters)) if preset else (),
-                desired_retention=preset.desired_retention if preset else None,
-                historical_retention=preset.historical_retention if preset else None,
-                ignore_before=preset.ignore_before if preset else None,
-                learning_steps=preset.learning_steps if preset else (),
-                relearning_steps=preset.relearning_steps if preset else (),
-                maximum_interval=preset.maximum_interval if preset else None,
-                search=preset.search if preset else None,
-                counts=counts,
-            )
-        )
+    decks = [_deck(log, key, counts) for key, counts in by_deck.items()]
+    in_use = Counter(deck.preset_id for deck in log.decks.values())
+    presets = [_preset(log, key, in_use[key], counts) for key, counts in by_preset.items()]
     return (
         tuple(sorted(decks, key=lambda deck: (deck.id not in log.decks, deck.name, deck.id))),
         tuple(sorted(presets, key=lambda one: (one.id not in log.presets, one.name, one.id))),
+    )
+
+
+def _deck(log: ReviewLog, key: int, counts: GroupCounts) -> DeckReport:
+    deck = log.decks.get(key) or Deck(key, _unknown("deck", key, "deleted cards"), None)
+    preset = None if deck.preset_id is None else log.presets.get(deck.preset_id)
+    return DeckReport(
+        id=key,
+        name=deck.name,
+        preset_id=deck.preset_id,
+        preset=preset.name if preset else "",
+        filtered=deck.filtered,
+        desired_retention=deck.desired_retention,
+        counts=counts,
+    )
+
+
+def _preset(log: ReviewLog, key: int, decks: int, counts: GroupCounts) -> PresetReport:
+    nobody = "deleted cards and missing decks"
+    preset = log.presets.get(key) or Preset(key, _unknown("preset", key, nobody))
+    fault = fault_of(preset.parameters_in_force)
+    parameters = () if fault else preset.parameters_in_force
+    return PresetReport(
+        id=key,
+        name=preset.name,
+        decks=decks,
+        parameters=parameters,
+        parameters_version={17: 4, 19: 5, 21: 6}.get(len(parameters)),
+        unusable=fault,
+        stored_versions=tuple(sorted(preset.fsrs_parameters)),
+        desired_retention=preset.desired_retention,
+        historical_retention=preset.historical_retention,
+        ignore_before=preset.ignore_before,
+        learning_steps=preset.learning_steps,
+        relearning_steps=preset.relearning_steps,
+        maximum_interval=preset.maximum_interval,
+        search=preset.search,
+        counts=counts,
     )
 
 
@@ -293,86 +283,79 @@ def _iso(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def render_inspection(inspection: Inspection) -> RenderableType:
-    """Tables for a terminal. Names come from files, so nothing is read as markup."""
+def entries_table(inspection: Inspection) -> Table:
+    """What each rule keeps of the entries, and why it leaves out the others."""
+    of_kinds = list(inspection.rows.values())
+    reasons = dict.fromkeys(reason for counts in of_kinds for reason in counts.dropped)
+    rows: list[tuple[Cell, ...]] = [
+        ("kept", *(counts.kept for counts in of_kinds)),
+        ("of them on a later day", *(counts.later_days for counts in of_kinds)),
+    ]
+    for reason in reasons:
+        rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
+    columns = (Column("entries", gives="fold"), *map(Column, inspection.rows))
+    return Table("rows", "Which entries count", columns, tuple(rows))
+
+
+def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
+    """Facts and tables for a terminal."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    def table(title: str, *columns: str, numbers_from: int = 1) -> Table:
-        made = Table(title=title, title_justify="left", header_style="bold")
-        for place, column in enumerate(columns):
-            made.add_column(column, justify="right" if place >= numbers_from else "left")
-        return made
+    from srs_eval.report.terminal import facts_text, table_text
 
-    facts = Table.grid(padding=(0, 2))
-    for label, value in (
-        ("file", printable(inspection.path, None)),
-        ("format", inspection.format),
-        ("entries", f"{inspection.entries_read:,}"),
-        ("reviewed", _span_words(inspection)),
-        ("days", inspection.day_boundaries),
-        (
-            "cards",
-            f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
-            f"{inspection.deleted_cards:,} deleted ones have "
-            f"{inspection.entries_of_deleted_cards:,} entries"
-            if inspection.cards
-            else "not told",
-        ),
-        ("FSRS", {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled]),
-    ):
-        facts.add_row(Text(label, style="bold"), Text(value))
-
-    rows = table("Which entries count", "", *inspection.rows)
-    reasons = dict.fromkeys(reason for one in inspection.rows.values() for reason in one.dropped)
-    counts = list(inspection.rows.values())
-    rows.add_row("kept", *(f"{one.kept:,}" for one in counts), style="bold")
-    rows.add_row("  of them on a later day", *(f"{one.later_days:,}" for one in counts))
-    for reason in reasons:
-        rows.add_row(Text(reason), *(f"{one.dropped.get(reason, 0):,}" for one in counts))
-
-    decks = table("Decks", "deck", "preset", "cards", "entries", *inspection.rows, numbers_from=2)
-    for deck in inspection.decks:
-        decks.add_row(
-            Text(deck.name or str(deck.id)),
-            Text("filtered" if deck.filtered else _preset_label(deck)),
-            *_count_cells(deck.counts)[: 2 + len(counts)],
-        )
-    presets = table(
-        "Presets",
-        "preset",
-        "parameters",
-        "retention",
-        "cards",
-        "entries",
-        *inspection.rows,
-        numbers_from=2,
+    facts = {
+        "file": printable(inspection.path, None),
+        "format": inspection.format,
+        "entries": f"{inspection.entries_read:,}",
+        "reviewed": _span_words(inspection),
+        "days": inspection.day_boundaries,
+        "cards": f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
+        f"{inspection.deleted_cards:,} deleted ones have "
+        f"{inspection.entries_of_deleted_cards:,} entries"
+        if inspection.cards
+        else "not told",
+        "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
+    }
+    counts: list[tuple[str, Callable[[DeckReport | PresetReport], Cell]]] = [
+        ("cards", lambda one: one.counts.cards),
+        ("entries", lambda one: one.counts.entries),
+        ("benchmark", lambda one: one.counts.benchmark_rows),
+        ("anki", lambda one: one.counts.anki_rows),
+    ][: 2 + len(inspection.rows)]
+    decks = table_of(
+        "decks",
+        "Decks",
+        inspection.decks,
+        [
+            (Column("deck", gives="fold"), lambda deck: deck.name or str(deck.id)),
+            (
+                Column("preset", gives="fold"),
+                lambda deck: "filtered" if deck.filtered else deck.preset or _id(deck.preset_id),
+            ),
+            *counts,
+        ],
     )
-    for preset in inspection.presets:
-        presets.add_row(
-            Text(preset.name or str(preset.id)),
-            preset.schedules_with,
-            "" if preset.desired_retention is None else f"{preset.desired_retention:.2f}",
-            *_count_cells(preset.counts)[: 2 + len(counts)],
-        )
-    parts: list[RenderableType] = [facts, rows]
-    parts += [made for made in (decks, presets) if made.row_count]
-    parts += [Text(f"• {note}") for note in inspection.notes]
-    return Group(*parts)
+    presets = table_of(
+        "presets",
+        "Presets",
+        inspection.presets,
+        [
+            (Column("preset", gives="fold"), lambda preset: preset.name or str(preset.id)),
+            ("parameters", lambda preset: preset.schedules_with),
+            (Column("retention", 2), lambda preset: figure(preset.desired_retention)),
+            *counts,
+        ],
+    )
+    parts: list[RenderableType] = [facts_text(facts.items())]
+    for table in (entries_table(inspection), decks, presets):
+        if table.rows:
+            parts += ["", *table_text(table, width)]
+    return Group(*parts, *(Text(f"• {note}") for note in inspection.notes))
 
 
-def _preset_label(deck: DeckReport) -> str:
-    if deck.preset or deck.preset_id is None:
-        return deck.preset
-    return str(deck.preset_id)
-
-
-def _count_cells(counts: GroupCounts) -> list[str]:
-    return [
-        f"{count:,}"
-        for count in (counts.cards, counts.entries, counts.benchmark_rows, counts.anki_rows)
-    ]
+def _id(preset: int | None) -> str:
+    return "" if preset is None else str(preset)
 
 
 def _span_words(inspection: Inspection) -> str:

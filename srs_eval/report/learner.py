@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval.advice.answers import SHARES, where_to_paste
-from srs_eval.advice.answers import Cell as AnswerCell
 from srs_eval.advice.answers import Table as AnswerTable
 from srs_eval.advice.over_time import Month
-from srs_eval.advice.overview import OF_PRESETS, OVER_ALL, TITLES, Line, Overview
-from srs_eval.advice.questions import MODELS, Answer
-from srs_eval.advice.stored import parameter_line
+from srs_eval.advice.overview import Line, Overview
+from srs_eval.advice.questions import MODELS, REGISTRY, Answer
+from srs_eval.advice.sentences import parameter_line
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
@@ -21,46 +19,26 @@ from srs_eval.engine.ranking import Group
 from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
-from srs_eval.report.console import QUESTION_TITLES
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
+from srs_eval.report.console import STATE_CLOSING
+from srs_eval.report.document import Block, Document, Picture, Section
+from srs_eval.report.findings import (
+    answers_section,
+    evidence,
+    figures,
+    of_benchmark,
+    presets_section,
 )
-from srs_eval.report.inspection import Inspection
+from srs_eval.report.inspection import Inspection, entries_table
+from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
-_ALL = ("all presets", "all reviews")  # subjects that need no name
-_FROM_ANKI = (
-    "Reviews are those that Anki's optimizer takes. A verdict speaks of reviews like these. An "
-    "interval beyond 0 is none yet where several are judged together (Holm), nor below 1,000 "
-    "reviews or 20 days."
-)
-_FROM_BENCHMARK = (
-    "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
-    "to the reviews before each fold."
-)
-_OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
-)
 _PICTURED = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals, of the workload 90 % of the draws."
 )
 _MONTHS_IN_BRIEF = 6  # the latest, in a forum
-_STATE_CLOSING = (
-    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
-    "Intervals are 95 %, over days."
-)
 
 
 @dataclass(frozen=True)
@@ -88,9 +66,9 @@ def learner_document(learner: Learner) -> Document:
     groups = learner.run.groups()
     lines = _lines(learner)
     sections = [
-        *_presets(learner, lines),
+        *presets_section(lines, learner.fsrs_is_off),
         *_in_pictures(learner),
-        *_answers(learner, lines),
+        *answers_section(learner.answers, lines, learner.workload, learner.load),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -124,14 +102,14 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     return [*lead, *ranked]
 
 
-# Presets and answers
+# Answers
 
 
 def _overview(learner: Learner) -> Overview | None:
     """The answers as the app has them."""
     if isinstance(learner.answers, str):
         return None
-    rows = "benchmark" if _of_benchmark(learner.answers) else "anki"
+    rows = "benchmark" if of_benchmark(learner.answers) else "anki"
     return Overview(rows, learner.fsrs_is_off, answers=list(learner.answers))
 
 
@@ -139,151 +117,6 @@ def _lines(learner: Learner) -> list[Line]:
     """The answers in one line each, presets first, as the app shows them."""
     overview = _overview(learner)
     return [] if overview is None else overview.lines
-
-
-def _of_benchmark(answers: Sequence[Answer]) -> bool:
-    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
-
-
-def _presets(learner: Learner, lines: Sequence[Line]) -> list[Section]:
-    """What to do with each preset, with the parameters to paste."""
-    lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    if not lines:
-        return []
-    table = Table(
-        "what-to-do",
-        "",
-        (
-            Column("preset"),
-            Column("what to do"),
-            Column("now", note="log loss with the parameters in force"),
-            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
-            Column("defaults", note="log loss with the defaults", minor=True),
-            Column("how sure", note="the difference that makes, with its 95 % interval"),
-        ),
-        tuple(
-            (
-                line.title,
-                line.way.capitalize(),
-                *map(_estimate, (line.figures[0], line.figures[1], _defaults(line))),
-                line.text,
-            )
-            for line in lines
-        ),
-    )
-    blocks: list[Block] = [
-        f"Log loss {'of SM-2' if learner.fsrs_is_off else 'with the parameters'} of now, with "
-        "freshly optimized parameters and with the defaults; lower is better.",
-        table,
-    ]
-    for line in lines:
-        if line.parameters is not None:
-            where = next(where_to_paste(each) for each in line.answers if each.parameters)
-            copied = (where, Code(parameter_line(line.parameters)))
-            blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
-    for number, line in enumerate(lines, start=1):
-        rests_on = [
-            _evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
-            for answer in line.answers
-        ]
-        blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
-    return [Section("Your presets", tuple(blocks))]
-
-
-def _estimate(interval: Interval | None) -> Cell:
-    return None if interval is None else Figure(interval.estimate)
-
-
-def _defaults(line: Line) -> Interval | None:
-    """The log loss of a preset's reviews with FSRS's defaults."""
-    for table in line.answers[0].tables[:1]:
-        for name, *cells in table.rows:
-            if name == "defaults" and isinstance(cells[0], Interval):
-                return cells[0]
-    return None
-
-
-def _answers(learner: Learner, lines: Sequence[Line]) -> list[Section]:
-    """A line for each question, opened for what it rests on."""
-    answers = learner.answers
-    if isinstance(answers, str):
-        return [Section("Answers", (answers,))]
-    if not answers:
-        return []
-    said = {line.question: line.text for line in lines if line.question in TITLES}
-    said |= {
-        line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
-    }
-    preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
-    told = {id(answer) for line in preset_lines for answer in line.answers}
-    blocks: list[Block] = []
-    asked = dict.fromkeys(answer.question for answer in answers)
-    in_order = [each for each in ("fit", OF_PRESETS, *TITLES) if each in asked]  # the app's
-    for question in dict.fromkeys((*in_order, *asked)):
-        of_question = [
-            answer for answer in answers if answer.question == question and id(answer) not in told
-        ]
-        if not of_question:
-            continue
-        first = "; ".join(
-            f"{'' if each.subject in _ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
-            for each in of_question[:1]
-            if each.sentences
-        )
-        rests_on = [
-            _evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1)
-        ]
-        blocks.append(
-            Section(
-                QUESTION_TITLES[question],
-                _flat(rests_on),
-                folded=True,
-                said=said.get(question, first),
-            )
-        )
-    blocks += _workload(learner.workload, learner.load)
-    blocks.append(_FROM_BENCHMARK if _of_benchmark(answers) else _FROM_ANKI)
-    return [Section("Answers", tuple(blocks))]
-
-
-def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
-    """What a single section holds, without its heading; else the sections."""
-    return sections[0].blocks if len(sections) == 1 else tuple(sections)
-
-
-def _evidence(answer: Answer, name: str) -> Section:
-    blocks: list[Block] = list(answer.sentences)
-    if answer.parameters is not None:
-        blocks.append(Code(parameter_line(answer.parameters)))
-    blocks += [
-        figures(table, f"{name}-{number}") for number, table in enumerate(answer.tables, start=1)
-    ]
-    return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
-
-
-def figures(table: AnswerTable, name: str) -> Table:
-    """An answer's table as a report's."""
-    return Table(
-        name,
-        table.heading,
-        tuple(
-            Column(title, 1, by_half_width=False, percent=True)
-            if title in SHARES
-            else Column(title, by_half_width=False, signed=title.startswith("minus"))
-            for title in table.columns
-        ),
-        tuple(tuple(map(_figure, row)) for row in table.rows),
-    )
-
-
-def _figure(cell: AnswerCell) -> Cell:
-    match cell:
-        case Interval():
-            return Figure(cell.estimate, cell.half_width)
-        case float():
-            return Figure(cell)
-    return cell
 
 
 # Ranking
@@ -507,27 +340,13 @@ def _curve(found: Workload | str) -> list[Picture]:
     ]
 
 
-def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it."""
-    title = "What does a desired retention cost?"
-    if isinstance(found, str):
-        return [Section(title, (), folded=True, said=found)] if found else []
-    (answer,) = answers_of(found)
-    tables = [
-        figures(table, f"workload-{number}")
-        for number, table in enumerate(answer.tables[1:], start=2)
-    ]
-    said = answer.conclusion if load is None else load.sentences[0]
-    return [Section(title, (*answer.sentences, *tables, _OF_DRAWS), folded=True, said=said)]
-
-
 def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
-        rests_on = _evidence(answer, f"{answer.question}-{number}").blocks[1:]
-        title = QUESTION_TITLES[answer.question]
+        rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
+        title = REGISTRY[answer.question].title
         blocks.append(Section(title, rests_on, folded=True, said=answer.sentences[0]))
     if days is not None and len(days.rows) > 1:
         states = [row[-1] for row in days.rows]
@@ -548,7 +367,7 @@ def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Sect
                 replace(figures(days, "days"), brief=()),
             )
         )
-    return [Section("Your days", (*blocks, _STATE_CLOSING))]
+    return [Section("Your days", (*blocks, STATE_CLOSING))]
 
 
 # What was read, and the card
@@ -563,18 +382,6 @@ def _receipt(learner: Learner) -> Section:
         + f", {counted(inspection.days, 'day')} from first to last.",
         f"Days begin as: {inspection.day_boundaries}.",
     ]
-    kinds = list(inspection.rows)
-    reasons = dict.fromkeys(r for counts in inspection.rows.values() for r in counts.dropped)
-    of_kinds = list(inspection.rows.values())
-    rows: list[tuple[Cell, ...]] = [
-        ("kept", *(counts.kept for counts in of_kinds)),
-        ("of them on a later day", *(counts.later_days for counts in of_kinds)),
-    ]
-    for reason in reasons:
-        rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
-    count = Table(
-        "rows", "Which entries count", (Column("entries"), *map(Column, kinds)), tuple(rows)
-    )
     presets = Table(
         "presets",
         "Presets",
@@ -591,7 +398,7 @@ def _receipt(learner: Learner) -> Section:
         ),
     )
     notes = () if learner.anonymous else inspection.notes
-    blocks: list[Block] = [*facts, count]
+    blocks: list[Block] = [*facts, entries_table(inspection)]
     if inspection.presets:
         blocks.append(Section("Presets", (presets,), folded=True))
     return Section("What was read", (*blocks, *notes))

@@ -9,19 +9,8 @@ import re
 from collections.abc import Sequence
 
 from srs_eval.data.outputs import MADE_BY
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    with_commands,
-    written,
-)
+from srs_eval.report.document import Block, Code, Document, Picture, Section, with_commands
+from srs_eval.report.table import Cell, Column, Figure, Table, written
 
 _WIDEST = 14  # columns of a table that stands for a picture
 
@@ -80,12 +69,9 @@ def _table(table: Table) -> list[str]:
     places = range(len(table.rows)) if table.brief is None else table.brief
     if not places and table.rows:
         return []
-    right = [
-        all(not isinstance(row[k], str) for row in table.rows) for k in range(len(table.columns))
-    ]
     lines = [
         f"| {' | '.join(_escaped(column.title) for column in table.columns)} |",
-        f"| {' | '.join('---:' if each else '---' for each in right)} |",
+        f"| {' | '.join('---:' if each else '---' for each in table.right)} |",
     ]
     for place in places:
         cells = [

@@ -6,13 +6,14 @@ one drawing serves dark and light.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.calibration_graph import CalibrationGraph
 
+_Given = ParamSpec("_Given")
+_Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
+"""Names, each with (estimate, low, high); nan for none."""
 _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
@@ -45,20 +49,17 @@ class Palette:
     series: tuple[str, ...]
 
 
+_SERIES = (
+    *("#0072b2", "#d55e00", "#009e73", "#a8478a"),
+    *("#b07d00", "#3d97d3", "#6b4fc8", "#6f7780"),
+)
 LIGHT = Palette(
     ink="#1b1f24",
     soft="#5b6570",
     rule="#d5dade",
     paper="#ffffff",
-    series=(
-        "#0072b2",
-        "#d55e00",
-        "#009e73",
-        "#a8478a",
-        "#b07d00",
-        "#3d97d3",
-        "#6b4fc8",
-        "#6f7780",
+    series=tuple(
+        ["#0072b2", "#d55e00", "#009e73", "#a8478a", "#b07d00", "#3d97d3", "#6b4fc8", "#6f7780"]
     ),
 )
 # Colours that nothing else has; each is replaced by a variable of the page's style.
@@ -82,6 +83,17 @@ _TICKS = 10  # words below an axis
 _FAR_OFF = 3.0  # times the middle's way from the best: what lies beyond that would hide the rest
 _LEAST_CUT = 5  # labels from which an axis leaves out what is far off
 _FEWEST_IN_BIN = 10  # reviews of a point of a calibration graph
+
+
+def _drawn(
+    draw: Callable[Concatenate[Palette, _Given], Figure],
+) -> Callable[_Given, Callable[[Palette], Figure]]:
+    """A drawing that waits for its colours."""
+
+    def waiting(*given: _Given.args, **options: _Given.kwargs) -> Callable[[Palette], Figure]:
+        return lambda palette: draw(palette, *given, **options)
+
+    return functools.wraps(draw)(waiting)
 
 
 def svg(picture: Picture, name: str) -> str:
@@ -153,83 +165,88 @@ def _canvas(palette: Palette, width: float, height: float) -> tuple[Figure, Axes
     axes.tick_params(colors=palette.ink, labelsize=11, length=3, color=palette.rule)
     axes.xaxis.label.set_color(palette.soft)
     axes.yaxis.label.set_color(palette.soft)
+    axes.xaxis.label.set_fontsize(11)
+    axes.yaxis.label.set_fontsize(11)
     return figure, axes
 
 
+def _guide(palette: Palette) -> dict[str, Any]:
+    """How a line to be held against is drawn."""
+    return {"color": palette.soft, "linewidth": 1, "linestyle": (0, (4, 3))}
+
+
+def _grid(axes: Axes, palette: Palette, of: Literal["both", "x", "y"] = "both") -> None:
+    """Thin lines behind everything."""
+    axes.grid(axis=of, color=palette.rule, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+@_drawn
 def intervals(
+    palette: Palette,
     labels: Sequence[str],
-    series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]],
+    series: _Series,
     unit: str,
     floor: float | None = None,
-    digits: int = 4,
     own: int | None = None,
     width: float = _WIDTH,
-) -> Callable[[Palette], Figure]:
+) -> Figure:
     """A dot with whiskers for each label and series; (estimate, low, high), nan for none.
 
     `floor` is a line through all; figures at the right are those of the first series. What lies
     far beyond the others is told by an arrow and its figure. `own` is a label that stands out.
     """
+    from matplotlib.ticker import MaxNLocator
 
-    def draw(palette: Palette) -> Figure:
-        from matplotlib.ticker import MaxNLocator
-
-        last, unit_said = _last_that_matters(series), unit
-        step = 17.0 * len(series) + 7
-        shown = labels if width >= _WIDTH else [fill(each, _NARROW_LABEL) for each in labels]
-        figure, axes = _canvas(palette, width, 70 + step * len(labels))
-        places = np.arange(len(labels), dtype=float)
-        for number, (name, values) in enumerate(series):
-            estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
-            where = places + (number - (len(series) - 1) / 2) * 0.62 / max(len(series), 1)
-            colour = palette.series[number % len(palette.series)]
-            axes.hlines(where, low, high, color=colour, linewidth=2)
-            axes.plot(
-                estimate, where, _MARKERS[number], color=colour, markersize=6, label=name, zorder=3
+    last, unit_said = _last_that_matters(series), unit
+    step = 17.0 * len(series) + 7
+    shown = labels if width >= _WIDTH else [fill(each, _NARROW_LABEL) for each in labels]
+    figure, axes = _canvas(palette, width, 70 + step * len(labels))
+    places = np.arange(len(labels), dtype=float)
+    for number, (name, values) in enumerate(series):
+        estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
+        where = places + (number - (len(series) - 1) / 2) * 0.62 / max(len(series), 1)
+        colour = palette.series[number % len(palette.series)]
+        axes.hlines(where, low, high, color=colour, linewidth=2)
+        axes.plot(
+            estimate, where, _MARKERS[number], color=colour, markersize=6, label=name, zorder=3
+        )
+        for place in np.flatnonzero(estimate > last):
+            axes.annotate(
+                f"{estimate[place]:.2f} →",
+                (last, where[place]),
+                (-2, 0),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                fontsize=10,
+                color=palette.ink,
             )
-            for place in np.flatnonzero(estimate > last):
-                axes.annotate(
-                    f"{estimate[place]:.2f} →",
-                    (last, where[place]),
-                    (-2, 0),
-                    textcoords="offset points",
-                    ha="right",
-                    va="center",
-                    fontsize=10,
-                    color=palette.ink,
-                )
-            if number == 0 and own is not None:
-                standing_out = palette.series[1]
-                axes.hlines(where[own], low[own], high[own], color=standing_out, linewidth=3)
-                axes.plot(
-                    estimate[own], where[own], "*", color=standing_out, markersize=13, zorder=4
-                )
-        if np.isfinite(last):
-            least = _least(series)
-            axes.set_xlim(least - 0.04 * (last - least), last)
-            unit_said = f"{unit}; →: beyond the axis"
-        if floor is not None:
-            axes.axvline(floor, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-        axes.set_yticks(places, shown)
-        if width < _WIDTH:
-            axes.tick_params(axis="y", labelsize=9)
-            axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_ylim(len(labels) - 0.4, -0.6)
-        if own is not None:
-            axes.get_yticklabels()[own].set(color=palette.series[1], weight="bold")
-        axes.set_xlabel(unit_said, fontsize=11)
-        axes.grid(axis="x", color=palette.rule, linewidth=0.6)
-        axes.set_axisbelow(True)
-        if len(series) > 1:
-            _legend(axes, palette)
-        return figure
-
-    return draw
+        if number == 0 and own is not None:
+            standing_out = palette.series[1]
+            axes.hlines(where[own], low[own], high[own], color=standing_out, linewidth=3)
+            axes.plot(estimate[own], where[own], "*", color=standing_out, markersize=13, zorder=4)
+    if np.isfinite(last):
+        least = _least(series)
+        axes.set_xlim(least - 0.04 * (last - least), last)
+        unit_said = f"{unit}; →: beyond the axis"
+    if floor is not None:
+        axes.axvline(floor, **_guide(palette), zorder=0)
+    axes.set_yticks(places, shown)
+    if width < _WIDTH:
+        axes.tick_params(axis="y", labelsize=9)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    if own is not None:
+        axes.get_yticklabels()[own].set(color=palette.series[1], weight="bold")
+    axes.set_xlabel(unit_said)
+    _grid(axes, palette, "x")
+    if len(series) > 1:
+        _legend(axes, palette)
+    return figure
 
 
-def _last_that_matters(
-    series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]],
-) -> float:
+def _last_that_matters(series: _Series) -> float:
     """Where an axis ends so that what is far off does not hide the rest; inf: nothing is."""
     values = np.array([each for _, of_one in series for each in of_one], dtype=float).reshape(-1, 3)
     values = values[np.isfinite(values[:, 0])]
@@ -241,11 +258,13 @@ def _last_that_matters(
     return last if values[:, 0].max() > last else math.inf
 
 
-def _least(series: Sequence[tuple[str, Sequence[tuple[float, float, float]]]]) -> float:
+def _least(series: _Series) -> float:
     return float(np.nanmin([each for _, of_one in series for each in of_one]))
 
 
+@_drawn
 def lines(
+    palette: Palette,
     x: Sequence[float],
     series: Sequence[tuple[str, Sequence[float]]],
     x_label: str,
@@ -255,48 +274,45 @@ def lines(
     ticks: Sequence[str] = (),
     half_widths: Mapping[str, Sequence[float]] | None = None,
     size: tuple[float, float] = (_WIDTH, 400),
-) -> Callable[[Palette], Figure]:
+) -> Figure:
     """A line with markers for each series, perhaps with whiskers.
 
     `ticks` are words for the x; of many only some are shown.
     """
-
-    def draw(palette: Palette) -> Figure:
-        figure, axes = _canvas(palette, *size)
-        for number, (name, values) in enumerate(series):
-            colour = palette.series[number % len(palette.series)]
-            axes.plot(
-                x,
-                values,
-                color=colour,
-                marker=_MARKERS[number % len(_MARKERS)],
-                markersize=5,
-                linewidth=1.8,
-                linestyle="-" if number < len(palette.series) else "--",
-                label=name,
-            )
-            if half_widths and name in half_widths:
-                width = np.array(half_widths[name], dtype=float)
-                middle = np.array(values, dtype=float)
-                axes.vlines(x, middle - width, middle + width, color=colour, linewidth=1)
-        if logarithmic:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        if ticks:
-            every = -(-len(ticks) // _most_ticks(size))
-            axes.set_xticks(list(x)[::every], list(ticks)[::every])
-        axes.set_xlabel(x_label, fontsize=11)
-        axes.set_ylabel(y_label, fontsize=11)
-        axes.grid(color=palette.rule, linewidth=0.6)
-        axes.set_axisbelow(True)
-        if len(series) > 1:
-            _legend(axes, palette)
-        return figure
-
-    return draw
+    figure, axes = _canvas(palette, *size)
+    for number, (name, values) in enumerate(series):
+        colour = palette.series[number % len(palette.series)]
+        axes.plot(
+            x,
+            values,
+            color=colour,
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=5,
+            linewidth=1.8,
+            linestyle="-" if number < len(palette.series) else "--",
+            label=name,
+        )
+        if half_widths and name in half_widths:
+            width = np.array(half_widths[name], dtype=float)
+            middle = np.array(values, dtype=float)
+            axes.vlines(x, middle - width, middle + width, color=colour, linewidth=1)
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if ticks:
+        every = -(-len(ticks) // _most_ticks(size))
+        axes.set_xticks(list(x)[::every], list(ticks)[::every])
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    _grid(axes, palette)
+    if len(series) > 1:
+        _legend(axes, palette)
+    return figure
 
 
+@_drawn
 def band(
+    palette: Palette,
     values: Sequence[tuple[float, float, float]],
     ticks: Sequence[str],
     y_label: str,
@@ -304,69 +320,60 @@ def band(
     zero: bool = False,
     mark: int | None = None,
     size: tuple[float, float] = (_WIDTH, 300),
-) -> Callable[[Palette], Figure]:
+) -> Figure:
     """A line through (estimate, low, high) with its band; perhaps lines through 0, at a place."""
-
-    def draw(palette: Palette) -> Figure:
-        figure, axes = _canvas(palette, *size)
-        estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
-        x = np.arange(len(estimate))
-        colour = palette.series[0]
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(x, estimate, color=colour, linewidth=1.2)
-        if zero:
-            axes.axhline(0, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
-        if mark is not None:
-            axes.axvline(mark, color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
-        every = max(1, -(-len(ticks) // _most_ticks(size)))
-        axes.set_xticks(x[::every], list(ticks)[::every])
-        axes.set_ylabel(y_label, fontsize=11)
-        axes.grid(axis="y", color=palette.rule, linewidth=0.6)
-        return figure
-
-    return draw
+    figure, axes = _canvas(palette, *size)
+    estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
+    x = np.arange(len(estimate))
+    colour = palette.series[0]
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(x, estimate, color=colour, linewidth=1.2)
+    if zero:
+        axes.axhline(0, **_guide(palette))
+    if mark is not None:
+        axes.axvline(mark, **_guide(palette))
+    every = max(1, -(-len(ticks) // _most_ticks(size)))
+    axes.set_xticks(x[::every], list(ticks)[::every])
+    axes.set_ylabel(y_label)
+    _grid(axes, palette, "y")
+    return figure
 
 
+@_drawn
 def calibration(
+    palette: Palette,
     graphs: Sequence[tuple[str, CalibrationGraph]],
     size: tuple[float, float] = (520, 480),
-) -> Callable[[Palette], Figure]:
+) -> Figure:
     """Recalled over predicted recall with 95 % intervals; the diagonal is perfect."""
-
-    def draw(palette: Palette) -> Figure:
-        figure, axes = _canvas(palette, *size)
-        least = 1.0
-        for number, (name, graph) in enumerate(graphs):
-            filled = graph.count >= _FEWEST_IN_BIN
-            colour = palette.series[number % len(palette.series)]
-            axes.vlines(
-                graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour
-            )
-            axes.plot(
-                graph.predicted[filled],
-                graph.observed[filled],
-                marker=_MARKERS[number],
-                markersize=6,
-                linewidth=0.8,
-                color=colour,
-                label=name,
-            )
-            least = min([least, *graph.predicted[filled], *graph.low[filled]])
-        least = max(0.0, least - 0.03)
-        axes.plot([least, 1], [least, 1], color=palette.soft, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_xlim(least, 1.005)
-        axes.set_ylim(least, 1.005)
-        axes.set_aspect("equal")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-        axes.set_xlabel("predicted recall", fontsize=11)
-        axes.set_ylabel("recalled", fontsize=11)
-        axes.grid(color=palette.rule, linewidth=0.6)
-        axes.set_axisbelow(True)
-        _legend(axes, palette)
-        return figure
-
-    return draw
+    figure, axes = _canvas(palette, *size)
+    least = 1.0
+    for number, (name, graph) in enumerate(graphs):
+        filled = graph.count >= _FEWEST_IN_BIN
+        colour = palette.series[number % len(palette.series)]
+        axes.vlines(graph.predicted[filled], graph.low[filled], graph.high[filled], color=colour)
+        axes.plot(
+            graph.predicted[filled],
+            graph.observed[filled],
+            marker=_MARKERS[number],
+            markersize=6,
+            linewidth=0.8,
+            color=colour,
+            label=name,
+        )
+        least = min([least, *graph.predicted[filled], *graph.low[filled]])
+    least = max(0.0, least - 0.03)
+    axes.plot([least, 1], [least, 1], **_guide(palette))
+    axes.set_xlim(least, 1.005)
+    axes.set_ylim(least, 1.005)
+    axes.set_aspect("equal")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_xlabel("predicted recall")
+    axes.set_ylabel("recalled")
+    _grid(axes, palette)
+    _legend(axes, palette)
+    return figure
 
 
 def calibration_png(
@@ -380,81 +387,76 @@ def calibration_png(
     return png(Picture(name, name, name, drawn, None))
 
 
+@_drawn
 def spreads(
-    labels: Sequence[str], percentiles: FloatArray, unit: str
-) -> Callable[[Palette], Figure]:
+    palette: Palette,
+    labels: Sequence[str],
+    percentiles: FloatArray,
+    unit: str,
+) -> Figure:
     """A bar for each label from percentiles (7, k): thin 1-99, thicker 5-95, box 25-75, median."""
-
-    def draw(palette: Palette) -> Figure:
-        figure, axes = _canvas(palette, _WIDTH, 70 + 24 * len(labels))
-        places = np.arange(len(labels))
-        p1, p5, p25, p50, p75, p95, p99 = percentiles
-        colour = palette.series[0]
-        axes.hlines(places, p1, p99, color=colour, linewidth=1)
-        axes.hlines(places, p5, p95, color=colour, linewidth=3)
-        axes.barh(places, p75 - p25, left=p25, height=0.55, color=colour)
-        axes.vlines(p50, places - 0.4, places + 0.4, color=palette.ink, linewidth=2.5)
-        axes.set_yticks(places, labels)
-        axes.set_ylim(len(labels) - 0.4, -0.6)
-        axes.set_xlabel(unit, fontsize=11)
-        axes.grid(axis="x", color=palette.rule, linewidth=0.6)
-        axes.set_axisbelow(True)
-        return figure
-
-    return draw
+    figure, axes = _canvas(palette, _WIDTH, 70 + 24 * len(labels))
+    places = np.arange(len(labels))
+    p1, p5, p25, p50, p75, p95, p99 = percentiles
+    colour = palette.series[0]
+    axes.hlines(places, p1, p99, color=colour, linewidth=1)
+    axes.hlines(places, p5, p95, color=colour, linewidth=3)
+    axes.barh(places, p75 - p25, left=p25, height=0.55, color=colour)
+    axes.vlines(p50, places - 0.4, places + 0.4, color=palette.ink, linewidth=2.5)
+    axes.set_yticks(places, labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_xlabel(unit)
+    _grid(axes, palette, "x")
+    return figure
 
 
+@_drawn
 def matrix(
+    palette: Palette,
     labels: Sequence[str],
     values: FloatArray,
     colour: Callable[[int, int], str],
     text: Callable[[float], str],
-) -> Callable[[Palette], Figure]:
+) -> Figure:
     """A coloured square for each pair, the row's model against the column's; nan stays empty."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Rectangle
 
-    def draw(palette: Palette) -> Figure:
-        from matplotlib.colors import to_rgb
-        from matplotlib.patches import Rectangle
-
-        count = len(labels)
-        cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
-        size = 10.0 if count <= 14 else cell * 0.31
-        side = cell * count + 8.5 * size + 40
-        figure, axes = _canvas(palette, side, side)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        for row in range(count):
-            for column in range(count):
-                value = values[row, column]
-                if not np.isfinite(value):
-                    continue
-                shade = colour(row, column)
-                axes.add_patch(
-                    Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
-                )
-                red, green, blue = to_rgb(shade)
-                dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-                axes.text(
-                    column,
-                    row,
-                    text(value),
-                    ha="center",
-                    va="center",
-                    fontsize=size,
-                    color="#ffffff" if dark else "#000000",
-                )
-        axes.set_xlim(-0.5, count - 0.5)
-        axes.set_ylim(count - 0.5, -0.5)
-        axes.set_aspect("equal")
-        options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": palette.ink}
-        axes.set_xticks(
-            range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options
-        )
-        axes.set_yticks(range(count), labels, **options)
-        axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
-        return figure
-
-    return draw
+    count = len(labels)
+    cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
+    size = 10.0 if count <= 14 else cell * 0.31
+    side = cell * count + 8.5 * size + 40
+    figure, axes = _canvas(palette, side, side)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    for row in range(count):
+        for column in range(count):
+            value = values[row, column]
+            if not np.isfinite(value):
+                continue
+            shade = colour(row, column)
+            axes.add_patch(
+                Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=shade, linewidth=0)
+            )
+            red, green, blue = to_rgb(shade)
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+            axes.text(
+                column,
+                row,
+                text(value),
+                ha="center",
+                va="center",
+                fontsize=size,
+                color="#ffffff" if dark else "#000000",
+            )
+    axes.set_xlim(-0.5, count - 0.5)
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.set_aspect("equal")
+    options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": palette.ink}
+    axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
+    axes.set_yticks(range(count), labels, **options)
+    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    return figure
 
 
 def _most_ticks(size: tuple[float, float]) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import REVIEW, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.selection import only_preset
-from srs_eval.data.trials import Trials, prepare_trials
+from srs_eval.data.trials import Trials, prepare_trials, recency_weights
+from srs_eval.metrics import log_losses, rmse_bins
+from srs_eval.models import fsrs6
+from srs_eval.training.context import Context
 
 FIXTURES = "anki/fixtures"
 ORACLE_NAMES = ("Default", "Vocabulary", "Sentences", "Older params")
@@ -20,6 +25,19 @@ def oracle_trials(log: ReviewLog, preset: str) -> Trials:
     """As Anki was asked: suspended cards left out, no ignore-before date."""
     rows = select_rows(only_preset(log, preset), "anki", apply_ignore_before=False).rows
     return prepare_trials(log, rows, Protocol(rows="anki", short=True))
+
+
+def in_sample(trials: Trials, parameters: Sequence[float]) -> tuple[float, float]:
+    """Log loss and RMSE(bins) of parameters on all reviews, as Anki's "Evaluate" shows them.
+
+    Newer reviews weigh more, in the bins too (fsrs-rs: src/dataset.rs, src/inference.rs).
+    """
+    everything = np.arange(len(trials))
+    p = fsrs6.predict(trials, list(parameters), everything, Context())
+    weights = recency_weights(len(trials))
+    bins = rmse_bin_ids(trials.bin_delta_t, trials.bin_i, trials.bin_lapses)
+    log_loss = float((log_losses(trials.y, p) * weights).sum() / weights.sum())
+    return log_loss, rmse_bins(trials.y, p, bins, weights)
 
 
 def with_hard(log: ReviewLog, share_of: int) -> ReviewLog:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import srs_eval
-from srs_eval.advice.stored import parameter_line
+from srs_eval.advice.sentences import parameter_line
 from srs_eval.data.simulated import simulate_learner, write_collection
 from tests.tui.app_world import make_answers, make_app, text_of, until
 

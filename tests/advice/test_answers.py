@@ -11,9 +11,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import parameters
-from srs_eval.advice.answers import what_is_missing
 from srs_eval.advice.candidates import NOW, POOLED, TOGETHER
 from srs_eval.advice.questions import QUESTIONS, answering, compare
+from srs_eval.advice.sentences import what_is_missing
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.selection import only_deck, only_preset
@@ -22,7 +22,7 @@ from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.context import Cancelled, Context
 from tests.advice.helpers import with_hard
-from tests.cli.program import program
+from tests.cli.program import main_here, program
 
 # The answer
 
@@ -112,7 +112,7 @@ def test_where_one_line_is_enough_no_other_is_to_be_pasted(
         _compared(3_000, shifts), "the parameters in force", can_share=can_share
     )
     assert found == says
-    assert parameters.ADVICE[str(chosen)] == says
+    assert parameters._WORDED[str(chosen)][1] == says
     assert ("fitted to all presets together" in sentences[0]) == (chosen == TOGETHER)
 
 
@@ -247,7 +247,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     ],
 )
 def test_what_cannot_be_compared_is_told(options: list[str], says: str, collection: Path) -> None:
-    done = program("compare", collection, *options)
+    done = main_here("compare", collection, *options)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -267,11 +267,11 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
         (table, [], "says nothing of decks and presets"),
         (tmp_path / "users", ["--user", "1"], "rows that Anki did not choose"),
     ):
-        done = program("compare", path, *options, "--question", "split")
+        done = main_here("compare", path, *options, "--question", "split")
         assert done.returncode == 2
         assert says in done.stderr
         assert "give a collection" in done.stderr
-        done = program("compare", path, *options, "--json", "-")
+        done = main_here("compare", path, *options, "--json", "-")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["rows"] == "benchmark"
@@ -285,12 +285,12 @@ def test_a_source_without_presets_or_with_chosen_rows_is_told(tmp_path: Path) ->
 
 
 def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
-    done = program("compare", collection, "--question", "health", "--json", "-")
+    done = main_here("compare", collection, "--question", "health", "--json", "-")
     titles = [
         table["title"] for each in json.loads(done.stdout)["answers"] for table in each["tables"]
     ]
     assert titles
-    shown = program("compare", collection, "--question", "health").stdout.splitlines()
+    shown = main_here("compare", collection, "--question", "health").stdout.splitlines()
     for title in titles:
         (line,) = (each for each in shown if each.startswith(title))
         assert line == title or line.endswith(": log loss, below zero is better)")

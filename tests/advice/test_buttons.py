@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.advice import hard, steps
+from srs_eval.advice import buttons
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
@@ -21,8 +21,8 @@ def test_hard_for_what_was_forgotten_is_told_from_hard_for_what_was_not(log: Rev
     loss = {}
     for button in (1, 3):
         learner = Learner.of(with_hard(log, button))
-        loss[button] = hard.what_ifs(learner)[hard.AS_AGAIN]
-        recalled, bias = hard.expected_after(learner)[2]
+        loss[button] = buttons.what_ifs(learner)[buttons.AS_AGAIN]
+        recalled, bias = buttons.expected_after(learner)[2]
         assert 0 < recalled < 1
         assert bias.reviews > 50
     assert loss[1].estimate < 0 < loss[3].estimate
@@ -35,8 +35,8 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     assert quiet.entries is not None
     rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
     none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
-    differences = hard.what_ifs(none)
-    assert differences[hard.AS_AGAIN].estimate == 0
+    differences = buttons.what_ifs(none)
+    assert differences[buttons.AS_AGAIN].estimate == 0
     (answer,) = compare(none.log, questions=["hard"])
     assert answer.conclusion == "seldom"
     assert answer.tables[0].records()[2]["Hard"] == "0.0 %"
@@ -50,8 +50,8 @@ def _answers_after(situation: str, count: int, stability: float, seed: int = 1) 
     random = np.random.default_rng(seed)
     minutes = np.exp(random.uniform(0, np.log(60), count))
     recall = (1 + (0.9 ** (-1 / 0.1542) - 1) * minutes / stability) ** -0.1542
-    return steps.NextAnswers(
-        np.full(count, steps.SITUATIONS.index(situation)),
+    return buttons.NextAnswers(
+        np.full(count, buttons.SITUATIONS.index(situation)),
         minutes,
         (random.random(count) < recall).astype(np.float64),
         np.sort(random.integers(0, 60, count)),
@@ -77,8 +77,8 @@ def test_next_answers_of_a_day_by_what_came_before() -> None:
             for column in (card, np.zeros_like(card), rating, state, card, days, seconds)
         )
     )
-    found = steps.next_answers(rows, rows.card_id)
-    names = [steps.SITUATIONS[k] for k in found.situation]
+    found = buttons.next_answers(rows, rows.card_id)
+    names = [buttons.SITUATIONS[k] for k in found.situation]
     assert sorted(
         zip(found.preset.tolist(), names, found.minutes, found.recalled, strict=True)
     ) == [
@@ -94,8 +94,8 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
     hits = 0
     for seed in range(20):
         answers = _answers_after("lapse", 400, stability, seed)
-        curve = steps.fitted_forgetting(answers, 0.1542)
-        assert steps.follows(curve, answers)
+        curve = buttons.fitted_forgetting(answers, 0.1542)
+        assert buttons.follows(curve, answers)
         estimate, low, high = curve.delay(0.9)
         assert estimate == pytest.approx(np.exp(curve.log_stability.estimate))  # R(S) = 0.9
         assert curve.recall(np.array([curve.delay(0.8)[0]]))[0] == pytest.approx(0.8)
@@ -105,7 +105,7 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
 
 def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> None:
     preset = replace(learner.log.presets[100], learning_steps=(1.0, 10.0), relearning_steps=(15.0,))
-    assert steps.steps_now(preset) == {
+    assert buttons.steps_now(preset) == {
         "first Again": 1.0,
         "first Hard": 5.5,
         "first Good": 10.0,
@@ -115,7 +115,7 @@ def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> No
     learner = replace(learner, log=replace(learner.log, presets={100: preset}), _known={})
 
     def asked(answers: Any) -> Any:
-        return steps._answer(learner, 100, answers)
+        return buttons._answer(learner, 100, answers)
 
     longer = asked(_answers_after("first Again", 2_000, 12.0))
     assert longer.conclusion == "longer"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice import health, noise
+from srs_eval.advice import fsrs, refitting
 from srs_eval.advice.candidates import SM2, Learner
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import by_card
+from srs_eval.models._anki import _by_card
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.training.context import Context
 from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
@@ -33,7 +33,7 @@ def test_health_check_near_both_limits(recall: float, items: int) -> None:
         0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     )
     outcomes = {
-        (better, calibrated): health.judge_health(
+        (better, calibrated): fsrs.judge_health(
             loss * (0.999 if better else 1.001),
             rmse * (0.999 if calibrated else 1.001),
             recall,
@@ -62,19 +62,19 @@ def test_one_rule_decides_whether_fsrs_is_right(
         gained, noise = 0.01, noise * 300
     losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
-    monkeypatch.setattr(health, "check_health", lambda *_: None)
-    (answer, *_) = health.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
+    monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
+    (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
     verdict_shown = answer.tables[0].rows[0][2]
-    (said,) = (said for verdict, said in health.SAID.items() if verdict == verdict_shown)
+    (said,) = (said for verdict, said in fsrs.SAID.items() if verdict == verdict_shown)
     assert answer.conclusion == says
     assert said[0] == says
     assert answer.sentences[0].startswith(said[1])
 
 
 def test_no_health_check_of_too_few_items() -> None:
-    assert health.judge_health(0.3, 0.05, 0.9, 300) is None
-    assert health.judge_health(0.3, 0.05, 0.9, 301) is not None
-    assert health.judge_health(0.3, 0.05, 1.0, 1_000) is None
+    assert fsrs.judge_health(0.3, 0.05, 0.9, 300) is None
+    assert fsrs.judge_health(0.3, 0.05, 0.9, 301) is not None
+    assert fsrs.judge_health(0.3, 0.05, 1.0, 1_000) is None
 
 
 def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) -> None:
@@ -85,7 +85,7 @@ def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) ->
     seconds = np.flatnonzero(trials.i[index] == 2)
     index = np.delete(index, seconds[8:])
     assert len(index) > 300
-    assert health.check_health(learner, index) is None
+    assert fsrs.check_health(learner, index) is None
     answers = compare(learner.log, questions=["health"])
     assert all("health check" in " ".join(answer.sentences) for answer in answers)
 
@@ -97,7 +97,7 @@ def test_health_check_as_anki_makes_it(name: str) -> None:
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     trials = oracle_trials(fixture, name)
     of_preset = Learner.of(only_preset(fixture, name))
-    found = health.check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
+    found = fsrs.check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
     assert found is not None
     assert found.passed == oracle["compute"]["health_check_passed"]
     expected = oracle["evaluate_time_series"]
@@ -118,7 +118,7 @@ def test_parameters_as_ankis_optimizer_computes_them(name: str) -> None:
 def test_anki_trains_on_whole_cards_at_a_time(learner: Learner) -> None:
     trials = learner.trials
     rows = np.arange(0, len(trials) * 2 // 3)
-    batches = by_card(trials, rows, 100)
+    batches = _by_card(trials, rows, 100)
     assert np.array_equal(np.sort(np.concatenate(batches)), rows)
     cards = [set(trials.card_id[batch].tolist()) for batch in batches]
     assert sum(map(len, cards)) == len(set().union(*cards))  # no card in two
@@ -147,7 +147,7 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
     sixth = np.arange(len(trials)) * 6 // len(trials)
     y = (random.random(len(trials)) < np.where(sixth % 2, 0.1, 0.9)).astype(np.float64)
     confused = replace(learner, trials=replace(trials, y=y, _derived={}))
-    found = health.check_health(confused, np.arange(len(trials)))
+    found = fsrs.check_health(confused, np.arange(len(trials)))
     assert found is not None
     assert not found.passed
 
@@ -157,9 +157,9 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
 
 def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> None:
     index = np.flatnonzero(learner.trials.partition == 100)
-    fits = noise.by_days(learner, index)
-    assert fits.shape == (noise.DRAWS, 21)
-    assert np.array_equal(fits, noise.by_days(learner, index))
+    fits = refitting.by_days(learner, index)
+    assert fits.shape == (refitting.DRAWS, 21)
+    assert np.array_equal(fits, refitting.by_days(learner, index))
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
@@ -176,9 +176,9 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = np.tile(np.array(fsrs6.DEFAULT), (noise.DRAWS, 1))
+    fits = np.tile(np.array(fsrs6.DEFAULT), (refitting.DRAWS, 1))
     fits[::2, 3] += 100
-    monkeypatch.setattr(noise, "by_days", lambda learner, index: fits)
+    monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
     answer = next(each for each in compare(log, questions=["noise"]) if each.tables)
     assert answer.conclusion == "1 of 21"
     assert answer.sentences[0].startswith(

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from srs_eval.advice.answers import Table
-from srs_eval.advice.learner_state import LearnerState, learner_state
-from srs_eval.advice.over_time import dates
+from srs_eval.advice.over_time import LearnerState, dates, learner_state
 from srs_eval.cli.main import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol

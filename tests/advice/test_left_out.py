@@ -12,8 +12,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.overview import OF_PRESETS, UNANSWERED, Overview, overview
-from srs_eval.advice.questions import QUESTIONS, compare
+from srs_eval.advice.overview import Overview, overview
+from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
+from srs_eval.advice.sentences import UNANSWERED
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
@@ -30,6 +31,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
+from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
@@ -280,7 +282,7 @@ def test_inspect_tells_it(file: Path, log: ReviewLog, capsys: pytest.CaptureFixt
     assert "unusable" in capsys.readouterr().out
     for values in UNUSABLE.values():
         inspected = inspect_log(with_list(log, values, 101))
-        assert json.loads(inspected.to_json())["presets"]
+        assert json.loads(to_json(inspected.document()))["presets"]
         reports = {each.id: each for each in inspected.presets}
         assert reports[101].unusable == fault_of(values)
         assert reports[100].unusable == ""

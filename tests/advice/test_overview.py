@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import threading
 from collections.abc import Iterator
@@ -17,29 +18,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
-from srs_eval.advice.answers import Answer, Table, told, why_open
-from srs_eval.advice.calibration import does_it_mean_it
+from srs_eval.advice.answers import Answer, Kept, Table, improve, keep, last
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.fit import _change, _headline, how_well
-from srs_eval.advice.months import was_i_predictable
-from srs_eval.advice.over_time import in_words
-from srs_eval.advice.overview import (
-    BESIDE,
-    OF_PRESETS,
-    TASKS,
-    TASKS_WITHOUT_PRESETS,
-    UNANSWERED,
-    Overview,
-    _to_compile_side_by_side,
-    in_one_line,
-    overview,
-    preset_line,
-)
+from srs_eval.advice.fsrs import _change, _headline, how_well
+from srs_eval.advice.over_time import was_i_predictable
+from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview, preset_line
 from srs_eval.advice.parameters import since_optimized
-from srs_eval.advice.questions import compare
-from srs_eval.advice.retention import do_i_remember_enough
-from srs_eval.advice.saved_answers import Kept, improve, keep, last
-from srs_eval.advice.stored import parameter_line, parsed_parameters
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY, TASKS, TASKS_WITHOUT_PRESETS, compare
+from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
+from srs_eval.advice.sentences import (
+    UNANSWERED,
+    in_one_line,
+    month_in_words,
+    parameter_line,
+    parsed_parameters,
+    told,
+    why_open,
+)
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
 from srs_eval.advice.workload.glance import at_a_glance
@@ -64,6 +59,7 @@ from tests.tui.app_world import (
     until,
 )
 
+BESIDE = {name for name, each in REGISTRY.items() if each.is_beside}
 FILE = Path("collection.anki2")
 
 
@@ -86,7 +82,7 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     found = answered(log)
     assert found.rows == "anki"
     assert not found.waiting
-    asked = {question for task in TASKS for question in task} - BESIDE.keys()
+    asked = {question for task in TASKS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     assert found.headline.startswith("FSRS")
     assert {line.question for line in found.lines} == asked - {"fit"}
@@ -145,9 +141,9 @@ def test_kernels_are_compiled_side_by_side(
 
 @given(st.integers(0, 1_000), st.floats(0.5, 2.0))
 def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
-    random = np.random.default_rng(seed)
-    whole, day = random.random(200) + 0.2, np.arange(200) // 5
-    part = whole * random.random(200)
+    drawn = np.random.default_rng(seed)
+    whole, day = drawn.random(200) + 0.2, np.arange(200) // 5
+    part = whole * drawn.random(200)
     one, other = relative(part, whole, day), relative(part * unit, whole * unit, day)
     assert other.estimate == pytest.approx(one.estimate)
     assert other.half_width == pytest.approx(one.half_width)
@@ -190,7 +186,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         assert not engine.asked  # the answers come first
         answers.go.set()
         await until(pilot, lambda: "answered in" in text_of(app))
-        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
@@ -217,8 +213,8 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "OpenScreen"))
-        app._answer = MadeUpAnswers(hold_at="fit")
-        app.open_file(Path("other.anki2"))
+        app.session._answer = MadeUpAnswers(hold_at="fit")
+        app.session.open_file(Path("other.anki2"))
         await until(pilot, lambda: "questions open" in text_of(app))
         assert "models:" not in text_of(app)
 
@@ -227,7 +223,7 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        line = app.overview.lines[0]
+        line = app.session.overview.lines[0]
         assert line.parameters is not None
         shown = " ".join(text_of(app).split())
         assert parameter_line(line.parameters) in shown  # to be copied by hand
@@ -246,7 +242,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(width, 48)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        line = app.overview.lines[0]
+        line = app.session.overview.lines[0]
         assert line.parameters is not None
         values = parameter_line(line.parameters).split()
         for screen in ("AnswersScreen", "EvidenceScreen"):
@@ -262,7 +258,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
 async def test_copied_is_said_only_where_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    monkeypatch.setattr("srs_eval.tui.screens.clipboard.copy_to_system", lambda _: taken)
+    monkeypatch.setattr("srs_eval.tui.session.copy_to_system", lambda _: taken)
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
@@ -498,8 +494,8 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert told.sentences[0].startswith("Change to FSRS? ")
     assert "SM-2, your scheduler" in told.sentences[0]
     assert "FSRS is off; it would predict" in told.sentences[1]
-    random = np.random.default_rng(1)
-    sure = {"SuperMemo SM-15": random.uniform(0.1, 0.9, len(log.entries.time_ms))}
+    drawn = np.random.default_rng(1)
+    sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
     told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
     assert told.sentences[0].startswith(
@@ -573,7 +569,7 @@ def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
     months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
     assert months[-1] != rows[-1][0]  # else nothing is shown here
     assert answer.subject == months[-1]
-    assert in_words(str(months[-1])) in answer.sentences[0]
+    assert month_in_words(str(months[-1])) in answer.sentences[0]
 
 
 def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -739,7 +735,7 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
         await until(pilot, lambda: "still open?" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
-        assert app.answers_ended is None
+        assert app.session.answers_ended is None
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
 
@@ -784,7 +780,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}
-        assert app.file_name == "collection.anki2 · Default"
+        assert app.session.file_name == "collection.anki2 · Default"
         # A row of the receipt does the same, and nothing chosen takes all back.
         await pilot.press("p")
         await until(pilot, on(app, "ChooseScreen"))
@@ -807,7 +803,7 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         app = make_app(tmp_path, FILE, answer=answers)
         async with app.run_test(size=(80, 24)) as pilot:
             await until(pilot, lambda: "answered in" in text_of(app))
-            assert app.overview.answers == make_answers()
+            assert app.session.overview.answers == make_answers()
 
     first, second = MadeUpAnswers(), MadeUpAnswers()
     await opened(first)
@@ -848,7 +844,7 @@ async def test_what_a_retention_costs_gets_better_known(
         raise NotEnoughData("the next preset has 3 reviews")
 
     app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
-    monkeypatch.setattr(app, "costs", costs)
+    monkeypatch.setattr(app.session, "costs", costs)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("w")
@@ -884,11 +880,11 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
-        return [said[0].conclusion for said, _ in app.costs(preset)]
+        return [said[0].conclusion for said, _ in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        begun = app.costs("Default")
+        begun = app.session.costs("Default")
         assert next(begun)[0][0].conclusion == "rough"
         begun.close()  # left before the end: nothing is kept
         assert told(None) == ["rough", "final"]
@@ -896,7 +892,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         assert told("Default") == ["final"]  # the same preset by its name
         assert told("Other") == ["rough", "final"]
         assert asked == ["Default", None, "Other"]
-        app.log_ = make_log()  # another file
+        app.session.log = make_log()  # another file
         assert told("Default") == ["rough", "final"]
 
 
@@ -977,18 +973,12 @@ def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
     keep("file", kept, tmp_path)
     assert last("file", tmp_path) == kept
     (place,) = (tmp_path / "answers").iterdir()
-    whole = place.read_text()
-    for was, becomes in (
-        *(('"at": 1.0', f'"at": {number}') for number in ("NaN", "-1e300", "2.0")),
-        ('"entries": 4000', f'"entries": {10**400}'),
-        ('"estimate": -0.029', '"estimate": 1e999'),
-        ("FSRS predicts you well", "FSRS predicts you ill"),
-    ):
-        assert was in whole
-        place.write_text(whole.replace(was, becomes))
-        assert last("file", tmp_path) is None, becomes
-    for damaged in ("", "{", whole[:-1], whole.partition("\n")[2]):
-        place.write_text(damaged)
+    whole = place.read_bytes()
+    for at in random.Random(1).sample(range(len(whole)), 200):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert last("file", tmp_path) is None, at
+    for damaged in (b"", b"{", whole[:-1], whole[32:], whole + whole):
+        place.write_bytes(damaged)
         assert last("file", tmp_path) is None
 
 
@@ -999,5 +989,5 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
         await until(pilot, answers.holding.is_set)
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: not any(each.alive for each in app._asking))
+        await until(pilot, lambda: not any(each.alive for each in app.session._asking))
         assert not engine.asked

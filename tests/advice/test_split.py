@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice import often, pooling, split
+from srs_eval.advice import pooling, refitting, split
 from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
@@ -177,10 +177,10 @@ def test_a_search_of_its_own_is_told(log: ReviewLog) -> None:
 # How often
 
 
-@given(st.integers(12, 4_000), st.sampled_from([*often.GROWTHS, None]))
+@given(st.integers(12, 4_000), st.sampled_from([*refitting.GROWTHS, None]))
 def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
     index = np.arange(count) * 3
-    folds = often.refits(index, growth)
+    folds = refitting.refits(index, growth)
     assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
     for fold in folds:
         assert fold.train[-1] < fold.test[0]
@@ -194,16 +194,16 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     index = np.flatnonzero(learner.trials.partition == 100)
-    cost = often.staleness(learner, 100)
-    assert list(cost)[-2:] == [often.NEVER, often.DEFAULTS]
+    cost = refitting.staleness(learner, 100)
+    assert list(cost)[-2:] == [refitting.NEVER, refitting.DEFAULTS]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
     weights = recency_weights(first)
     fitted = fsrs6.fit(learner.trials, index[:first], weights, Context())
     p = learner.with_parameters(fitted, index[first:])
-    always = learner.predict("optimized, recency", often.refits(index, 0.02))
+    always = learner.predict("optimized, recency", refitting.refits(index, 0.02))
     by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
-    assert cost[often.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
+    assert cost[refitting.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
 def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.stored import in_sample, parameter_line, parsed_parameters
+from srs_eval.advice.sentences import parameter_line, parsed_parameters
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import as_anki_runs, younger_than_s
-from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
+from tests.advice.helpers import FIXTURES, ORACLE_NAMES, in_sample, oracle_trials
 from tests.conftest import shared_or_skip
 
 
@@ -57,8 +57,8 @@ def test_present_parameters_in_sample_as_anki_evaluates_them(name: str) -> None:
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     expected = oracle["evaluate_current_in_sample"]
     found = in_sample(oracle_trials(fixture, name), as_anki_runs(preset.parameters_in_force))
-    assert found.log_loss == pytest.approx(expected["log_loss"], abs=1e-5)
-    assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=1e-5)
+    assert found[0] == pytest.approx(expected["log_loss"], abs=1e-5)
+    assert found[1] == pytest.approx(expected["rmse_bins"], abs=1e-5)
 
 
 def test_every_list_in_sample_as_anki_evaluates_it() -> None:
@@ -71,8 +71,8 @@ def test_every_list_in_sample_as_anki_evaluates_it() -> None:
     for name, values in oracle["param_sets"].items():
         expected = asked["evaluate_params_legacy"][name]
         found = in_sample(trials, as_anki_runs(values))
-        assert found.log_loss == pytest.approx(expected["log_loss"], abs=1e-5), name
-        assert found.rmse_bins == pytest.approx(expected["rmse_bins"], abs=1e-5), name
+        assert found[0] == pytest.approx(expected["log_loss"], abs=1e-5), name
+        assert found[1] == pytest.approx(expected["rmse_bins"], abs=1e-5), name
 
 
 def test_age_of_parameters_is_the_later_of_two_bounds(log: ReviewLog, learner: Learner) -> None:

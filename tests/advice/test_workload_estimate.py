@@ -13,7 +13,7 @@ import pytest
 
 import srs_eval
 import srs_eval.data.errors
-from srs_eval.advice.answers import signed
+from srs_eval.advice.sentences import signed
 from srs_eval.advice.workload import estimate, memories
 from srs_eval.advice.workload.answers import answers, document
 from srs_eval.advice.workload.estimate import (

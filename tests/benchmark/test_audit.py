@@ -28,10 +28,10 @@ from srs_eval.benchmark.setup import disagreement, make_setup
 from srs_eval.benchmark.store import read_records
 from srs_eval.benchmark.tuning import Search, split_past
 from srs_eval.cli.options import Flags
-from srs_eval.cli.output import write_document
+from srs_eval.cli.output import Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
@@ -420,6 +420,12 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
         next(audit("AVG", tmp_path / "file", users=[1, 2]))
 
 
+def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
+    write_dataset({user: simulate_learner(user, 10) for user in (1, 2)}, tmp_path / "data")
+    with pytest.raises(NotEnoughData, match=r"results of any user, .* this: \w+"):
+        audited(open_dataset(tmp_path / "data"), "AVG", tmp_path / "out")
+
+
 def test_an_audit_of_an_older_program_is_left_alone(dataset: Dataset, tmp_path: Path) -> None:
     """Its journal is another one."""
     (tmp_path / ".journal").mkdir()
@@ -504,7 +510,7 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     # The reference is the one that is named: as published, though it was not asked for, or tuned.
     for name, difference in (("SLOW", True), ("SLOW-tuned", False)):
         code, words = main_says(
-            *(*run, "--models", "slow tuned", "--setup", out, "--json", page, "--reference", name)
+            *(*run, "--models", "SLOW-tuned", "--setup", out, "--json", page, "--reference", name)
         )
         assert code == 0, words
         document = json.loads(page.read_text())
@@ -560,11 +566,10 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
     content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
     (tmp_path / "ledger.json").write_text(json.dumps(content))
     flags = Flags(Protocol(), "trained")
-    for name in ("HLR-tuned", "hlr tuned"):
-        with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
-            flags.resolve(name)
-        (found,) = flags.set_up_by(tmp_path, name).resolve(name)
-        assert found.name == "HLR-tuned"
+    with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
+        flags.resolve("HLR-tuned")
+    (found,) = flags.set_up_by(tmp_path, "HLR-tuned").resolve("HLR-tuned")
+    assert found.name == "HLR-tuned"
     with pytest.raises(InputError, match="There is no model"):
         flags.resolve("HLRX-tuned")
     with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
@@ -733,7 +738,7 @@ def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_
     assert halves[0]["log_loss"] > 0
     assert halves[1]["log_loss"] is None
     assert halves[1]["published_log_loss"] is None
-    write_document(audit_document(audit), None, None, None, None, page)
+    Outputs(json=page).write(audit_document(audit))
     tables = json.loads(page.read_text())["tables"]
     (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
     assert line["tuning"] == "no user to choose by in half 2"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
+from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log
 from tests.data.anki_files import field, make_collection, make_package, make_revlog, plain_history
 
@@ -58,7 +59,7 @@ def read(content: bytes) -> bool:
             assert "\n" not in sentence
             assert str(path) in sentence
             return False
-        inspect_log(log).to_json()
+        to_json(inspect_log(log).document())
         return True
 
 

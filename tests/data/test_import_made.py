@@ -25,11 +25,12 @@ from hypothesis import strategies as st
 from srs_eval.anki_import import find_profiles, load_log
 from srs_eval.data.days import DAY_S, StoredClock, day_grid
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers import collection, files
+from srs_eval.data.readers import collection, files, settings
 from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
 from srs_eval.models.own_parameters import fault_of
+from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.conftest import PATIENCE
 from tests.data.anki_files import (
@@ -189,7 +190,7 @@ def test_parameters_of_a_fork(content: object, found: tuple[float, ...], tmp_pat
     path = make_collection(tmp_path / "new.anki2", schema=18, entries=HISTORY, preset=preset)
     assert load_log(path).presets[5].fork_parameters == found
     if isinstance(content, dict):  # older presets hold such keys beside their own
-        assert collection._fork_parameters({"name": "Own", **content}) == found
+        assert settings._fork_parameters({"name": "Own", **content}) == found
     assert load_log(path).presets[5].parameters_in_force == PARAMETERS
 
 
@@ -879,7 +880,7 @@ def test_inspection(tmp_path: Path) -> None:
     history = [*HISTORY, (START_MS + 50 * DAY_MS, HISTORY[0][1], 0, 0, 0, 0, 0, 4)]
     log = load_log(make_collection(tmp_path / "collection.anki2", entries=history))
     inspection = inspect_log(log)
-    found = json.loads(inspection.to_json())
+    found = json.loads(to_json(inspection.document()))
     assert found["entries_read"] == len(history)
     for counts in found["rows"].values():
         assert counts["kept"] + sum(counts["dropped"].values()) == len(history)

@@ -14,13 +14,14 @@ from srs_eval.benchmark.audit import run_audit
 from srs_eval.benchmark.check import merge
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
-from srs_eval.cli.output import write_document
+from srs_eval.cli.output import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.models.configurations import resolve
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.document import Document, Picture, Section
+from srs_eval.report.table import Column, Figure, Table
 from tests.benchmark.test_store import SETUP, unit
 
 LOG = "card_id,review_rating,review_time\n" + "".join(
@@ -162,7 +163,7 @@ def test_our_own_is_replaced_and_nothing_else(here: Path) -> None:
 
     def write(*names: str, title: str = "T") -> None:
         document = a_document(*names, title=title)
-        write_document(document, *("r.html", "r.md"), *(out, out), "r.json")
+        Outputs("r.html", "r.md", out, out, "r.json").write(document)
 
     write("ranking", "days")
     (out / "notes.txt").write_bytes(PRECIOUS)
@@ -220,7 +221,7 @@ def test_every_document_is_known_again(
         assert is_own(target)
         assert main([*arguments, str(target)]) == 0
     for form in ("html", "md", "json"):
-        write_document(a_document("a"), *(None if form != each else form for each in FORMS))
+        Outputs(**{form: form}).write(a_document("a"))
         assert is_own(Path(form))
 
 
@@ -242,7 +243,7 @@ def test_ours_of_another_kind_are_no_reports(here: Path, dataset: Path) -> None:
 def test_two_outputs_of_one_name_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_document(a_document("a"), "own.html", None, None, None, None)
+    Outputs("own.html").write(a_document("a"))
     (here / "link.html").symlink_to(here / "own.html")
     os.link(here / "own.html", here / "hard.html")
     (here / "dangling").symlink_to(here / "new")
@@ -384,7 +385,7 @@ def test_fresh_deletes_no_set_up_of_another_program(dataset: Path, tmp_path: Pat
         opened = open_dataset(dataset)
         for fresh in (False, True):
             with pytest.raises(InputError):
-                list(run_audit(opened, resolve("AVG"), out, trials=1, repeats=1, fresh=fresh))
+                list(run_audit(opened, resolve("AVG"), out, evaluate=run_batch, fresh=fresh))
             if name == "setup.json":
                 with pytest.raises(InputError):
                     list(run_batch(opened, resolve("AVG"), out, fresh=fresh))
@@ -401,7 +402,7 @@ def test_a_killed_first_unit_does_not_lock_its_folder(
         raise KeyboardInterrupt
 
     with ResultStore(tmp_path, SETUP) as store:
-        monkeypatch.setattr("srs_eval.benchmark.store.append_record", killed)
+        monkeypatch.setattr("srs_eval.benchmark.store._append", killed)
         with pytest.raises(KeyboardInterrupt):
             store.append(replace(unit(1), kept={"raw": b"predictions"}))
         monkeypatch.undo()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.learner_state import learner_state
+from srs_eval.advice.over_time import learner_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog

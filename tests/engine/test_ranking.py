@@ -29,9 +29,10 @@ from srs_eval.engine.ranking import (
     ORDERS,
     TIES,
     Group,
-    mean_ranking,
+    judged_alike,
     own_scheduler,
     ranking,
+    rows_of,
     with_floors,
 )
 from srs_eval.engine.results import Result
@@ -253,9 +254,6 @@ def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
         passed.append((configuration, made))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12
     assert [line.against_floor for line in ranking(passed)[0].lines] == [None, None]
-    results = {each.name: {7: result.to_upstream()} for each, result in passed}
-    (group,) = mean_ranking([each for each, _ in passed], results)
-    assert [line.against_floor for line in group.lines] == [None, None]
 
 
 def test_the_floor_stands_once_and_joins_learners_that_are_alone() -> None:
@@ -416,10 +414,15 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
     """Places and names of the lines of a printed table, group after group."""
     by_words = {resolve(name)[0].words: name for name in names}
     found: list[tuple[int | None, str]] = []
-    for line in table.splitlines():
-        place, _, rest = line.strip().partition(" ")
-        rest = f"{rest.strip()} "
-        words = max((each for each in by_words if rest.startswith(f"{each} ")), key=len, default="")
+    for line in map(str.strip, table.splitlines()):
+        place, _, rest = line.partition(" ")
+        comes_first = place.isdigit() or place == "–"  # in a leaderboard the model does
+        named = f"{rest.strip() if comes_first else line} "
+        words = max(
+            (each for each in by_words if named.startswith(f"{each} ")), key=len, default=""
+        )
+        if not comes_first:
+            place = named[len(words) :].strip().partition(" ")[0]
         if words and (place.isdigit() or place == "–"):
             found.append((int(place) if place.isdigit() else None, by_words[words]))
     return found
@@ -428,52 +431,14 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
 # --- users of a data set --------------------------------------------------------------
 
 
-def line(size: int, loss: float, auc: float | None = 0.6) -> dict[str, object]:
-    return {"size": size, "metrics": {"LogLoss": loss, "RMSE(bins)": loss / 10, "AUC": auc}}
-
-
-def test_means_are_over_users_that_all_have() -> None:
-    configurations = resolve("AVG,HLR,DASH")
-    results = {
-        "AVG": {1: line(100, 0.5), 2: line(300, 0.4), 3: line(50, 0.1)},
-        "HLR": {1: line(100, 0.4), 2: line(300, 0.2, None)},
-        "DASH": {1: line(100, 0.3), 2: line(300, 0.4), 3: line(50, 9.0)},
-    }
-    (group,) = mean_ranking(configurations, results)
-    assert group.users == 2
-    assert group.most_users == 3
-    assert group.reviews == 400
-    assert [(each.place, each.configuration.name) for each in group.lines] == [
-        (1, "HLR"),
-        (2, "DASH"),
-        (None, "AVG"),
-    ]
-    first, second, average = group.lines
-    assert first.metrics["LogLoss"] == pytest.approx(0.3)
-    assert first.metrics["AUC"] == pytest.approx(0.6)  # of the one user who has it
-    assert first.log_loss_by_reviews == pytest.approx((100 * 0.4 + 300 * 0.2) / 400)
-    assert second.metrics["LogLoss"] == pytest.approx(0.35)
-    assert second.against_floor == pytest.approx(0.35 / 0.45 - 1)
-    assert average.against_floor is None
-
-
 def test_users_judged_on_other_reviews_are_not_compared() -> None:
-    configurations = resolve("SM2,Memrise")
-    results = {
-        "SM2": {101: line(505, 0.3), 102: line(90, 0.5)},
-        "Memrise": {101: line(560, 0.2), 102: line(90, 0.6)},
-    }
-    (group,) = mean_ranking(configurations, results)
-    assert group.users == 1
-    assert [each.configuration.name for each in group.lines] == ["SM2", "Memrise"]
-    for lines in results.values():
-        del lines[102]
-    groups = mean_ranking(configurations, results)
-    assert [[each.configuration.name for each in group.lines] for group in groups] == [
-        ["Memrise"],
-        ["SM2"],
-    ]
-    assert mean_ranking(configurations, {}) == []
+    rows = Protocol().judged_rows()
+    one, other = resolve("SM2,Memrise")
+    sizes = [(one, rows, {101: 505, 102: 90}), (other, rows, {101: 560, 102: 90, 103: 7})]
+    assert judged_alike(sizes) == [([other, one], {102: 90})]
+    apart = [(each, rows, {101: users[101]}) for each, rows, users in sizes]
+    assert judged_alike(apart) == [([other], {101: 560}), ([one], {101: 505})]
+    assert judged_alike([]) == []
 
 
 def test_one_user_has_the_same_groups_as_a_run() -> None:
@@ -482,13 +447,19 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
     apart = []
     for user in (101, 111):
         found = srs_eval.evaluate(dataset.load(user), names, jobs=0, use_cache=False)
-        lines = {name: {user: result.to_upstream()} for name, result in found.items()}
-        means = mean_ranking(resolve(names), lines)
-        assert outline(list(found.groups)) == [
-            [(each.place, each.configuration.name) for each in group.lines] for group in means
+        sizes = [
+            (each, rows_of(each), {user: found[each.name].size})
+            for each in resolve(names)
+            if each.name in found
         ]
+        alike = {frozenset(each.name for each in members) for members, _ in judged_alike(sizes)}
+        groups: dict[int, set[str]] = {}
+        for group in found.groups:
+            there = groups.setdefault(group.reviews, set())
+            there |= {line.configuration.name for line in group.lines}
+        assert all(any(names <= each for each in alike) for names in groups.values())
         assert all(group.floor is not None for group in found.groups if not group.learns)
-        if len({group.reviews for group in means}) > 1:
+        if len(groups) > 1:
             apart.append(user)
     assert apart == [111]  # SM2 is judged on 445 of its 665 reviews
 
@@ -532,7 +503,7 @@ def test_what_a_batch_compares_stands_on_the_average(
     write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
     batch = ["batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     assert main([*batch, "--models", models, "--jobs", "1"]) == 0
-    assert ("the floor" in capsys.readouterr().out) == has_floor
+    assert ("\naverage" in capsys.readouterr().out) == has_floor
     assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_floor
 
 
@@ -544,7 +515,7 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
     batch += ["--models", "AVG", "--jobs", "1"]
     for users, words_of_it in ((["--users", "1-2"], "2 users"), (["--users", "2"], "1 user")):
         assert main([*batch, *users]) == 0
-        assert f"Means over {words_of_it}\n" in capsys.readouterr().out
+        assert f"Means over {words_of_it}, " in capsys.readouterr().out
 
 
 def test_ties_hold_every_line_once_under_its_verdict() -> None:

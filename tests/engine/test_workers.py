@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srs_eval.engine.worker_process import Parcel
 from srs_eval.engine.workers import (
     DONE,
     STARTS,
@@ -27,7 +28,6 @@ from srs_eval.engine.workers import (
     WorkerDied,
     WorkerPool,
     WorkersCannotStart,
-    _Parcel,
     send,
 )
 from tests.cli.program import dying_workers
@@ -162,7 +162,7 @@ def test_what_is_shared_travels_once_and_may_be_written_to() -> None:
 
 def test_the_parent_makes_no_copy_of_what_is_shared() -> None:
     values = np.arange(300_000, dtype=np.float64)
-    parcel = _Parcel((share, (values, "and more")))
+    parcel = Parcel((share, (values, "and more")))
     assert len(parcel._head) < 1_000
     (array,) = parcel._arrays
     assert np.shares_memory(np.frombuffer(array), values)

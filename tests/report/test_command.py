@@ -16,25 +16,21 @@ from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
 from srs_eval.stats.averaging import MODES
-from tests.cli.program import program
 from tests.report.helpers import check_page, line, many, write_results
 
 
-def test_a_batch_and_its_report(simulated_dataset: Path, tmp_path: Path) -> None:
+def test_a_batch_and_its_report(
+    simulated_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    batch = program(
-        *("batch", "--dataset", simulated_dataset, "--models", "AVG,90%,SM2,MOVING-AVG"),
-        *("--out", out, "--jobs", "1"),
-    )
-    assert batch.returncode == 0, batch.stderr
-    made = {name: tmp_path / name for name in ("r.html", "r.md", "csv", "png")}
-    done = program(
-        *("report", out, "--baseline", out, "--columns", "logloss,ICI,smECE,seconds"),
-        *("--html", made["r.html"], "--md", made["r.md"]),
-        *("--csv", made["csv"], "--png", made["png"]),
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+    batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,SM2,MOVING-AVG"]
+    assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
+    told = capsys.readouterr().out
+    made = {name: tmp_path / name for name in ("r.html", "r.md", "csv")}
+    report = ["report", str(out), "--baseline", str(out), "--columns", "logloss,ICI,smECE,seconds"]
+    report += ["--html", str(made["r.html"]), "--md", str(made["r.md"])]
+    assert main([*report, "--csv", str(made["csv"])]) == 0
+    assert capsys.readouterr().out == ""
     html = made["r.html"].read_text(encoding="utf-8")
     check_page(html)
     assert str(tmp_path) not in html
@@ -57,21 +53,32 @@ def test_a_batch_and_its_report(simulated_dataset: Path, tmp_path: Path) -> None
     (average,) = (each for each in means if each["model"] == "average")
     assert float(average["log loss ↓"]) == pytest.approx(expected)
     assert average["place"] == ""
-    pictures = sorted(made["png"].glob("*.png"))
-    assert pictures
+    # A batch has told the first table of each set of judged reviews.
+    assert main(["report", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert 0 < told.count("Judged on") == told.count("Weighted by the number of reviews")
+    for table in told.split("Weighted by the number of reviews\n")[1:]:
+        assert table.partition("\n\n")[0].partition("\n2 columns more")[0] in shown
+
+
+def test_pictures_go_to_a_folder(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", {"DASH": many(0.3)})
+    assert main(["report", str(folder), "--png", str(tmp_path / "png")]) == 0
+    pictures = sorted((tmp_path / "png").glob("*.png"))
+    assert {"means", "by-size", "distribution"} <= {each.stem for each in pictures}
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
 
 
-def test_the_terminal_shows_what_fits(tmp_path: Path) -> None:
+def test_the_terminal_shows_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_results(
         tmp_path / "r", {"AVG": many(0.4), "FSRS-6": many(0.3), "DASH": many(0.35)}
     )
-    done = program("report", folder)
-    assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "FSRS-6 has the lowest mean log loss" in done.stdout.replace("\n", " ")
-    assert "Metric card" in done.stdout
-    assert "columns more" in done.stdout
+    assert main(["report", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "FSRS-6 has the lowest mean log loss" in out.replace("\n", " ")
+    assert "Metric card" in out
+    assert "columns more" in out
 
 
 def test_averages_of_a_batch(

@@ -14,13 +14,9 @@ from srs_eval.benchmark.leaderboard import changes, compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
-from srs_eval.report.document import (
-    Column,
-    Figure,
-    written,
-)
 from srs_eval.report.files import as_json
 from srs_eval.report.markdown import markdown
+from srs_eval.report.table import Column, Figure, written
 from tests.report.helpers import line, many, write_results
 
 

@@ -14,22 +14,13 @@ from hypothesis import strategies as st
 
 from srs_eval.report import pictures
 from srs_eval.report.build import dataset_report
-from srs_eval.report.document import (
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    rounded,
-    written,
-)
+from srs_eval.report.comparison import effect_colour, share_colour
+from srs_eval.report.document import Code, Document, Picture, Section
 from srs_eval.report.files import as_csv, as_json
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
-from srs_eval.report.pairs import effect_colour, share_colour
 from srs_eval.report.pictures import svg
+from srs_eval.report.table import Column, Figure, Table, rounded, written
 from tests.report.helpers import check_page, line, many, write_results
 
 

@@ -13,20 +13,29 @@ import pytest
 from srs_eval.models.configurations import resolve
 from srs_eval.report.markdown import markdown
 from srs_eval.report.page import page
-from tests.cli.program import program
+from tests.cli.program import main_here
 from tests.report.helpers import check_page
 
 
-def test_a_learners_report_in_every_form_without_names(tmp_path: Path) -> None:
+def test_a_learners_report_in_every_form_without_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from srs_eval.advice.workload.estimate import Question, Workload, workload
     from srs_eval.anki_import import load_log
+    from srs_eval.data.reviews import ReviewLog
     from srs_eval.data.simulated import simulate_learner, write_collection
 
+    def of_few_draws(log: ReviewLog, _: object) -> Workload:
+        *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
+        return found
+
+    monkeypatch.setattr("srs_eval.report.build._workload", of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
     exported.mkdir()
-    done = program(
-        *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous"),
+    done = main_here(
+        *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous", "--jobs", 0),
         *("--html", exported / "r.html", "--md", exported / "r.md", "--json", exported / "r.json"),
         *("--csv", exported / "csv", "--png", exported / "png"),
     )
@@ -119,12 +128,13 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     assert "| ★ **always 90 %** |" in report()
 
 
-def test_too_little_is_told_in_the_report(tmp_path: Path) -> None:
+def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from srs_eval.data.simulated import simulate_learner, write_collection
 
+    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
-    done = program("export", path, "--models", "AVG,90%", "--md", "-")
+    done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
     assert done.returncode == 0, done.stderr
     assert "collection.anki2" in done.stdout.splitlines()[0]
     assert "Traceback" not in done.stderr

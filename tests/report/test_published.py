@@ -10,10 +10,8 @@ from srs_eval.benchmark.leaderboard import compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.models.configurations import in_words
 from srs_eval.report.build import dataset_report
-from srs_eval.report.document import (
-    rounded,
-)
 from srs_eval.report.page import page
+from srs_eval.report.table import rounded
 from tests.conftest import shared_or_skip
 from tests.report.helpers import check_page
 
@@ -63,6 +61,7 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
     assert off == [(1, "FSRS-5", "LogLoss"), (1, "FSRS-5", "AUC")]
 
 
+@pytest.mark.slow
 def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
     """Who changes places is told as the README's figures have it."""
     text = page(dataset_report([shared_or_skip("published")]))

@@ -276,6 +276,7 @@ def make_answers() -> list[Answer]:
             "all presets",
             "less than it says",
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
+            brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
         ),
         Answer("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
         Answer(
@@ -286,7 +287,13 @@ def make_answers() -> list[Answer]:
             (recalled,),
             why="3.0 points less as cards came later than that asks for",
         ),
-        Answer("day", "your reviews", "hardly matters", ("Your day hardly matters.",)),
+        Answer(
+            "day",
+            "your reviews",
+            "hardly matters",
+            ("Your day hardly matters.",),
+            brief="hardly matters.",
+        ),
         Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]
 
@@ -374,7 +381,7 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
     return WatchedApp(path, options, state_folder=folder, **settings)
 
 
-async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
+async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 30.0) -> None:
     """Let the app work until something is true that stays so.
 
     What is there for a moment only may have gone before the first look.

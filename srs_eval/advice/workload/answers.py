@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table, better_by, listed, signed, sure
+from srs_eval.advice.answers import Answer, Cell, Table
+from srs_eval.advice.sentences import better_by, listed, signed, sure
 from srs_eval.advice.workload.estimate import (
     ENDS,
     FEWEST_IN_MONTH,

@@ -7,7 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from srs_eval.advice.overview import BESIDE, OF_PRESETS, Line
+from srs_eval.advice.overview import Line
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.tui.screens.actions import EVIDENCE, bindings
 from srs_eval.tui.screens.answers import show_basis
 from srs_eval.tui.screens.base import AppScreen
@@ -50,7 +51,7 @@ only": all other parameters are the defaults.
 
     def line(self) -> Line | None:
         """The line shown, as it is now."""
-        lines = self.srs_app.overview.lines
+        lines = self.session.overview.lines
         return next((each for each in lines if (each.question, each.title) == self._key), None)
 
     def update_now(self) -> None:
@@ -61,8 +62,9 @@ only": all other parameters are the defaults.
         self.query_one("#box").border_title = line.title
         parts: list[Text | WidthDependent] = []
         for answer in line.answers:
-            if answer.question in BESIDE:
-                parts.append(Text(BESIDE[answer.question], "bold underline"))
+            about = REGISTRY[answer.question]
+            if about.is_beside:
+                parts.append(Text(about.title, "bold underline"))
             elif len(line.answers) > 1 and line.question != OF_PRESETS:
                 parts.append(Text(answer.subject, "bold underline"))
             parts.append(evidence(answer))
@@ -75,7 +77,7 @@ only": all other parameters are the defaults.
         self.refresh_bindings()
 
     def _move(self, step: int) -> None:
-        lines = [each for each in self.srs_app.overview.lines if each.answers]
+        lines = [each for each in self.session.overview.lines if each.answers]
         keys = [(each.question, each.title) for each in lines]
         place = keys.index(self._key) + step if self._key in keys else 0
         if 0 <= place < len(keys):
@@ -90,4 +92,4 @@ only": all other parameters are the defaults.
         self._move(1)
 
     def action_copy(self) -> None:
-        self.srs_app.copy_of(self.line())
+        self.session.copy_of(self.line())

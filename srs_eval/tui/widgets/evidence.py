@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from srs_eval.advice.answers import SHARES, Answer, Cell, Table, where_to_paste, why_open
-from srs_eval.advice.stored import parameter_line
+from srs_eval.advice.answers import SHARES, Answer, Cell, Table, is_difference
+from srs_eval.advice.sentences import parameter_line, where_to_paste, why_open
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
@@ -108,7 +108,7 @@ def _drawn(table: Table, place: int, room: int) -> list[Text]:
     """An axis, then the interval of each row on it; nothing where they have no scale."""
     cells = [row[place] for row in table.rows]
     intervals = [cell for cell in cells if isinstance(cell, Interval)]
-    differs = table.columns[place].startswith("minus")
+    differs = is_difference(table.columns[place])
     zero = [Interval(0.0, 0.0)] if differs and intervals else []
     scale = common_scale(intervals + zero, min(room, _MOST))
     if scale is None:
@@ -178,7 +178,7 @@ def _to_draw(table: Table) -> int | None:
         for place in range(len(table.columns))
         if any(isinstance(row[place], Interval) for row in table.rows)
     ]
-    differences = [place for place in places if table.columns[place].startswith("minus")]
+    differences = [place for place in places if is_difference(table.columns[place])]
     return next(iter((*differences, *places)), None)
 
 
@@ -189,7 +189,7 @@ def _cell(cell: Cell, column: str) -> str:
         case Interval() if column in SHARES:
             half = f" ±{100 * cell.half_width:.0f}" if cell.half_width == cell.half_width else ""
             return f"{100 * cell.estimate:.1f} %{half}"
-        case Interval() if column.startswith("minus") or column in ("your day", "cards"):
+        case Interval() if is_difference(column) or column in ("your day", "cards"):
             return difference(cell)
         case Interval():
             return loss(cell, 4)

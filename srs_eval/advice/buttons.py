@@ -1,12 +1,16 @@
-"""Which learning steps? How recall falls within the day, and when it meets what is desired.
+"""Buttons within the day: am I misusing Hard, and which learning steps?
 
-Answers are told apart by what came before: a first Again, Hard or Good, Again and then Good, or
-a lapse; these are the situations that the steps of a preset decide on (open-spaced-repetition/
-fsrs4anki-helper, steps.py, has the same five). Counted is the next answer to the card on the
-same day. Its recall follows FSRS's forgetting curve with the preset's decay; the stability,
-here in minutes, is fitted by maximum likelihood. Its interval is that of a mean over days of
-the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth Berkeley
-Symposium 1).
+FSRS takes Hard as remembered. Where it is pressed for what was forgotten, recall after it is
+lower than FSRS expects, and later reviews are predicted better if it counts as Again in their
+histories. What is evaluated stays the same: Hard is remembered.
+
+For steps, answers are told apart by what came before: a first Again, Hard or Good, Again and then
+Good, or a lapse; these are the situations that the steps of a preset decide on
+(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). Counted is the next answer
+to the card on the same day. Its recall follows FSRS's forgetting curve with the preset's decay;
+the stability, here in minutes, is fitted by maximum likelihood. Its interval is that of a mean
+over days of the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth
+Berkeley Symposium 1).
 """
 
 from __future__ import annotations
@@ -18,20 +22,164 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.answers import Answer, Cell, Table, listed, spanned
+from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.retention import FEWEST_DAYS_SHOWN
-from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
+from srs_eval.advice.sentences import (
+    FEWEST_DAYS_SHOWN,
+    figures,
+    listed,
+    percent,
+    signed,
+    spanned,
+    what_is_missing,
+)
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import (
+    FILTERED,
+    LEARNING,
+    RELEARNING,
+    REVIEW,
+    FloatArray,
+    IntArray,
+    Preset,
+    Rows,
+)
+from srs_eval.data.trials import prepare_trials
+from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
+from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
+from srs_eval.stats.intervals import FEWEST_DAYS, Interval, Verdict, mean_interval, verdicts
 
-AGAIN, HARD, GOOD = 1, 2, 3
+_BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
+_AGAIN, _HARD, _GOOD = 1, 2, 3
+_STATES = {
+    "first answer": (0,),
+    "learning": (LEARNING + 1,),
+    "review": (REVIEW + 1, FILTERED + 1),
+    "relearning": (RELEARNING + 1,),
+}
+AS_AGAIN, _TWO_BUTTONS = "Hard counts as Again", "two buttons"
+_SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
+
+
+def am_i_misusing_hard(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> Iterator[Answer]:
+    """One answer over all presets, for buttons are a habit of the person."""
+    del groups
+    rows = learner.session.rows(learner.trials.protocol)
+    shares: list[tuple[Cell, ...]] = []
+    in_reviews = 0.0
+    for state, numbers in _STATES.items():
+        ratings = rows.rating[np.isin(rows.state, numbers)]
+        if not len(ratings):
+            continue
+        part = [float((ratings == button).mean()) for button in _BUTTONS]
+        shares.append((state, len(ratings), *map(percent, part)))
+        if state == "review":
+            in_reviews = part[_HARD - 1]
+    pressed = f"{percent(in_reviews)} of your answers to reviews"
+    buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
+    if in_reviews < _SELDOM:
+        sentence = f"Hard is {pressed}: too few to matter."
+        yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
+        return
+    after, differences = expected_after(learner), what_ifs(learner)
+    says = verdicts(differences, equivalence=equivalence)
+    sentences = [
+        _sentence(says[AS_AGAIN], differences[AS_AGAIN], len(differences)),
+        f"Hard is {pressed}.",
+    ]
+    if _HARD in after:
+        recalled, expected = after[_HARD]
+        bias = expected.estimate
+        low, high = (signed(-100 * each, 1) for each in (expected.high, expected.low))
+        sentences.append(
+            f"At the review after Hard you recall {percent(recalled)}, {100 * abs(bias):.1f} "
+            f"points {'less' if bias > 0 else 'more'} than FSRS expects "
+            f"{spanned(low, high, expected)}."
+        )
+    conclusion = {"better": "yes", "worse": "no", "as good": "no"}.get(says[AS_AGAIN], "can't tell")
+    last = Table(
+        "The review after each button: recalled, and expected minus recalled",
+        ("last button", "reviews", "recalled", "minus recalled"),
+        tuple((_BUTTONS[key], bias.reviews, share, bias) for key, (share, bias) in after.items()),
+    )
+    what_if = Table(
+        "What if buttons of the past had meant otherwise",
+        ("what if", "minus as it is", "verdict"),
+        tuple((name, each, says[name]) for name, each in differences.items()),
+    )
+    yield Answer("hard", "all presets", conclusion, tuple(sentences), (buttons, last, what_if))
+
+
+def what_ifs(learner: Learner) -> dict[str, Interval]:
+    """Log loss of optimized FSRS-6 if buttons of the past meant otherwise, minus as it is.
+
+    Outcomes are as they are in training and judging. (Reviews answered Hard must not be left
+    out instead: that would choose reviews by their outcome.)
+    """
+    index = learner.trials.test_index
+    as_it_is = learner.held_out_losses("optimized")
+    configuration = learner.configuration("optimized")
+    protocol = configuration.protocol
+    rows = learner.session.rows(protocol)
+    rating = np.where(rows.rating == _HARD, _AGAIN, rows.rating)
+    as_again = replace(
+        prepare_trials(learner.log, replace(rows, rating=rating), protocol), y=learner.trials.y
+    )
+    two_buttons = resolve("FSRS-6-binary-preset", Protocol(rows="anki"))[0]
+    p = {
+        AS_AGAIN: fit_and_predict(configuration, as_again, learner.context)[0],
+        _TWO_BUTTONS: fit_and_predict(
+            two_buttons, learner.session.trials(two_buttons.protocol), learner.context
+        )[0],
+    }
+    losses = {name: learner.losses(each, index) for name, each in p.items()}
+    return {name: learner.interval(each - as_it_is, index) for name, each in losses.items()}
+
+
+def expected_after(learner: Learner) -> dict[int, tuple[float, Interval]]:
+    """By the last button: share recalled, and what optimized FSRS-6 expects above it.
+
+    Of held-out reviews whose review before was on an earlier day too.
+    """
+    trials = learner.trials
+    index = trials.test_index
+    p = learner.held_out("optimized")
+    last = trials.history_rating[trials.history_end[index] - 1]
+    on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
+    found = {}
+    for button in _BUTTONS:
+        mine = (last == button) & on_later_day
+        if mine.any():
+            bias: FloatArray = p[mine] - trials.y[index[mine]]
+            recalled = float(trials.y[index[mine]].mean())
+            found[button] = (recalled, learner.interval(bias, index[mine]))
+    return found
+
+
+def _sentence(says: Verdict, difference: Interval, asked: int) -> str:
+    told = figures(difference, "review")
+    return {
+        "better": "Your Hard behaves like Again: reviews are predicted better if it counts as "
+        f"forgotten, {told}. Press Again for what you have forgotten.",
+        "worse": f"Your Hard means remembered, as FSRS takes it: as Again it makes {told}.",
+        "as good": "Whether Hard counts as Again makes no difference that matters: as Again, "
+        f"{told}.",
+        "can't tell yet": "Whether your Hard behaves like Again can't be told yet: as Again, "
+        f"{told}. {what_is_missing(difference, asked)}",
+    }[says]
+
+
+# Learning steps
+
 SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
 _BORDERS_MIN = (2.0, 5.0, 10.0, 20.0, 60.0, 240.0)  # of the delays told apart
 _FEWEST_ANSWERS = 100
 _LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
-TOO_FEW, HARDLY_VARY = "too few answers", "the delays hardly vary"
+_TOO_FEW, _HARDLY_VARY = "too few answers", "the delays hardly vary"
 _NO_CURVE = "recall does not fall as on the curve"
 _TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
 _LONGEST_MIN = 100 * 1440.0
@@ -56,7 +204,7 @@ class NextAnswers:
 
 
 @dataclass(frozen=True)
-class Forgetting:
+class _Forgetting:
     """A fitted forgetting curve R(t) = (1 + factor t/S)^-decay with R(S) = 0.9."""
 
     log_stability: Interval  # of S in minutes
@@ -69,10 +217,8 @@ class Forgetting:
         """Minutes after which recall is `retention`, and the bounds of their interval."""
         ratio = (retention ** (-1 / self.decay) - 1) / _factor(self.decay)
         log_s = self.log_stability
-        low, estimate, high = (
-            ratio * math.exp(min(max(each, -50.0), 50.0))
-            for each in (log_s.low, log_s.estimate, log_s.high)
-        )
+        ends = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)
+        estimate, low, high = (ratio * math.exp(each) for each in ends)
         return estimate, low, high
 
 
@@ -94,12 +240,12 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     before_first = np.roll(first, 1)  # the row before is its card's first
     rating_before = np.roll(rating, 1)
     situation = np.full(len(card), -1)
-    for place, button in enumerate((AGAIN, HARD, GOOD)):
+    for place, button in enumerate((_AGAIN, _HARD, _GOOD)):
         situation[first & (rating == button)] = place
-    again_good = ~first & before_first & (rating_before == AGAIN) & (rating == GOOD)
+    again_good = ~first & before_first & (rating_before == _AGAIN) & (rating == _GOOD)
     situation[again_good & (rows.elapsed_days[order] == 0)] = 3
     in_review = (state == REVIEW + 1) | (state == FILTERED + 1)
-    situation[~first & in_review & (rating == AGAIN)] = 4
+    situation[~first & in_review & (rating == _AGAIN)] = 4
     of_next = np.full(len(card), -1)
     of_next[1:] = situation[:-1]
     same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
@@ -113,7 +259,7 @@ def next_answers(rows: Rows, preset: IntArray) -> NextAnswers:
     )
 
 
-def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
+def fitted_forgetting(answers: NextAnswers, decay: float) -> _Forgetting:
     """The curve under which the answers are likeliest."""
 
     def loss(log_s: float) -> float:
@@ -133,12 +279,12 @@ def fitted_forgetting(answers: NextAnswers, decay: float) -> Forgetting:
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
-    return Forgetting(
+    return _Forgetting(
         Interval(log_s, spread.half_width, spread.reviews, spread.days, spread.errors), decay
     )
 
 
-def follows(curve: Forgetting, answers: NextAnswers) -> bool:
+def follows(curve: _Forgetting, answers: NextAnswers) -> bool:
     """Whether recall at the shorter and at the longer half of the delays is the curve's."""
     expected = curve.recall(answers.minutes)
     bias = answers.recalled - expected
@@ -165,12 +311,9 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     learning, relearning = preset.learning_steps, preset.relearning_steps
     first = learning[0] if learning else None
     second = learning[1] if len(learning) > 1 else None
-    if first is None:
-        hard = None
-    elif second is not None:
+    hard = None if first is None else min(1.5 * first, first + 1440)
+    if first is not None and second is not None:
         hard = (first + second) / 2
-    else:
-        hard = min(1.5 * first, first + 1440)
     lapse = relearning[0] if relearning else None
     return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
@@ -178,12 +321,10 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
 def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
     preset = learner.log.presets.get(group)
     name = learner.name_of(group)
-    desired = (
-        0.9 if preset is None or preset.desired_retention is None else preset.desired_retention
-    )
+    desired = (preset and preset.desired_retention) or 0.9
     stored = () if preset is None else preset.parameters_in_force
     decay = as_anki_runs(stored)[20] if stored else fsrs6.DEFAULT[20]
-    now = steps_now(preset)
+    now, retention = steps_now(preset), percent(desired, 0)
     sentences: list[str] = []
     says: list[str] = []
     curves: list[tuple[Cell, ...]] = []
@@ -198,25 +339,23 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         if curve is not None and not follows(curve, mine):
             unknown, curve = _NO_CURVE, None
         delays += _by_delay(situation, mine, curve)
-        median = float(np.median(mine.minutes))
-        recalled = _share(float(mine.recalled.mean()))
+        usual = _duration(float(np.median(mine.minutes)))
+        recalled = percent(float(mine.recalled.mean()), 0)
+        verdict, shown = "can't tell", str(unknown)
         if curve is not None:
             sentence, verdict, shown = _judged(situation, mine, curve, desired, now.get(situation))
             sentences.append(sentence)
+        elif unknown == _TOO_FEW:
+            few.append(_with_article(situation))
         else:
-            verdict, shown = "can't tell", str(unknown)
-            if unknown == TOO_FEW:
-                few.append(_with_article(situation))
-            else:
-                share = mean_interval(mine.recalled, mine.day)
-                bounds = spanned(_share(share.low), _share(min(share.high, 1.0)), share)
-                sentences.append(
-                    f"Can't tell after {_with_article(situation)}: {unknown}. After "
-                    f"{_duration(median)}, as usual, {recalled} are recalled {bounds}, "
-                    f"{_share(desired)} desired."
-                )
+            share = mean_interval(mine.recalled, mine.day)
+            bounds = spanned(percent(share.low, 0), percent(min(share.high, 1.0), 0), share)
+            sentences.append(
+                f"Can't tell after {_with_article(situation)}: {unknown}. After {usual}, as usual, "
+                f"{recalled} are recalled {bounds}, {retention} desired."
+            )
         says.append(verdict)
-        curves.append((situation, len(mine), _duration(median), recalled, shown, verdict))
+        curves.append((situation, len(mine), usual, recalled, shown, verdict))
     if few:
         sentences.append(
             f"Can't tell after {listed(few)}: {_FEWEST_ANSWERS} answers on {FEWEST_DAYS} days are "
@@ -226,7 +365,6 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
         sentences.append("Can't tell: no card has been answered twice on a day.")
     known = {each for each in says if each != "can't tell"}
     conclusion = "can't tell" if not known else known.pop() if len(known) == 1 else "see each step"
-    retention = _share(desired)
     tables = (
         Table(
             f"{name}: when recall meets {retention} within the day",
@@ -245,34 +383,30 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
 def _why_not(answers: NextAnswers) -> str | None:
     """Why no curve can be fitted, in words."""
     if len(answers) < _FEWEST_ANSWERS or len(np.unique(answers.day)) < FEWEST_DAYS:
-        return TOO_FEW
+        return _TOO_FEW
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
-    return HARDLY_VARY if long < _LEAST_SPREAD * short else None
+    return _HARDLY_VARY if long < _LEAST_SPREAD * short else None
 
 
 def _judged(
-    situation: str, answers: NextAnswers, curve: Forgetting, desired: float, step: float | None
+    situation: str, answers: NextAnswers, curve: _Forgetting, desired: float, step: float | None
 ) -> tuple[str, str, str]:
     """A sentence, what it says of the step, and the delay as the table shows it."""
     estimate, low, high = curve.delay(desired)
     shortest, longest = np.quantile(answers.minutes, (0.05, 0.95))
-    share = _share(desired)
+    share = percent(desired, 0)
     after = f"After {_with_article(situation)}"
     yours = "" if step is None else f" Your step is {_duration(step)}."
-    if high < shortest:
-        sentence = (
-            f"{after} recall is below {share} already at the shortest delays that you have had "
-            f"({_duration(shortest)})."
-        )
-        verdict = "shorter" if step is not None and step >= shortest else "can't tell"
-        return sentence + yours, verdict, f"< {_duration(shortest)}"
-    if low > longest:
-        sentence = (
-            f"{after} recall is above {share} even at the longest delays that you have had "
-            f"({_duration(longest)})."
-        )
-        verdict = "longer" if step is not None and step <= longest else "can't tell"
-        return sentence + yours, verdict, f"> {_duration(longest)}"
+    too_short, too_long = high < shortest, low > longest
+    if too_short or too_long:
+        bound, of = (shortest, "shortest") if too_short else (longest, "longest")
+        even = f"below {share} already" if too_short else f"above {share} even"
+        had = f"the {of} delays that you have had ({_duration(bound)})"
+        sentence = f"{after} recall is {even} at {had}."
+        verdict = "can't tell"
+        if step is not None and (step >= bound if too_short else step <= bound):
+            verdict = "shorter" if too_short else "longer"
+        return sentence + yours, verdict, f"{'<' if too_short else '>'} {_duration(bound)}"
     sentence = (
         f"{after} recall falls to {share} after about {_duration(estimate)} "
         f"(95 %: {_duration(low)} to {_duration(high)})."
@@ -284,7 +418,7 @@ def _judged(
 
 
 def _by_delay(
-    situation: str, answers: NextAnswers, curve: Forgetting | None
+    situation: str, answers: NextAnswers, curve: _Forgetting | None
 ) -> Iterator[tuple[Cell, ...]]:
     place = np.searchsorted(_BORDERS_MIN, answers.minutes, side="right")
     for bin_ in np.unique(place).tolist():
@@ -311,10 +445,6 @@ def _factor(decay: float) -> float:
 
 def _with_article(situation: str) -> str:
     return "Again and then Good" if situation == "Again, then Good" else f"a {situation}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
 
 
 def _duration(minutes: float) -> str:

@@ -1,0 +1,381 @@
+"""Presets and decks of a collection, from JSON (to schema 14) and protobuf, and untrusted values.
+
+Fields: ankitects/anki proto/anki/deck_config.proto, decks.proto; defaults and bounds:
+rslib/src/deckconfig/mod.rs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from srs_eval.data.errors import InputError
+from srs_eval.data.printable import printable
+from srs_eval.data.readers import proto
+from srs_eval.data.reviews import MOST_PARAMETERS, Deck, Preset
+
+# What the older scheduler's settings may be, and Anki's default where they are not
+# (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
+_FORK, _FORK_LENGTH = "jschoreels.fsrs", 34
+_SM2_BOUNDS = (
+    (1, 36500, 1),
+    (1, 36500, 4),
+    (1.31, 5, 2.5),
+    (1, 5, 1.3),
+    (0.5, 1.3, 1.2),
+    (0, 1, 0),
+    (0.5, 2, 1),
+)
+_MAX_DECKS = 100_000
+INTEGER = "ifnull(cast({0} as integer), 0)".format
+"""SQL of a column as an integer, whatever is stored in it."""
+
+
+def presets_of(
+    connection: sqlite3.Connection, schema: int, dconf: Any, name: str, notes: list[str]
+) -> dict[int, Preset]:
+    """The presets, with Anki's own repairs; what is told of them goes to `notes`.
+
+    Raises InputError for what cannot be read.
+    """
+    if schema < 14:
+        return _presets_from_json(json_object(dconf, name), notes)
+    found = connection.execute(
+        f"select {INTEGER('id')}, name, config, {INTEGER('mtime_secs')} from deck_config"
+    )
+    rows = _limited(found, name)
+    if schema == 14:
+        contents = {
+            key: {**json_object(content, name), "name": label, "mod": modified}
+            for key, label, content, modified in rows
+        }
+        return _presets_from_json(contents, notes)
+    return {
+        key: _preset_from_proto(key, _text(label), content, modified, name, notes)
+        for key, label, content, modified in rows
+    }
+
+
+def _preset_from_proto(
+    key: int, label: str, content: Any, modified: Any, name: str, notes: list[str]
+) -> Preset:
+    config = proto.parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
+    return _preset(
+        key,
+        label,
+        parameters={
+            4: config.fsrs_params_4,
+            5: config.fsrs_params_5,
+            6: config.fsrs_params_6,
+        },
+        desired=config.desired_retention,
+        historical=config.historical_retention,
+        ignore_before=_text(config.ignore_revlogs_before_date),
+        learning=config.learn_steps,
+        relearning=config.relearn_steps,
+        maximum=config.maximum_review_interval,
+        fork=_fork_parameters(config.other),
+        search=_text(config.param_search),
+        sm2=(
+            config.graduating_interval_good,
+            config.graduating_interval_easy,
+            config.initial_ease,
+            config.easy_multiplier,
+            config.hard_multiplier,
+            config.lapse_multiplier,
+            config.interval_multiplier,
+        ),
+        limits=(config.new_per_day, config.reviews_per_day),
+        order=config.review_order,
+        modified=modified,
+        notes=notes,
+    )
+
+
+def _presets_from_json(found: Mapping[Any, Any], notes: list[str]) -> dict[int, Preset]:
+    presets: dict[int, Preset] = {}
+    for raw_key, value in found.items():
+        key = integer_of(raw_key)
+        if key is None or not isinstance(value, dict):
+            continue
+        presets[key] = _preset(
+            key,
+            _text(value.get("name")),
+            parameters={
+                4: value.get("fsrsWeights"),
+                5: value.get("fsrsParams5"),
+                6: value.get("fsrsParams6"),
+            },
+            desired=value.get("desiredRetention"),
+            historical=value.get("sm2Retention"),
+            ignore_before=_text(value.get("ignoreRevlogsBeforeDate")),
+            learning=_part(value, "new").get("delays"),
+            relearning=_part(value, "lapse").get("delays"),
+            maximum=_part(value, "rev").get("maxIvl"),
+            fork=_fork_parameters(value),
+            search=_text(value.get("weightSearch")),
+            sm2=_sm2_from_json(value),
+            limits=(_part(value, "new").get("perDay"), _part(value, "rev").get("perDay")),
+            order=value.get("reviewOrder"),
+            modified=value.get("mod"),
+            notes=notes,
+        )
+    return presets
+
+
+def _fork_parameters(other: Any) -> tuple[float, ...]:
+    """The FSRS-7 list that a fork of Anki keeps among the keys that Anki does not know.
+
+    JSON of its own in a newer preset, keys of the preset in an older one (JSchoreels/anki:
+    rslib/src/deckconfig). Anything else is (), and so are drafts of another length.
+    """
+    if isinstance(other, bytes):
+        try:
+            other = json.loads(other) if other else {}
+        except (ValueError, RecursionError):
+            return ()
+    fields = other.get(_FORK) if isinstance(other, dict) else None
+    found = _numbers(fields.get("fsrs_params_7")) if isinstance(fields, dict) else ()
+    return found if len(found) == _FORK_LENGTH else ()
+
+
+def _sm2_from_json(value: Mapping[str, Any]) -> tuple[Any, ...]:
+    new, review = _part(value, "new"), _part(value, "rev")
+    intervals = new.get("ints")
+    good, easy, *_ = (*intervals, None, None) if isinstance(intervals, list) else (None, None)
+    ease = number_of(new.get("initialFactor"))
+    return (
+        good,
+        easy,
+        None if ease is None else ease / 1000,
+        review.get("ease4"),
+        review.get("hardFactor"),
+        _part(value, "lapse").get("mult"),
+        review.get("ivlFct"),
+    )
+
+
+def _preset(
+    key: int,
+    label: str,
+    *,
+    parameters: Mapping[int, Any],
+    desired: Any,
+    historical: Any,
+    ignore_before: str,
+    learning: Any,
+    relearning: Any,
+    maximum: Any,
+    fork: tuple[float, ...],
+    search: str,
+    sm2: tuple[Any, ...],
+    limits: tuple[Any, Any],
+    order: Any,
+    modified: Any,
+    notes: list[str],
+) -> Preset:
+    """A preset with Anki's own repairs: what is out of range becomes the default."""
+    lists = {version: _parameters(values) for version, values in parameters.items()}
+    longest = integer_of(maximum)
+    if ignore_before and not _is_date(ignore_before):
+        notes.append(
+            f"Preset {printable(label)!r} ignores reviews before "
+            f"{printable(ignore_before)!r}, which is no date; it is not applied."
+        )
+        ignore_before = ""
+    return Preset(
+        id=key,
+        name=printable(label),
+        fsrs_parameters={version: values for version, values in lists.items() if values},
+        desired_retention=_within(desired, 0.7, 0.99, 0.9),
+        historical_retention=_within(historical, 0.7, 0.97, 0.9),
+        ignore_before=ignore_before or None,
+        learning_steps=_numbers(learning),
+        relearning_steps=_numbers(relearning),
+        maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
+        search=search or None,
+        fork_parameters=fork,
+        sm2_settings=tuple(
+            _within(value, *bounds) for value, bounds in zip(sm2, _SM2_BOUNDS, strict=True)
+        ),
+        new_a_day=_limit(limits[0], 20),
+        reviews_a_day=_limit(limits[1], 200),
+        review_order=integer_of(order) or 0,
+        modified_s=integer_of(modified) or None,
+    )
+
+
+# Decks
+
+
+def decks_of(
+    connection: sqlite3.Connection, schema: int, decks_json: Any, name: str
+) -> dict[int, Deck]:
+    """The decks, with their parents. Raises InputError for what cannot be read."""
+    if schema < 15:
+        return _with_parents(_decks_from_json(json_object(decks_json, name)))
+    rows = connection.execute(f"select {INTEGER('id')}, name, kind from decks")
+    return _with_parents(
+        {
+            key: _deck_from_proto(key, _text(label), kind, name)
+            for key, label, kind in _limited(rows, name)
+        }
+    )
+
+
+def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
+    found = proto.parse("DeckKind", _bytes(kind), f"{name} is damaged (deck {key})")
+    filtered = found.HasField("filtered")
+    desired = None
+    if found.HasField("normal") and found.normal.HasField("desired_retention"):
+        desired = _shortest(found.normal.desired_retention)
+    return Deck(
+        id=key,
+        name=_deck_name(label.replace("\x1f", "::")),
+        preset_id=None if filtered else found.normal.config_id,
+        desired_retention=desired,
+        filtered=filtered,
+    )
+
+
+def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
+    decks: dict[int, Deck] = {}
+    for raw_key, value in found.items():
+        key = integer_of(raw_key)
+        if key is None or not isinstance(value, dict):
+            continue
+        filtered = integer_of(value.get("dyn")) == 1
+        preset = integer_of(value.get("conf"))
+        percent = number_of(value.get("desiredRetention"))
+        decks[key] = Deck(
+            id=key,
+            name=_deck_name(_text(value.get("name"))),
+            preset_id=None if filtered else (1 if preset is None else preset),
+            desired_retention=None if filtered or percent is None else percent / 100,
+            filtered=filtered,
+        )
+    return decks
+
+
+def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
+    """Fill `parent_id` in: Anki finds parents by name."""
+    by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
+    return {
+        key: replace(deck, parent_id=by_name.get(deck.name.rpartition("::")[0].casefold()))
+        if "::" in deck.name
+        else deck
+        for key, deck in decks.items()
+    }
+
+
+def _deck_name(label: str) -> str:
+    return printable(label, 1000)
+
+
+# Values from untrusted places
+
+
+def _limited(rows: Iterable[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
+    found = []
+    for row in rows:
+        found.append(row)
+        if len(found) > _MAX_DECKS:
+            raise InputError(f"{name} has too many decks or presets to be a real collection.")
+    return found
+
+
+def json_object(content: Any, name: str) -> dict[Any, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{name} is damaged (its settings cannot be read); restore a backup in Anki."
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = value.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else ""
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
+    return value if isinstance(value, bytes) else b""
+
+
+def integer_of(value: Any) -> int | None:
+    """An integer that fits 64 bits, also from text or a whole float; else None."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number that fits float32 (what Anki keeps), in its shortest decimals."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return _shortest(value)
+
+
+def _shortest(value: float) -> float | None:
+    with np.errstate(over="ignore"):
+        try:
+            short = np.float32(value)
+        except OverflowError:
+            return None
+    return float(str(short)) if np.isfinite(short) else None
+
+
+def _parameters(values: Any) -> tuple[float, ...]:
+    """A stored list with its faults (`Preset.fsrs_parameters`), which Anki does not mend either."""
+    if values is None:
+        return ()
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+        return (math.nan,)
+    found = (number_of(value) for value in values[: MOST_PARAMETERS + 1])
+    return tuple(math.nan if value is None else value for value in found)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    """A list of numbers; () if it is none or one of them is no finite number."""
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+        return ()
+    if len(values) > 1000:
+        return ()
+    found = [number_of(value) for value in values]
+    return tuple(value for value in found if value is not None) if None not in found else ()
+
+
+def _within(value: Any, low: float, high: float, default: float) -> float:
+    number = number_of(value)
+    return number if number is not None and low <= number <= high else default
+
+
+def _limit(value: Any, default: int) -> int:
+    number = integer_of(value)
+    return number if number is not None and 0 <= number <= 9999 else default
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) == 10

@@ -1,0 +1,466 @@
+"""The part of a report on many users that is on one set of judged reviews."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from srs_eval.benchmark.leaderboard import PERCENTILES, Comparison, Standing, Standings, compare
+from srs_eval.benchmark.result_files import ResultFile, read_folders
+from srs_eval.data.errors import counted
+from srs_eval.data.reviews import FloatArray
+from srs_eval.metrics import KEYS, better
+from srs_eval.report import pictures
+from srs_eval.report.document import Block, Picture, Section
+from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
+from srs_eval.stats.averaging import MODES, Averages, places
+from srs_eval.stats.users import CONFIDENCE
+
+if TYPE_CHECKING:
+    pass
+
+SECONDS = "seconds"
+METRICS = ("LogLoss", "RMSE(bins)", "AUC")
+_LINES = 8  # of a chart
+_INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
+_SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
+_SPEED = "of one core, as the batch measured it"
+_READABLE = 12  # models of a matrix that is read without looking closely
+SURE = 0.01  # p-values above it tell nothing
+_MEDIUM, _LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
+_WORSE_COLOURS = ("coral", "red", "darkred")
+_BETTER_COLOURS = ("limegreen", "#199819", "darkgreen")
+_UNSURE_COLOUR = "silver"
+
+_CAVEAT = (
+    "Every user counts the same here, however many reviews they have, and a difference of any "
+    "size counts as one: read how consistent a lead is, not how large."
+)
+_SET_UP = (
+    "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
+    "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
+    "the difficulty of evaluating baselines); `srs-eval audit` tells."
+)
+_WEIGHTED = {"reviews": "Weighted by the number of reviews", "users": "Every user counts the same"}
+
+
+_StandingColumn = tuple[str | Column, Callable[[Standing], Cell]]
+
+
+def heading(metric: str) -> str:
+    """A metric as people call it."""
+    return KEYS[metric].name if metric in KEYS else metric
+
+
+def _arrow(metric: str) -> str:
+    arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better(metric)]
+    return heading(metric) + arrow
+
+
+def title_of(comparison: Comparison) -> str:
+    title = f"Judged on {comparison.reviews:,} {comparison.rows}"
+    if comparison.learns:
+        title += ": models that learn while they are judged"
+    return title
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
+    """The first table on each set of judged reviews, of some configurations and users."""
+    files = [
+        _only(file, users)
+        for found in read_folders([folder])
+        for file in found.files
+        if file.name in names and not users.isdisjoint(file.users.tolist())
+    ]
+    return [
+        Section(
+            title_of(each),
+            (_over_whom(each, False), _means(each.tables[0], each, METRICS, "", False)),
+        )
+        for each in compare(files)
+    ]
+
+
+def _only(file: ResultFile, users: Set[int]) -> ResultFile:
+    """Results of some users, the rest as it is."""
+    there = np.isin(file.users, list(users))
+    metrics = {name: values[there] for name, values in file.metrics.items()}
+    return replace(file, users=file.users[there], sizes=file.sizes[there], metrics=metrics)
+
+
+def comparison_section(
+    comparison: Comparison,
+    columns: Sequence[str],
+    name: str,
+    own_users: bool,
+    averages: Sequence[Averages],
+) -> Section:
+    blocks: list[Block] = [_over_whom(comparison, own_users)]
+    undefined = (
+        max(line.undefined["AUC"] for line in comparison.tables[1].lines) if "AUC" in columns else 0
+    )
+    if undefined:
+        blocks.append(
+            f"AUC is not defined for {counted(undefined, 'user')} with one outcome only; they are "
+            "left out of its means, weight included."
+        )
+    for table in comparison.tables:
+        blocks.append(_means(table, comparison, columns, name, own_users))
+    blocks.append(_means_picture(comparison, name))
+    moved = comparison.moved
+    if moved:
+        blocks.append(_places(moved, name))
+    if len(comparison.files) > 1:
+        blocks.append(_pairs(comparison, heading(comparison.metric), name))
+    blocks += [_sizes(comparison, name), _distribution(comparison, name)]
+    if averages:
+        blocks.append(_averages(averages, name))
+    return Section(title_of(comparison), tuple(blocks))
+
+
+def _over_whom(comparison: Comparison, own_users: bool) -> str:
+    users = len(comparison.users)
+    words = f"Means over {counted(users, 'user')}"
+    if own_users:
+        return (
+            f"Means over each configuration's own users; pairs and confidence sets over "
+            f"the {users:,} that all have, judged on the same number of reviews."
+        )
+    if users < comparison.most_users:
+        words += (
+            f" of {comparison.most_users:,}: those that all have, judged on the same number "
+            "of reviews"
+        )
+    return (
+        f"{words}, ± half of the {CONFIDENCE * 100:.0f} % interval, which need not be symmetric; "
+        "differences have its ends in brackets."
+    )
+
+
+def _means(
+    table: Standings,
+    comparison: Comparison,
+    columns: Sequence[str],
+    name: str,
+    own_users: bool,
+) -> Table:
+    def mean(metric: str) -> _StandingColumn:
+        """In the form of srs-benchmark's tables, although intervals need not be symmetric."""
+        best = table.best(metric)
+        return _arrow(metric), lambda line: figure(line.means[metric], line.file.label in best)
+
+    def without(metric: str) -> _StandingColumn:
+        return f"users without {heading(metric)}", lambda line: line.undefined[metric]
+
+    metrics = [each for each in columns if each != SECONDS]
+    to_best = f"{heading(comparison.metric)} to the best"
+    shown: list[_StandingColumn] = [
+        ("model", lambda line: line.file.label),
+        ("place", lambda line: line.place),
+        *map(mean, metrics),
+        (Column("parameters", note="trainable ones"), lambda line: line.file.parameter_count),
+        (Column("input", note=_INPUTS), lambda line: line.file.inputs),
+        (
+            Column(to_best, signed=True, note="mean paired difference"),
+            lambda line: with_ends(line.to_best),
+        ),
+        (Column("set p", digits=3, note=_SET_P), lambda line: Figure(line.set_p_value)),
+    ]
+    if SECONDS in columns:
+        speed = Column("s / 10,000 reviews", digits=3, note=_SPEED)
+        shown.append((speed, lambda line: figure(line.file.seconds_per_10k)))
+    if own_users:
+        shown.append(("users", lambda line: line.users))
+    # Not defined for some users of some models only.
+    shown += [without(m) for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
+    floors = tuple(k for k, line in enumerate(table.lines) if line.file.is_floor)
+    name = f"{name}means-by-{table.weighting}"
+    return table_of(name, _WEIGHTED[table.weighting], table.lines, shown, faint=floors)
+
+
+def _means_picture(comparison: Comparison, name: str) -> Picture:
+    metric = comparison.metric
+    by_reviews, by_users = (
+        {line.file.label: line.means[metric] for line in table.lines} for table in comparison.tables
+    )
+    labels = [file.label for file in comparison.files]
+    series = [
+        (f"by {weighting}", [(m.estimate, m.low, m.high) for m in map(means.__getitem__, labels)])
+        for weighting, means in (("users", by_users), ("reviews", by_reviews))
+    ]
+    floor = next(
+        (by_users[file.label].estimate for file in comparison.files if file.is_floor), None
+    )
+    return Picture(
+        f"{name}means",
+        f"Mean {heading(metric)} with 99 % intervals" + (", the floor as a line" if floor else ""),
+        f"Mean {heading(metric)} of each model by reviews and by users, as in the tables.",
+        pictures.intervals(labels, series, heading(metric), floor),
+        None,
+    )
+
+
+def _places(moved: Sequence[tuple[str, int, int]], name: str) -> Table:
+    return Table(
+        f"{name}places",
+        "Places by log loss that depend on what counts the same",
+        tuple(map(Column, ("model", "by reviews", "by users"))),
+        tuple(moved),
+    )
+
+
+# Pairs of models
+
+
+def _pairs(comparison: Comparison, words: str, name: str) -> Section:
+    """Matrices of superiority and effect sizes of each pair; `words` is the metric for people."""
+    blocks: list[Block] = [_CAVEAT, _SET_UP]
+    title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
+    told = f"Share of users for whom one model has the better {words} than another."
+    blocks += _matrices(comparison, comparison.superiority, None, f"{name}superiority", title, told)
+    for kind, test, effects in (
+        ("wilcoxon", "r of Wilcoxon's signed-rank test", comparison.wilcoxon),
+        ("cohens-d", "Cohen's d of the paired t-test", comparison.t_test),
+    ):
+        title = f"{test} of {words}: green where the row's model is better, grey where p > {SURE}"
+        told = f"{test} of {words} for each pair of models."
+        blocks += _matrices(
+            comparison, effects.effect, effects.p_value, f"{name}{kind}", title, told
+        )
+        p_values = _pair_table(comparison, effects.p_value, f"{name}{kind}-p", "p-values", 3)
+        blocks.append(replace(p_values, shown=False))
+    return Section(f"Pairs of models by {words}", tuple(blocks))
+
+
+def _matrices(
+    comparison: Comparison,
+    values: FloatArray,
+    p_values: FloatArray | None,
+    name: str,
+    title: str,
+    told: str,
+) -> list[Block]:
+    """Values of pairs as a picture and a table: of readable models and, folded, of all.
+
+    With p-values they are effects, without shares.
+    """
+
+    def matrix(chosen: Sequence[int], name: str) -> Picture:
+        def colour(row: int, column: int) -> str:
+            pair = chosen[row], chosen[column]
+            if p_values is None:
+                return share_colour(float(values[pair]))
+            return effect_colour(float(values[pair]), float(p_values[pair]))
+
+        shares = p_values is None
+        shown = Column("", 1, percent=True) if shares else Column("", 2)
+        labels = [comparison.files[k].label for k in chosen]
+        drawn = pictures.matrix(
+            labels,
+            values[np.ix_(chosen, chosen)],
+            colour,
+            lambda value: written(Figure(value), shown).removesuffix(" %"),
+        )
+        table = _pair_table(comparison, values, name, title, 1 if shares else 3, shares, chosen)
+        return Picture(name, title, told, drawn, table)
+
+    readable, whole = _readable(comparison), range(len(comparison.files))
+    made: list[Block] = [matrix(readable, name)]
+    if len(readable) < len(whole):
+        every = (matrix(whole, f"{name}-all"),)
+        made.append(Section(f"All {len(whole)} models", every, folded=True))
+    return made
+
+
+def _pair_table(
+    comparison: Comparison,
+    values: FloatArray,
+    name: str,
+    title: str,
+    digits: int,
+    shares: bool = False,
+    chosen: Sequence[int] = (),
+) -> Table:
+    """Of chosen models, or of all."""
+    chosen = chosen or range(len(comparison.files))
+    labels = [comparison.files[k].label for k in chosen]
+    return Table(
+        name,
+        title,
+        (Column("model"), *(Column(label, digits, percent=shares) for label in labels)),
+        tuple(
+            (label, *(None if math.isnan(value) else Figure(value) for value in row))
+            for label, row in zip(labels, values[np.ix_(chosen, chosen)].tolist(), strict=True)
+        ),
+    )
+
+
+def _readable(comparison: Comparison) -> list[int]:
+    """Positions of the best configuration of each model, the floor among them, at most twelve."""
+    files = comparison.files
+    if len(files) <= _READABLE:
+        return list(range(len(files)))
+    chosen: dict[str, int] = {}
+    for position, file in enumerate(files):
+        model = file.configuration.model.name if file.configuration else file.name
+        chosen.setdefault(model, position)
+    floors = [k for k in chosen.values() if files[k].is_floor][:1]
+    others = [k for k in chosen.values() if k not in floors][: _READABLE - len(floors)]
+    return sorted([*others, *floors])
+
+
+def share_colour(share: float) -> str:
+    """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
+    parts = (
+        round(math.sqrt(share * green**2 + (1 - share) * red**2))
+        for red, green in ((255, 45), (0, 180), (0, 0))
+    )
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def effect_colour(effect: float, p_value: float) -> str:
+    """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
+    if not p_value <= SURE:
+        return _UNSURE_COLOUR
+    size = (abs(effect) > _MEDIUM) + (abs(effect) > _LARGE)
+    return (_BETTER_COLOURS if effect > 0 else _WORSE_COLOURS)[size]
+
+
+# Sizes and distributions
+
+
+def _sizes(comparison: Comparison, name: str) -> Section:
+    groups = comparison.by_size
+    words = heading(comparison.metric)
+    labels = [file.label for file in comparison.files]
+    chosen = _readable(comparison)[:_LINES]
+    floor = next((k for k, file in enumerate(comparison.files) if file.is_floor), None)
+    if floor is not None and floor not in chosen:
+        chosen = [*chosen[: _LINES - 1], floor]
+    rows: list[tuple[Cell, ...]] = [
+        (f"{smallest:,} to {largest:,}", users, *map(Figure, means))
+        for smallest, largest, users, means in zip(
+            groups.smallest, groups.largest, groups.users, groups.means.tolist(), strict=True
+        )
+    ]
+    every = Table(
+        f"{name}by-size-all",
+        f"Mean {words} by size of the collection, every user counting the same",
+        tuple(map(Column, ("judged reviews", "users", *labels))),
+        tuple(rows),
+        shown=False,
+    )
+    places = [0, 1, *(2 + k for k in chosen)]
+    table = replace(
+        every,
+        name=f"{name}by-size",
+        columns=tuple(every.columns[k] for k in places),
+        rows=tuple(tuple(row[k] for k in places) for row in every.rows),
+        shown=True,
+    )
+    drawn = pictures.lines(
+        groups.median,
+        [(labels[k], groups.means[:, k].tolist()) for k in chosen],
+        "judged reviews of a user (median of each group)",
+        f"mean {words}",
+        logarithmic=True,
+    )
+    title = f"Mean {words} over collection size"
+    told = f"{title} for {listed([labels[k] for k in chosen])}."
+    several = len(groups.users) > 1
+    blocks: list[Block] = [Picture(table.name, title, told, drawn, table) if several else table]
+    if len(chosen) < len(labels):
+        blocks.append(every)
+    return Section("By size of the collection", tuple(blocks))
+
+
+def _distribution(comparison: Comparison, name: str) -> Section:
+    words = heading(comparison.metric)
+    labels = [file.label for file in comparison.files]
+    heads = ["median" if each == 50 else f"{each} %" for each in PERCENTILES]
+    table = Table(
+        f"{name}percentiles",
+        f"Percentiles of {words} over users",
+        tuple(map(Column, ("model", *heads))),
+        tuple(
+            (label, *map(Figure, column))
+            for label, column in zip(labels, comparison.percentiles.T.tolist(), strict=True)
+        ),
+    )
+    picture = Picture(
+        f"{name}distribution",
+        f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median",
+        table.title,
+        pictures.spreads(labels, comparison.percentiles, words),
+        table,
+    )
+    return Section("Distribution over users", (picture,))
+
+
+def _averages(averages: Sequence[Averages], name: str) -> Section:
+    """Averaging modes side by side."""
+    modes = [mode for mode in MODES if any(mode in each.means for each in averages)]
+    if not modes:
+        return Section("Averaging", ("No predictions here tell what is to be averaged over.",))
+    metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
+    blocks: list[Block] = [
+        "The same predictions, averaged in different ways: over all reviews at once (global), over "
+        "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
+        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
+        "Over the users of whom all models that are listed have every judged review's prediction.",
+    ]
+    for metric in metrics:
+        by_mode = {mode: places(averages, mode, metric) for mode in modes}
+        rows = tuple(
+            (
+                each.label,
+                *(
+                    cell
+                    for mode in modes
+                    for cell in (
+                        Figure(each.means[mode][metric]) if mode in each.means else None,
+                        by_mode[mode][k],
+                    )
+                ),
+            )
+            for k, each in enumerate(averages)
+        )
+        heads = [Column("model")]
+        for mode in modes:
+            heads += [Column(f"by {mode}" if mode != "global" else mode), Column(f"place, {mode}")]
+        blocks.append(Table(f"{name}averages-{metric}", _arrow(metric), tuple(heads), rows))
+        changing = [
+            each.label
+            for k, each in enumerate(averages)
+            if len({by_mode[mode][k] for mode in modes if mode in each.means}) > 1
+        ]
+        blocks.append(
+            f"Places by {heading(metric)} that change with the averaging: {listed(changing)}."
+            if changing
+            else f"No place by {heading(metric)} changes with the averaging."
+        )
+    counts = Table(
+        f"{name}averages-groups",
+        "What is averaged over",
+        tuple(map(Column, ("model", *modes, *(f"AUC undefined, {mode}" for mode in modes)))),
+        tuple(
+            (
+                each.label,
+                *(each.groups.get(mode) for mode in modes),
+                *(each.undefined.get(mode, {}).get("AUC") for mode in modes),
+            )
+            for each in averages
+        ),
+    )
+    return Section("Averaging", (*blocks, counts))

@@ -1,0 +1,187 @@
+"""Answers as sections of a report, and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from srs_eval.advice.answers import SHARES, Answer, is_difference
+from srs_eval.advice.answers import Table as AnswerTable
+from srs_eval.advice.overview import Line
+from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
+from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.workload.answers import answers as answers_of
+from srs_eval.advice.workload.estimate import Workload
+from srs_eval.report.document import Block, Code, Section
+from srs_eval.report.table import Cell, Column, Figure, Table, figure
+from srs_eval.stats.intervals import Interval
+
+_ALL = ("all presets", "all reviews")  # subjects that need no name
+_FROM_ANKI = (
+    "Reviews are those that Anki's optimizer takes. A verdict speaks of reviews like these. An "
+    "interval beyond 0 is none yet where several are judged together (Holm), nor below 1,000 "
+    "reviews or 20 days."
+)
+_FROM_BENCHMARK = (
+    "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
+    "to the reviews before each fold."
+)
+_OF_DRAWS = (
+    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
+    "for habits like those of so far."
+)
+
+
+def presets_section(lines: Sequence[Line], fsrs_is_off: bool) -> list[Section]:
+    """What to do with each preset, with the parameters to paste."""
+    lines = [line for line in lines if line.question == OF_PRESETS and line.way]
+    if not lines:
+        return []
+    table = Table(
+        "what-to-do",
+        "",
+        (
+            Column("preset"),
+            Column("what to do"),
+            Column("now", note="log loss with the parameters in force"),
+            Column("fresh", note="log loss with freshly optimized parameters", minor=True),
+            Column("defaults", note="log loss with the defaults", minor=True),
+            Column("how sure", note="the difference that makes, with its 95 % interval"),
+        ),
+        tuple(
+            (
+                line.title,
+                line.way.capitalize(),
+                *map(_estimate, (line.figures[0], line.figures[1], _of_defaults(line))),
+                line.text,
+            )
+            for line in lines
+        ),
+    )
+    blocks: list[Block] = [
+        f"Log loss {'of SM-2' if fsrs_is_off else 'with the parameters'} of now, with "
+        "freshly optimized parameters and with the defaults; lower is better.",
+        table,
+    ]
+    for line in lines:
+        if line.parameters is not None:
+            where = next(where_to_paste(each) for each in line.answers if each.parameters)
+            copied = (where, Code(parameter_line(line.parameters)))
+            blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
+    for number, line in enumerate(lines, start=1):
+        rests_on = [
+            evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            for answer in line.answers
+        ]
+        blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
+    return [Section("Your presets", tuple(blocks))]
+
+
+def _estimate(interval: Interval | None) -> Cell:
+    return None if interval is None else Figure(interval.estimate)
+
+
+def _of_defaults(line: Line) -> Interval | None:
+    """The log loss of a preset's reviews with FSRS's defaults, of however few reviews."""
+    tables = line.answers[0].tables
+    found = tables[0].column("log loss").get("defaults") if tables else None
+    return found if isinstance(found, Interval) else None
+
+
+def of_benchmark(answers: Sequence[Answer]) -> bool:
+    """Whether they rest on the benchmark's rows."""
+    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
+
+
+def answers_section(
+    answers: Sequence[Answer] | str,
+    lines: Sequence[Line],
+    workload: Workload | str,
+    load: Answer | None,
+) -> list[Section]:
+    """A line for each question, opened for what it rests on."""
+    if isinstance(answers, str):
+        return [Section("Answers", (answers,))]
+    if not answers:
+        return []
+    said = {line.question: line.text for line in lines if REGISTRY[line.question].line}
+    said |= {
+        line.question: f"{line.title}: {line.text}" for line in lines if line.question == "time"
+    }
+    preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
+    told = {id(answer) for line in preset_lines for answer in line.answers}
+    blocks: list[Block] = []
+    for question, about in REGISTRY.items():
+        of_question = [
+            answer for answer in answers if answer.question == question and id(answer) not in told
+        ]
+        if not of_question:
+            continue
+        first = "; ".join(
+            f"{'' if each.subject in _ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
+            for each in of_question[:1]
+            if each.sentences
+        )
+        rests_on = [
+            evidence(answer, f"{question}-{number}")
+            for number, answer in enumerate(of_question, start=1)
+        ]
+        blocks.append(
+            Section(
+                about.title,
+                _flat(rests_on),
+                folded=True,
+                said=said.get(question, first),
+            )
+        )
+    blocks += _workload(workload, load)
+    blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
+    return [Section("Answers", tuple(blocks))]
+
+
+def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
+    """What a single section holds, without its heading; else the sections."""
+    return sections[0].blocks if len(sections) == 1 else tuple(sections)
+
+
+def evidence(answer: Answer, name: str) -> Section:
+    """All that an answer says and rests on; `name` begins its tables' names."""
+    blocks: list[Block] = list(answer.sentences)
+    if answer.parameters is not None:
+        blocks.append(Code(parameter_line(answer.parameters)))
+    blocks += [
+        figures(table, f"{name}-{number}") for number, table in enumerate(answer.tables, start=1)
+    ]
+    return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
+
+
+def figures(table: AnswerTable, name: str) -> Table:
+    """An answer's table as a report's."""
+    return Table(
+        name,
+        table.heading,
+        tuple(
+            Column(title, 1, by_half_width=False, percent=True)
+            if title in SHARES
+            else Column(title, by_half_width=False, signed=is_difference(title))
+            for title in table.columns
+        ),
+        tuple(
+            tuple(figure(c) if isinstance(c, float | Interval) else c for c in row)
+            for row in table.rows
+        ),
+    )
+
+
+def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it."""
+    title = REGISTRY["workload"].title
+    if isinstance(found, str):
+        return [Section(title, (), folded=True, said=found)] if found else []
+    (answer,) = answers_of(found)
+    tables = [
+        figures(table, f"workload-{number}")
+        for number, table in enumerate(answer.tables[1:], start=2)
+    ]
+    said = answer.conclusion if load is None else load.sentences[0]
+    return [Section(title, (*answer.sentences, *tables, _OF_DRAWS), folded=True, said=said)]

@@ -1,0 +1,190 @@
+"""`srs-eval models check` finds what is wrong with a model, each mistake by its own finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srs_eval.cli.model_check import sentence
+from srs_eval.engine.conformance import Finding, findings
+from srs_eval.models import all_models, load_model_file
+from tests.cli.program import program
+
+RIGHT = '''
+"""p = 1 / (1 + exp(-(a + b ln(1 + t)))), fitted by scipy with a gradient written by hand."""
+
+import numpy as np
+from srs_eval.data.errors import NotEnoughData
+from srs_eval.models import Model
+from srs_eval.training.hyperparameters import penalty
+
+RIDGE = penalty("ridge", 0.01)
+START = [1.0, 0.0]
+
+
+def features(trials):
+    return np.stack([np.ones(len(trials)), np.log1p(trials.delta_t)], axis=1)
+
+
+def predict(trials, w, index, context):
+    return 1 / (1 + np.exp(-np.clip(features(trials)[index] @ np.array(w), -8, 8)))
+
+
+def loss(trials, w, train, weights, context):
+    x, y, ridge = features(trials)[train], trials.y[train], RIDGE.number(context)
+    p = np.clip(1 / (1 + np.exp(-x @ w)), 1e-9, 1 - 1e-9)
+    value = -weights @ np.where(y == 1, np.log(p), np.log(1 - p))
+    return value + ridge * w @ w, x.T @ (weights * (p - y)) + 2 * ridge * w
+
+
+def fit(trials, train, weights, context):
+    from scipy.optimize import minimize
+
+    if len(train) < 2:
+        raise NotEnoughData("too few reviews")
+    f = lambda w: loss(trials, w, train, weights, context)
+    return minimize(f, START, jac=True, method="L-BFGS-B").x.tolist()
+
+
+MODELS = (
+    Model(
+        name="NAME", family="history", inputs="IL", parameters=2, source="a test", fit=fit,
+        predict=predict, default=lambda context: START, hyperparameters=(RIDGE,), compiles="never",
+    ),
+)
+'''
+
+PREDICTED = "return 1 / (1 + np.exp(-np.clip(features(trials)[index] @ np.array(w), -8, 8)))"
+FITTED = 'return minimize(f, START, jac=True, method="L-BFGS-B").x.tolist()'
+# What is written instead of what, and the kinds of findings that there must be.
+WRONG: dict[str, tuple[str, str, set[str]]] = {
+    "own": (PREDICTED, "return np.where(trials.y[index] == 1, 0.9, 0.3)", {"own outcome"}),
+    "later": (
+        PREDICTED,
+        "return np.append(0.3 + 0.5 * trials.y[1:], 0.5)[index]",
+        {"later outcome"},
+    ),
+    "future": (
+        PREDICTED,
+        "p = 0.1 + 0.8 * trials.y.mean()\n    return np.full(len(index), p)",
+        {"later outcome"},
+    ),
+    "test-part": (
+        FITTED,
+        "return [float(trials.y.mean()), 0.0]",
+        {"fit sees test"},
+    ),
+    "learns": (
+        PREDICTED,
+        "seen = np.cumsum(trials.y) - trials.y\n"
+        "    return ((1 + seen) / (2 + np.arange(len(trials))))[index]",
+        {"learns"},
+    ),
+    "sign": ("(p - y)", "(y - p)", {"gradient"}),
+    "factor": ("(weights * (p - y))", "(weights * (p - y)) * np.array([1, 0.5])", {"gradient"}),
+    "missing": ("(weights * (p - y))", "(weights * (p - y)) * np.array([1, 0])", {"gradient"}),
+    "left-alone": (FITTED, "return [START[0], -3.0]", {"idle parameter"}),
+    "early": (FITTED, "return [-1.0, 0.1]", {"not converged", "worse than average"}),
+    "useless-knob": ("RIDGE.number(context)", "0.01", {"hyperparameter"}),
+    "default": (
+        "RIDGE.number(context)",
+        '.context.hyperparameters.get("ridge", 3.0)'[1:],
+        {"default"},
+    ),
+    "nan": (PREDICTED, "return np.log(w[0] * 0 - 1) * np.ones(len(index))", {"no probability"}),
+    "above-1": (PREDICTED, "return np.full(len(index), 1.2)", {"no probability"}),
+    "certain": (PREDICTED, "return np.ones(len(index))", {"certain"}),
+    "nan-parameters": (FITTED, "return [float('nan'), 0.0]", {"no probability"}),
+    "raises": (FITTED, "raise KeyError('w')", {"fails"}),
+    "exits": (FITTED, "import sys\n    sys.exit(3)", {"fails"}),
+    "never-enough": (FITTED, "raise NotEnoughData('never enough')", {"not trained"}),
+    "one-row": ("if len(train) < 2:", "if trials.y[train].max() < 0:", {"few reviews"}),
+    "one-class": (
+        "if len(train) < 2:",
+        "if trials.y.min() == 1:\n        1 / 0\n    if len(train) < 2:",
+        {"one outcome"},
+    ),
+    "state": (
+        FITTED,
+        "START[0] += 0.1\n    return list(START)",
+        {"repeats"},
+    ),
+    "random": (FITTED, "return [1.0 + np.random.random(), 0.0]", {"repeats"}),
+    "process": (
+        FITTED,
+        "import multiprocessing as m\n"
+        "    return [1.0 + (m.current_process().name == 'MainProcess'), -0.1]",
+        {"workers"},
+    ),
+    "order": (
+        PREDICTED,
+        "t = trials.delta_t[index]\n    return 0.9 - 0.2 * (t > t.mean())",
+        {"order"},
+    ),
+    "writes": (
+        PREDICTED,
+        "import torch\n    torch.from_numpy(trials.delta_t).add_(1)\n    " + PREDICTED,
+        {"fails"},
+    ),
+}
+QUICK = {"own", "later", "test-part", "sign", "useless-knob", "nan", "early", "state", "process"}
+KNOWING = {"own outcome", "later outcome", "fit sees test", "learns", "repeats", "workers", "order"}
+
+
+def found_with(path: Path, name: str, content: str) -> list[Finding]:
+    file = path / f"{name}.py"
+    file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
+    models = load_model_file(file)
+    try:
+        return list(findings(models))
+    finally:
+        for model in models:
+            del all_models()[model.name]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRONG],
+)
+def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
+    right, wrong, kinds = WRONG[name]
+    assert RIGHT.count(right) == 1
+    found = found_with(tmp_path, name, RIGHT.replace(right, wrong))
+    assert kinds <= {each.kind for each in found}
+    assert {each.kind for each in found} & KNOWING <= kinds  # it is blamed for nothing else
+    for each in found:
+        assert "{" not in sentence(each)
+        assert sentence(each).startswith(f"{name}: ")
+
+
+def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
+    """Given as a function, by `Model.loss`, or as the slope of a regression."""
+    half = RIGHT.replace("x.T @ (weights", "0.5 * x.T @ (weights")
+    as_function = half.replace(
+        "minimize(f, START, jac=True", "minimize(lambda w: f(w)[0], START, jac=lambda w: f(w)[1]"
+    )
+    own = half.replace(FITTED, "return [0.5, 0.1]").replace("fit=fit,", "fit=fit, loss=loss,")
+    for name, content, where in (
+        ("function", as_function, "scipy.optimize.minimize"),
+        ("by-itself", own, "Model.loss"),
+    ):
+        (found,) = [e for e in found_with(tmp_path, name, content) if e.kind == "gradient"]
+        assert found.what == where
+        assert found.found == pytest.approx(found.expected / 2, rel=0.05)
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right.write_text(RIGHT, encoding="utf-8")
+    wrong.write_text(RIGHT.replace(*WRONG["own"][:2]), encoding="utf-8")
+    done = program("models", "check", str(right))
+    assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
+    done = program("models", "check", str(wrong))
+    assert done.returncode == 1
+    assert "with the outcome of this review" in done.stdout.replace("\n", " ")
+    for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
+        refused = program("models", "check", *words)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("srs-eval: ")
