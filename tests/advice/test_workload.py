@@ -17,8 +17,7 @@ from srs_eval.advice.workload.memories import (
     drawn_reviews,
     draws,
     fitted,
-    parameters_of,
-    states_of,
+    sizes_of,
 )
 from srs_eval.advice.workload.simulator import ORDERS, Costs, Deck, Settings, Simulated, simulate
 from srs_eval.data.errors import InputError
@@ -219,7 +218,7 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
 def test_what_an_answer_took_matters_to_a_memory_that_sees_it() -> None:
     """LSTM with its shipped weights, no PyTorch needed: slow answers are forgotten otherwise."""
     lstm = as_memory("LSTM", pretrained(False, Context()))
-    deck = replace(deck_of(0, new=150), memory_state=np.empty((states_of("LSTM"), 0)))
+    deck = replace(deck_of(0, new=150), memory_state=np.empty((sizes_of("LSTM")[0], 0)))
     settings = Settings(days=60)
 
     def run(costs: Costs, memory: Memory) -> Simulated:
@@ -263,7 +262,7 @@ def test_senseless_memories_are_refused() -> None:
         Memory("HLR", (1.0,))
     with pytest.raises(InputError, match="memory_state"):
         simulate(FSRS6, deck_of(3), HABITS, Settings(), 1, memory=FSRS7)
-    network = Memory("GRU", (0.1,) * parameters_of("GRU"))
+    network = Memory("GRU", (0.1,) * sizes_of("GRU")[1])
     with pytest.raises(InputError, match="GRU cannot schedule: only FSRS-5, FSRS-6, FSRS-7 can"):
         simulate(network, deck_of(3), HABITS, Settings(), 1)
 

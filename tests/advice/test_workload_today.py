@@ -23,7 +23,7 @@ from srs_eval.advice.workload.memories import (
     SCHEDULERS,
     Memory,
     as_memory,
-    parameters_of,
+    sizes_of,
 )
 from srs_eval.advice.workload.simulator import Costs, Settings, simulate
 from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
@@ -273,7 +273,7 @@ def test_a_card_without_a_history_has_been_answered_good_once(model: str) -> Non
     usual_ms = round(1000 * Costs().seconds[0][2])
     log = log_of([(90 * DAY_S, 1, 3, 0, usual_ms)], schedule_of(interval=[3, 3]))
     today = todays_cards(log, 1)
-    parameters = np.random.default_rng(1).normal(0.0, 0.3, parameters_of(model))
+    parameters = np.random.default_rng(1).normal(0.0, 0.3, sizes_of(model)[1])
     memory = Memory(model, tuple(parameters))
     if model in SCHEDULERS:
         memory = Memory(model, SCHEDULERS[model].default)

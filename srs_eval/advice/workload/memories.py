@@ -97,7 +97,7 @@ class Memory:
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise InputError(f"{self.model} cannot be simulated: only {', '.join(MODELS)} can.")
-        needed = parameters_of(self.model)
+        needed = sizes_of(self.model)[1]
         if len(self.parameters) != needed:
             raise InputError(
                 f"{self.model} has {needed} parameters, not {len(self.parameters)}: "
@@ -118,7 +118,7 @@ class Memory:
     @property
     def states(self) -> int:
         """Numbers in a card's state."""
-        return states_of(self.model)
+        return sizes_of(self.model)[0]
 
     @property
     def sees_fractions(self) -> bool:
@@ -126,23 +126,15 @@ class Memory:
         return self.model == LSTM or (self.model in SCHEDULERS and self.recurrent.same_day is None)
 
 
-def states_of(model: str) -> int:
-    """Numbers in a card's state."""
+def sizes_of(model: str) -> tuple[int, int]:
+    """How many numbers a card's state consists of, and how many parameters a memory has."""
     if model in SCHEDULERS:
-        return SCHEDULERS[model].states
+        return SCHEDULERS[model].states, len(SCHEDULERS[model].default)
     if model == LSTM:
-        return 4 * lstm.HIDDEN + 3 * lstm.CURVES
+        return 4 * lstm.HIDDEN + 3 * lstm.CURVES, lstm.VALUES
     network = _NETWORKS[model]
-    return network.hidden + int(network.following_interval)
-
-
-def parameters_of(model: str) -> int:
-    """How many parameters a memory has."""
-    if model in SCHEDULERS:
-        return len(SCHEDULERS[model].default)
-    if model == LSTM:
-        return lstm.VALUES
-    return sum(int(np.prod(shape)) for shape in _NETWORKS[model].shapes.values())
+    parameters = sum(int(np.prod(shape)) for shape in network.shapes.values())
+    return network.hidden + int(network.following_interval), parameters
 
 
 @cache

@@ -154,23 +154,14 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
 
 def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
     """The deck that the simulation starts from."""
-    state = memory_state(today, scheduler, states)
     if states == "stored":
-        last = np.minimum(today.due_day - today.interval, 0)
-        return Deck(
-            state=state,
-            last_day=np.where(today.waits, 0, last),
-            due_day=np.where(today.waits, 0, today.due_day),
-            new=today.new,
-        )
-    last = np.minimum(today.due_day - today.interval, -1)
-    last[today.histories.card] = np.minimum(today.histories.last_day, -1)
-    return Deck(
-        state=state,
-        last_day=last,
-        due_day=np.maximum(today.due_day, last + 1),
-        new=today.new,
-    )
+        last = np.where(today.waits, 0, np.minimum(today.due_day - today.interval, 0))
+        due = np.where(today.waits, 0, today.due_day)
+    else:
+        last = np.minimum(today.due_day - today.interval, -1)
+        last[today.histories.card] = np.minimum(today.histories.last_day, -1)
+        due = np.maximum(today.due_day, last + 1)
+    return Deck(memory_state(today, scheduler, states), last, due, today.new)
 
 
 def memory_state(today: Today, memory: Memory, states: States = "history") -> FloatArray:
@@ -357,13 +348,14 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     first[1:] = (card[1:] != card[:-1]) | (day[1:] != day[:-1])
 
     default = Costs()
+    seconds, spread = _times(entries, kept, default)
     first_kind = kind[first][np.cumsum(first) - 1]  # of the card's day
     first_rating = rating[first][np.cumsum(first) - 1]
     learned = np.bincount(rating[first & (kind == LEARNING)], minlength=5)[1:]
     reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
     return Costs(
-        seconds=_rows(_seconds(entries, kept, default)),
-        spread=_spread(entries, kept, default.spread),
+        seconds=_rows(seconds),
+        spread=spread,
         first_rating=_row(_shares(learned, default.first_rating)),
         review_rating=_row(_shares(reviewed, default.review_rating)),
         learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
@@ -378,30 +370,19 @@ def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
     )
 
 
-def _by_state_and_rating(entries: Entries, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Where each answer belongs (k,), its milliseconds (k,), and how many belong there (12,)."""
+def _times(entries: Entries, kept: IntArray, default: Costs) -> tuple[FloatArray, float]:
+    """Seconds by state and rating (3, 4); how much ln seconds spread around their mean."""
     kind, rating = entries.kind[kept], entries.rating[kept]
     known = (kind >= LEARNING) & (kind <= RELEARNING)
-    cell = (4 * kind + rating - 1)[known]
-    return cell, entries.duration_ms[kept][known], np.bincount(cell, minlength=12)
-
-
-def _seconds(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
-    """By state and rating (3, 4)."""
-    cell, ms, count = _by_state_and_rating(entries, kept)
+    cell, ms = (4 * kind + rating - 1)[known], entries.duration_ms[kept][known]
+    count = np.bincount(cell, minlength=12)
     mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
-    drawn = _shrunk(mean, np.ravel(default.seconds), count)
-    return np.round(drawn, 2).reshape(3, 4)
-
-
-def _spread(entries: Entries, kept: IntArray, default: float) -> float:
-    """Of ln seconds around the mean of their state and rating."""
-    cell, ms, count = _by_state_and_rating(entries, kept)
+    seconds = np.round(_shrunk(mean, np.ravel(default.seconds), count), 2).reshape(3, 4)
     log_ms = np.log(ms)
     mean = np.bincount(cell, log_ms, minlength=12) / np.maximum(count, 1)
     free = max(len(ms) - int((count > 0).sum()), 0)  # answers beyond the first of each
     variance = float(((log_ms - mean[cell]) ** 2).sum()) / max(free, 1)
-    return float(_shrunk(np.sqrt(variance), np.array(default), free))
+    return seconds, float(_shrunk(np.sqrt(variance), np.array(default.spread), free))
 
 
 def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
