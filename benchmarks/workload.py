@@ -43,9 +43,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.workload.draws import draws
 from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.memories import SCHEDULERS, Memory
+from srs_eval.advice.workload.memories import SCHEDULERS, Memory, draws
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import Histories, Today, memory_state
 from srs_eval.data.protocol import Protocol
@@ -70,7 +69,7 @@ def drawn_deck(cards: int, states: int, new: int = 0) -> Deck:
     state = np.tile(s, (states, 1))
     state[-1] = random.uniform(2.0, 10.0, cards)
     due = last + interval.astype(np.int64)
-    return Deck(state, last, due, np.zeros(cards, np.int64), new)
+    return Deck(state, last, due, new)
 
 
 def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
@@ -105,7 +104,7 @@ def beside_fsrs_rs(runs: int) -> None:
 
     memory = Memory("FSRS-6", SCHEDULERS["FSRS-6"].default)
     costs = Costs()
-    deck = Deck(np.empty((2, 0)), NONE, NONE, NONE, new=7300)
+    deck = Deck(np.empty((2, 0)), NONE, NONE, new=7300)
     print("\n## A new deck of 7,300 cards, 365 days\n")
     print("| desired retention | ours, ms | fsrs-rs, ms | ratio |\n|---|---|---|---|")
     for retention in (0.8, 0.9, 0.95):
@@ -271,7 +270,7 @@ def studied(random: np.random.Generator) -> Studied:
         elapsed_days=elapsed,
         elapsed_seconds=seconds,
     )
-    deck = Deck(np.stack([s, d]), last - days, due - days, np.zeros(size, np.int64), new=7300)
+    deck = Deck(np.stack([s, d]), last - days, due - days, new=7300)
     return Studied(truth, ReviewLog(ImportReceipt("", "simulated", len(card)), rows=rows), deck)
 
 
@@ -301,7 +300,6 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
         due_day=learner.deck.due_day,
         interval=learner.deck.due_day - learner.deck.last_day,
         ease=np.full(n, 2.5),
-        lapses=learner.deck.lapses,
         stored=np.full((2, n), np.nan),
         waits=np.zeros(n, np.bool_),
         histories=histories,

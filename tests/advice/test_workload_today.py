@@ -16,12 +16,25 @@ import pytest
 
 from srs_eval import load
 from srs_eval.advice.workload import simulator
-from srs_eval.advice.workload.habits import costs_of
-from srs_eval.advice.workload.memories import LSTM, MODELS, SCHEDULERS, Memory, parameters_of
-from srs_eval.advice.workload.rivals import CONFIGURATIONS, as_memory
+from srs_eval.advice.workload.memories import (
+    CONFIGURATIONS,
+    LSTM,
+    MODELS,
+    SCHEDULERS,
+    Memory,
+    as_memory,
+    parameters_of,
+)
 from srs_eval.advice.workload.simulator import Costs, Settings, simulate
 from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
-from srs_eval.advice.workload.today import Histories, Today, deck_of, memory_state, todays_cards
+from srs_eval.advice.workload.today import (
+    Histories,
+    Today,
+    costs_of,
+    deck_of,
+    memory_state,
+    todays_cards,
+)
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
@@ -207,7 +220,6 @@ def today_of(trials: Trials, index: IntArray) -> Today:
         due_day=nothing + 9,
         interval=nothing + 10,
         ease=np.full(n, 2.5),
-        lapses=nothing,
         stored=np.full((2, n), np.nan),
         waits=nothing > 0,
         histories=Histories(
@@ -250,7 +262,6 @@ def test_a_memory_is_the_model_that_is_evaluated(model: str, simulated_collectio
             state=np.ones((2, 1)),
             last_day=np.array([-since[place]]),
             due_day=np.full(1, 9),
-            lapses=np.zeros(1, np.int64),
             memory_state=state[:, k : k + 1],
         )
         known = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known[0]
@@ -405,7 +416,7 @@ def against_anki(name: str) -> dict[tuple[str, int, float], tuple[float, float]]
             runs = [simulate(memory, deck_now, costs, settings, seed) for seed in range(6)]
             key = str(round(100 * retention))
             for figure, ours in (
-                ("review_count", np.mean([run.answers for run in runs])),
+                ("review_count", np.mean([run.reviews.sum() + run.new.sum() for run in runs])),
                 ("cost", np.mean([run.seconds.sum() for run in runs])),
                 ("memorized", np.mean([run.known[-1] for run in runs])),
             ):
@@ -488,7 +499,9 @@ def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
     late = np.minimum(deck.due_day, 0)  # recalled by Anki as if on the day when they were due
     punctual = replace(deck, last_day=deck.last_day - late, due_day=deck.due_day - late)
     runs = [simulate(memory, punctual, costs, settings, seed) for seed in range(200)]
-    ours = np.array([(run.answers, run.seconds.sum(), run.known[-1]) for run in runs])
+    ours = np.array(
+        [(run.reviews.sum() + run.new.sum(), run.seconds.sum(), run.known[-1]) for run in runs]
+    )
     error = np.sqrt(theirs.var(0, ddof=1) / len(theirs) + ours.var(0, ddof=1) / len(ours))
     assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error)
     assert np.all(error < 0.03 * ours.mean(0))
@@ -541,7 +554,6 @@ def against_twenty_copies(name: str) -> FloatArray:
         state=np.tile(deck.state, 20),
         last_day=np.tile(deck.last_day - late, 20),
         due_day=np.tile(deck.due_day - late, 20),
-        lapses=np.tile(deck.lapses, 20),
         new=deck.new,
     )
     wanted = oracle()[name]["request"]

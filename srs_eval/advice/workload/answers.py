@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,11 +24,11 @@ from srs_eval.advice.workload.estimate import (
     REVIEWS,
     Workload,
 )
-from srs_eval.advice.workload.rivals import REFERENCE
+from srs_eval.advice.workload.memories import REFERENCE
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray
-from srs_eval.stats.intervals import FEWEST_REVIEWS
+from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval
 
 _QUESTION = "workload"
 _OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
@@ -58,27 +59,17 @@ class CostTable(Table):
 
 def answers(found: Workload) -> list[Answer]:
     """What is known so far; sentences on what is not known yet are left out."""
-    sentences = [
-        *_today(found),
-        *_cheapest(found),
-        *_data(found),
-        *_change(found),
-        *_limit(found),
-        *_budget(found),
-        *_backlog(found),
-        *_ranked(found),
-        *_wrong(found),
-        *_certainty(found),
-    ]
+    of_all = (_today, _cheapest, _data, _change, _limit, _budget, _backlog, _ranked, _wrong)
+    sentences = tuple(each for says in (*of_all, _certainty) for each in says(found))
     tables: list[Table] = [_curve(found)]
     if found.paces:
         tables.append(_paces(found))
-    if found.wrong:
-        tables += [_models(found), _wishes(found)]
+    if found.mismatches:
+        tables += _models(found)
     tables += [preview.table for preview in found.previews]
     if found.months:
         tables.append(_months(found))
-    return [Answer(_QUESTION, found.preset, _conclusion(found), tuple(sentences), tuple(tables))]
+    return [Answer(_QUESTION, found.preset, _conclusion(found), sentences, tuple(tables))]
 
 
 def _conclusion(found: Workload) -> str:
@@ -89,72 +80,67 @@ def _conclusion(found: Workload) -> str:
     return f"{low} minutes a day" if low == high else f"{low}-{high} minutes a day"
 
 
-def _today(found: Workload) -> list[str]:
-    here = found.at(found.desired)
+def _today(found: Workload) -> Iterator[str]:
+    here, asked, unchanged = found.at(found.desired), found.question, found.unchanged
     reviews, minutes, known = (
         within(found, here, figure, places)
         for figure, places in ((REVIEWS, 0), (MINUTES, 1), (KNOWN, 0))
     )
-    days = counted(found.question.days, "day")
     about = "" if found.drawn else "about "
     new = f"{found.new_a_day} new ones a day"
-    if found.new_a_day * found.question.days > found.unseen:
+    if found.new_a_day * asked.days > found.unseen:
         new += f" (if you add them: the preset has {found.unseen:,})"
-    made = [
+    if not found.drawn:
+        yield _first_estimate(found)
+    yield from of_few_reviews(found)
+    yield (
         f"At today's desired retention of {found.desired:.2f}, with "
-        f"{counted(found.learned, 'card')} and {new}, the next {days} "
-        f"take {about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards "
-        "are known at the end."
-    ]
-    if found.unchanged is not None:
-        unchanged = found.unchanged
-        made.append(
+        f"{counted(found.learned, 'card')} and {new}, the next {counted(asked.days, 'day')} take "
+        f"{about}{reviews} reviews and {about}{minutes} minutes a day; {about}{known} cards are "
+        "known at the end."
+    )
+    if unchanged is not None:
+        yield (
             "That is once the preset is optimized to all your reviews. While the "
             f"{found.line} go on scheduling it is about {unchanged[REVIEWS]:,.0f} reviews and "
             f"{unchanged[MINUTES]:.1f} minutes a day, with {100 * unchanged[RECALLED]:.0f} % "
-            f"passed."
+            "passed."
         )
-    made[:0] = of_few_reviews(found)
-    if not found.drawn:
-        made.insert(0, _first_estimate(found))
-    if found.question.after:
-        made.append(
-            f"They begin after {counted(found.question.after, 'day')} without a review, which "
-            f"leave {counted(found.overdue, 'card')} overdue."
+    if asked.after:
+        yield (
+            f"They begin after {counted(asked.after, 'day')} without a review, which leave "
+            f"{counted(found.overdue, 'card')} overdue."
         )
     if found.presets > 1:
-        made.append(f"This is one preset of {found.presets}: the one with the most reviews.")
-    made += found.left_out
-    if found.question.new_a_day is None:
-        of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
-        made.append(
-            f"{counted(found.new_a_day, 'new card')} a day: the pace of the last {of_late}, "
-            "rounded."
-        )
+        yield f"This is one preset of {found.presets}: the one with the most reviews."
+    yield from found.left_out
+    if asked.new_a_day is None:
+        pace = counted(found.new_a_day, "new card")
+        yield f"{pace} a day: the pace of the last {of_late(found)}, rounded."
     expected = found.in_force[here, MINUTES]
     low, high = (ends[here, MINUTES] for ends in found.band)
     if found.drawn and not low <= expected <= high:
-        made.append(
-            f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
-        )
-    return made
+        yield f"The {found.line} expect {expected:.1f} minutes, which your reviews do not bear out."
 
 
-def of_few_reviews(found: Workload) -> list[str]:
+def of_late(found: Workload) -> str:
+    """The days that one's own pace was seen over: "day", "30 days"."""
+    return "day" if found.pace_days == 1 else f"{found.pace_days} days"
+
+
+def of_few_reviews(found: Workload) -> Iterator[str]:
     """What is to be said where few reviews speak for the figures."""
-    if found.reviews >= FEWEST_REVIEWS:
-        return []
-    return [
-        f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
-        f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known."
-    ]
+    if found.reviews < FEWEST_REVIEWS:
+        yield (
+            f"Only {counted(found.reviews, 'review')} speak for these figures, fewer than "
+            f"{FEWEST_REVIEWS:,}: ranges tell less than what is not known."
+        )
 
 
 def _first_estimate(found: Workload) -> str:
-    source = (
-        f"{len(found.draws)} of {found.question.draws} sets of parameters that your reviews allow"
-    )
-    if not len(found.draws):
+    done, of_all = len(found.draws), found.question.draws
+    source = f"{done} of {of_all} sets of parameters that your reviews allow"
+    if not done:
         source = "the parameters that fit your reviews best"
     move = found.may_move(found.at(found.desired), MINUTES)
     return (
@@ -163,159 +149,144 @@ def _first_estimate(found: Workload) -> str:
     )
 
 
-def _cheapest(found: Workload) -> list[str]:
+def _cheapest(found: Workload) -> Iterator[str]:
     if not found.drawn or len(found.retentions) < 2:
-        return []
+        return
     least, low, high = found.cheapest
     range_ = f"{low:.2f} to {high:.2f}" if low != high else f"{least:.2f} in all draws"
-    if found.question.retentions == RETENTIONS:
-        edge = " or below" if least == found.retentions[0] else ""
-        made = f"Fewest minutes per card known: at {least:.2f}{edge} ({range_})."
-    else:
-        made = (
-            f"Of the retentions asked about, {least:.2f} takes the fewest minutes per card known "
-            f"({range_})."
-        )
+    edge = " or below" if least == found.retentions[0] else ""
+    made = f"Fewest minutes per card known: at {least:.2f}{edge} ({range_})."
+    if found.question.retentions != RETENTIONS:
+        asked = f"Of the retentions asked about, {least:.2f} takes"
+        made = f"{asked} the fewest minutes per card known ({range_})."
     if least < found.desired:
         made += " Cheap is not wise: more is forgotten between reviews there"
         made += ", and you have no month like that." if _is_guess(found, least) else "."
-    return [made]
+    yield made
 
 
-def _data(found: Workload) -> list[str]:
+def _data(found: Workload) -> Iterator[str]:
     if found.seen is None:
-        return [
+        yield (
             f"No month had {FEWEST_IN_MONTH} reviews: what is said of any retention is the "
             "model's guess."
-        ]
+        )
+        return
     low, high = (f"{100 * share:.0f}" for share in found.seen)
     recalled = low if low == high else f"{low} to {high}"
-    return [
+    yield (
         f"Your months so far with at least {FEWEST_IN_MONTH} reviews had {recalled} % recalled. "
         "Beyond, marked with ?, figures are the model's guess."
-    ]
+    )
 
 
-def _change(found: Workload) -> list[str]:
-    if not found.drawn:
-        return []
-    here = found.at(found.desired)
-    parts = []
-
-    def apart(there: int, figure: int, places: int) -> float:
-        """Of two figures as the table shows them, so that the reader finds the same."""
-        return float(np.subtract(*found.median[[there, here], figure].round(places)))
-
-    for other in _OTHERS:
+def _change(found: Workload) -> Iterator[str]:
+    """What other retentions change: of figures as the table shows them, so that the reader finds
+    the same."""
+    here, parts = found.at(found.desired), []
+    shown_minutes, shown_known = found.median[:, MINUTES].round(1), found.median[:, KNOWN].round()
+    for other in _OTHERS if found.drawn else ():
         there = found.at(other)
         if there == here or abs(found.retentions[there] - other) > 1e-9:
             continue
         minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
         low, high = np.quantile(minutes, ENDS)
         parts.append(
-            f"{other:.2f} {signed(apart(there, MINUTES, 1), 1)} minutes a day ({signed(low, 1)} "
-            f"to {signed(high, 1)}) and {signed(apart(there, KNOWN, 0), 0)} cards known"
+            f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
+            f"({signed(low, 1)} to {signed(high, 1)}) and "
+            f"{signed(shown_known[there] - shown_known[here], 0)} cards known"
         )
-    return [f"Instead of {found.desired:.2f}: {'; '.join(parts)}."] if parts else []
+    if parts:
+        yield f"Instead of {found.desired:.2f}: {'; '.join(parts)}."
 
 
-def _budget(found: Workload) -> list[str]:
+def _budget(found: Workload) -> Iterator[str]:
     budget = found.question.budget
     if budget is None or not found.drawn:
-        return []
+        return
     over = within(found, found.at(found.desired), OVER, 0)
-    days = counted(found.question.days, "day")
-    made = [f"Above {budget:g} minutes: {over} of {days}."]
+    yield f"Above {budget:g} minutes: {over} of {counted(found.question.days, 'day')}."
     fits = np.flatnonzero(found.band[1][:, MINUTES] <= budget)
     if len(fits):
-        made.append(
+        yield (
             f"With {budget:g} minutes a day on average, {found.retentions[fits[-1]]:.2f} is the "
             "highest retention that is almost sure to fit."
         )
-    return made
 
 
-def _backlog(found: Workload) -> list[str]:
-    if found.backlog is None:
-        return []
-    reviews, minutes = found.backlog
-    overdue = counted(found.overdue, "overdue card")
-    if minutes < _LEAST_MINUTES:
-        return [f"{overdue}: not enough to be felt."]
-    days = min(MONTH, found.question.days)
-    return [
-        f"{overdue}: {reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days."
-    ]
+def _backlog(found: Workload) -> Iterator[str]:
+    if found.backlog is not None:
+        reviews, minutes = found.backlog
+        days = min(MONTH, found.question.days)
+        cost = f"{reviews:,.0f} reviews and {minutes:,.0f} minutes of the first {days} days."
+        if minutes < _LEAST_MINUTES:
+            cost = "not enough to be felt."
+        yield f"{counted(found.overdue, 'overdue card')}: {cost}"
 
 
-def _limit(found: Workload) -> list[str]:
+def _limit(found: Workload) -> Iterator[str]:
     near = found.median[:, REVIEWS] > _NEAR_LIMIT * found.limit
-    if not near.any():
-        return []
-    return [
-        f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of {found.limit:,} "
-        "reviews a day holds cards back: there, more would be asked of you, and is not done."
-    ]
+    if near.any():
+        yield (
+            f"From {found.retentions[np.argmax(near)]:.2f} on the preset's limit of "
+            f"{found.limit:,} reviews a day holds cards back: there, more would be asked of you, "
+            "and is not done."
+        )
 
 
-def _ranked(found: Workload) -> list[str]:
+def _ranked(found: Workload) -> Iterator[str]:
     """Which model predicts the preset's reviews, and by how much better than the schedule's."""
-    rivals = [each for each in found.judged if each.difference is not None]
+    rivals = [each for each in found.scores if each.difference is not None]
     if not rivals:
-        return []
-    best, rival = found.judged[0], rivals[0]
+        return
+    best, rival = found.scores[0], rivals[0]
     assert rival.difference is not None
     reviews = counted(best.log_loss.reviews, "held-out review")
     difference = f"{better_by(rival.difference.estimate)} {sure(rival.difference)}"
-    if len(found.judged) == 2:
-        return [
-            f"On {reviews} of this preset, {rival.model} has a log loss of "
-            f"{rival.log_loss.estimate:.4f}, {difference} than {REFERENCE}: {rival.verdict}."
-        ]
-    of_all = f"Of the {len(found.judged)} models that can be simulated, {best.model}"
-    predicts = f"{of_all} predicts this preset's reviews best"
-    loss = f"log loss {best.log_loss.estimate:.4f} on {reviews}"
-    if best is rival:
-        return [f"{predicts}: {loss}, {difference} than {REFERENCE}: {rival.verdict}."]
-    return [f"{predicts}: {loss}. Next is {rival.model}, {difference}: {rival.verdict}."]
+    compared = f", {difference} than {REFERENCE}: {rival.verdict}."
+    if len(found.scores) == 2:
+        loss = f"a log loss of {rival.log_loss.estimate:.4f}"
+        yield f"On {reviews} of this preset, {rival.model} has {loss}{compared}"
+        return
+    if best is not rival:
+        compared = f". Next is {rival.model}, {difference}: {rival.verdict}."
+    yield (
+        f"Of the {len(found.scores)} models that can be simulated, {best.model} predicts this "
+        f"preset's reviews best: log loss {best.log_loss.estimate:.4f} on {reviews}{compared}"
+    )
 
 
-def _wrong(found: Workload) -> list[str]:
+def _wrong(found: Workload) -> Iterator[str]:
     here = found.at(found.desired)
-    made = []
-    for wrong in found.wrong:
+    own, made = found.in_force[here, RECALLED], []
+    for wrong in found.mismatches:
         recalled = wrong.figures[here, RECALLED]
-        missed = recalled - found.in_force[here, RECALLED]
-        if not np.isfinite(recalled):
-            continue
-        verdict = "as expected"
-        if abs(missed) > _MISSED:
-            verdict = "less than that" if missed < 0 else "more than that"
-        made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
-    if not made:
-        return []
-    own = 100 * found.in_force[here, RECALLED]
-    return [
-        f"Does {found.desired:.2f} come true? The {found.line} expect {own:.0f} % of reviews to be "
-        f"passed. If your memory is another model's, it is: {listed(made)}."
-    ]
+        if np.isfinite(recalled):
+            side = "less" if recalled < own else "more"
+            verdict = f"{side} than that" if abs(recalled - own) > _MISSED else "as expected"
+            made.append(f"{wrong.name} {100 * recalled:.0f} % ({verdict})")
+    if made:
+        yield (
+            f"Does {found.desired:.2f} come true? The {found.line} expect {100 * own:.0f} % of "
+            "reviews to be passed. If your memory is another model's, it is: "
+            f"{listed(made)}."
+        )
 
 
-def _certainty(found: Workload) -> list[str]:
-    if not found.finished:
-        return []
-    chance, both = found.chance[REVIEWS], found.spread[REVIEWS]
-    return [
-        f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of yours "
-        f"drawn anew. They vary by {100 * both:.1f} %, of which chance, the same parameters "
-        f"simulated again, makes {100 * chance:.1f} %. " + HELD
-    ]
+def _certainty(found: Workload) -> Iterator[str]:
+    if found.finished:
+        chance, both = found.chance[REVIEWS], found.spread[REVIEWS]
+        yield (
+            f"Ranges hold 90 % of {len(found.draws)} draws of parameters, each fitted to days of "
+            f"yours drawn anew. They vary by {100 * both:.1f} %, of which chance, the same "
+            f"parameters simulated again, makes {100 * chance:.1f} %. {HELD}"
+        )
 
 
 # Tables
 
 
-def shown(found: Workload) -> np.ndarray:
+def _shown(found: Workload) -> np.ndarray:
     """Places of the retentions that a table of few lines shows."""
     if len(found.retentions) <= _MOST_ROWS:
         return np.arange(len(found.retentions))
@@ -326,35 +297,26 @@ def shown(found: Workload) -> np.ndarray:
 
 
 def _curve(found: Workload) -> CostTable:
-    budget = found.question.budget
-    columns = ["desired", "", "reviews/day", "minutes/day", "known", "min/card", "passed"]
-    if budget is not None:
-        columns[-1] = f"days > {budget:g} min"
-    rows: list[tuple[Cell, ...]] = []
-    for k in shown(found).tolist():
+    budget, median, (low, high) = found.question.budget, found.median, found.band
+
+    def row(k: int) -> tuple[Cell, ...]:
         retention = float(found.retentions[k])
-        last = (
-            f"{100 * found.median[k, RECALLED]:.0f} %"
-            if budget is None
-            else within(found, k, OVER, 0)
+        passed = f"{100 * median[k, RECALLED]:.0f} %"
+        return (
+            f"{retention:.2f}",
+            _mark(found, retention),
+            within(found, k, REVIEWS, 0),
+            within(found, k, MINUTES, 1),
+            f"{median[k, KNOWN]:,.0f}",
+            f"{median[k, PER_CARD]:.2f}",
+            passed if budget is None else within(found, k, OVER, 0),
         )
-        rows.append(
-            (
-                f"{retention:.2f}",
-                _mark(found, retention),
-                within(found, k, REVIEWS, 0),
-                within(found, k, MINUTES, 1),
-                f"{found.median[k, KNOWN]:,.0f}",
-                f"{found.median[k, PER_CARD]:.2f}",
-                last,
-            )
-        )
-    title = f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention"
-    median, (low, high) = found.median, found.band
+
+    last = "passed" if budget is None else f"days > {budget:g} min"
     return CostTable(
-        title,
-        tuple(columns),
-        tuple(rows),
+        f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
+        ("desired", "", "reviews/day", "minutes/day", "known", "min/card", last),
+        tuple(map(row, _shown(found).tolist())),
         preset=found.preset,
         retentions=tuple(found.retentions.tolist()),
         reviews=tuple(median[:, REVIEWS].tolist()),
@@ -392,45 +354,39 @@ def _paces(found: Workload) -> Table:
     )
 
 
-def _models(found: Workload) -> Table:
-    """The schedule of the parameters in force, remembered by several models."""
-    rows: list[tuple[Cell, ...]] = []
+def _models(found: Workload) -> list[Table]:
+    """What becomes of the schedule of the parameters in force, remembered by several models: today,
+    and of each desired retention."""
     here = found.at(found.desired)
-    for name, figures in (
-        (f"the {found.line}", found.in_force),
-        *((wrong.name, wrong.figures) for wrong in found.wrong),
-    ):
-        at = figures[here]
-        rows.append(
-            (
-                name,
-                f"{at[REVIEWS]:.0f}",
-                f"{at[MINUTES]:.1f}",
-                f"{at[KNOWN]:,.0f}",
-                _percent(at[RECALLED]),
-            )
-        )
-    return Table(
-        f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
-        ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
-        tuple(rows),
-    )
-
-
-def _wishes(found: Workload) -> Table:
-    """What becomes of each desired retention under the schedule of the parameters in force."""
-    columns = [found.in_force, *(wrong.figures for wrong in found.wrong)]
-    return Table(
-        f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
-        ("desired", f"the {found.line}", *(wrong.name for wrong in found.wrong)),
-        tuple(
-            (
-                f"{found.retentions[k]:.2f}",
-                *(_percent(figures[k, RECALLED]) for figures in columns),
-            )
-            for k in shown(found).tolist()
+    models = {f"the {found.line}": found.in_force}
+    models |= {wrong.name: wrong.figures for wrong in found.mismatches}
+    return [
+        Table(
+            f"{found.preset}: your schedule at {found.desired:.2f}, if memory is as ... has it",
+            ("model of your memory", "reviews/day", "minutes/day", "known", "passed"),
+            tuple(
+                (
+                    name,
+                    f"{figures[here, REVIEWS]:.0f}",
+                    f"{figures[here, MINUTES]:.1f}",
+                    f"{figures[here, KNOWN]:,.0f}",
+                    _percent(figures[here, RECALLED]),
+                )
+                for name, figures in models.items()
+            ),
         ),
-    )
+        Table(
+            f"{found.preset}: reviews passed under your schedule, if memory is as ... has it",
+            ("desired", *models),
+            tuple(
+                (
+                    f"{found.retentions[k]:.2f}",
+                    *(_percent(figures[k, RECALLED]) for figures in models.values()),
+                )
+                for k in _shown(found).tolist()
+            ),
+        ),
+    ]
 
 
 def _percent(share: float) -> str:
@@ -467,6 +423,8 @@ def document(found: Workload) -> dict[str, Any]:
     """As JSON has it (layout: docs/formats.md)."""
     low, high = found.band
     parts = {"median": found.median, "low": low, "high": high, "in force": found.in_force}
+    parts |= {wrong.name: wrong.figures for wrong in found.mismatches}
+    now, backlog = found.unchanged, found.backlog
     return {
         "layout": 1,
         "srs_eval": VERSION,
@@ -480,7 +438,6 @@ def document(found: Workload) -> dict[str, Any]:
             {
                 "desired": float(retention),
                 **{name: _named(figures[place]) for name, figures in parts.items()},
-                **{wrong.name: _named(wrong.figures[place]) for wrong in found.wrong},
             }
             for place, retention in enumerate(found.retentions)
         ],
@@ -498,29 +455,19 @@ def document(found: Workload) -> dict[str, Any]:
                 "model": each.model,
                 "log_loss": each.log_loss.estimate,
                 "reviews": each.log_loss.reviews,
-                "difference": None if each.difference is None else each.difference.estimate,
-                "low": None if each.difference is None else _known(each.difference.low),
-                "high": None if each.difference is None else _known(each.difference.high),
+                **_difference(each.difference),
                 "verdict": each.verdict,
             }
-            for each in found.judged
+            for each in found.scores
         ],
-        "now": _named(
-            found.median[found.at(found.desired)] if found.unchanged is None else found.unchanged
-        ),
-        "backlog": None
-        if found.backlog is None
-        else dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
+        "now": _named(found.median[found.at(found.desired)] if now is None else now),
+        "backlog": backlog and {"reviews": backlog[0], "minutes": backlog[1]},
         "new_cards": [
             {
                 "new_a_day": pace,
-                **dict(
-                    zip(
-                        ("reviews", "minutes", "known"),
-                        np.median(figures[:, [REVIEWS, MINUTES, KNOWN]], axis=0).tolist(),
-                        strict=True,
-                    )
-                ),
+                "reviews": float(np.median(figures[:, REVIEWS])),
+                "minutes": float(np.median(figures[:, MINUTES])),
+                "known": float(np.median(figures[:, KNOWN])),
             }
             for pace, figures in found.paces
         ],
@@ -529,12 +476,18 @@ def document(found: Workload) -> dict[str, Any]:
     }
 
 
+def _difference(difference: Interval | None) -> dict[str, float | None]:
+    names = {"difference": "estimate", "low": "low", "high": "high"}
+    return {
+        name: None if difference is None else _known(getattr(difference, end))
+        for name, end in names.items()
+    }
+
+
 def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    return float(value) if np.isfinite(value) else None
 
 
 def _named(figures: np.ndarray) -> dict[str, float | None]:
-    return {
-        name.replace(" ", "_"): float(value) if np.isfinite(value) else None
-        for name, value in zip(FIGURES, figures, strict=True)
-    }
+    names = (name.replace(" ", "_") for name in FIGURES)
+    return dict(zip(names, map(_known, figures), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from srs_eval.advice.answers import Answer, Cell, Table
-from srs_eval.advice.workload.answers import HELD, of_few_reviews, within
+from srs_eval.advice.workload.answers import HELD, of_few_reviews, of_late, within
 from srs_eval.advice.workload.estimate import MINUTES, REVIEWS, Question, Workload, workload
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import ReviewLog
@@ -72,10 +72,10 @@ def in_short(found: Workload, log: ReviewLog) -> Answer:
     sentences = [says[0].upper() + says[1:]]
     done = ""
     if is_off:
-        of_late = "day" if found.pace_days == 1 else f"{found.pace_days} days"
         done = f"you did ~{found.done_a_day:,} a day of late"
         sentences.append(
-            f"In the last {of_late} you did about {found.done_a_day:,} a day, learning not counted."
+            f"In the last {of_late(found)} you did about {found.done_a_day:,} a day, learning not "
+            "counted."
         )
     if found.drawn:
         sentences += of_few_reviews(found)

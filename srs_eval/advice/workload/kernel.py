@@ -1,8 +1,8 @@
 """The template of the simulation's kernel: one run of days over all cards of a deck.
 
-`play` is compiled once per pair of models with their `loops` in place of the names below
-(`compile.specialised`): it knows of a model only what these do to many cards at once. Cards wait
-in a queue for each day, so that a day touches only the cards that are due.
+`play` is compiled once per pair of models with their `loops` in place of the names with an
+underscore below (`compile.specialised`): it knows of a model only what these do to many cards at
+once. Cards wait in a queue for each day, so that a day touches only the cards that are due.
 
 This module imports numba; import it inside functions only.
 """
@@ -21,21 +21,21 @@ from srs_eval.training.elementwise import LANES
 from srs_eval.training.records import Int32Array
 from srs_eval.training.simd import broadcast, load, store, unpacked, where
 
-begin: Any = None  # the memory's loops
-review: Any = None
-step: Any = None
-recall: Any = None
-SEES_TIME = 0  # whether the memory sees what an answer takes
-SEPARATE = 0  # whether the scheduler is another model or has other parameters
-scheduler_begin: Any = None
-scheduler_review: Any = None
-scheduler_step: Any = None
-scheduler_factor: Any = None
-scheduler_intervals: Any = None
+_begin: Any = None  # the memory's loops
+_review: Any = None
+_step: Any = None
+_recall: Any = None
+_SEES_TIME = 0  # whether the memory sees what an answer takes
+_SEPARATE = 0  # whether the scheduler is another model or has other parameters
+_scheduler_begin: Any = None
+_scheduler_review: Any = None
+_scheduler_step: Any = None
+_scheduler_factor: Any = None
+_scheduler_intervals: Any = None
 
-MOST_STEPS = 5  # of learning or relearning that a card takes on one day
+_MOST_STEPS = 5  # of learning or relearning that a card takes on one day
 LEARNING, REVIEW, RELEARNING = 0, 4, 8  # offsets in `seconds`
-RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
+_RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
 (DUE, RANDOM, SHORTEST, LONGEST, EASIEST, HARDEST, LEAST_RECALLED, MOST_RECALLED) = range(8)
 
 
@@ -53,11 +53,9 @@ class Question(NamedTuple):
     step_days: float  # from one step to the next, as the memory sees it
     scheduler_step_days: float
     order: int
-    most_lapses: int
     balanced: int
     learned: int  # cards at the beginning
     new: int
-    introduced_today: int
     parameters: FloatArray  # of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
@@ -77,7 +75,6 @@ class Cards(NamedTuple):
     difficulty: int  # where the scheduler's last state begins
     last: FloatArray  # day of the last review
     due: FloatArray  # the day that was scheduled
-    lapses: Int32Array
 
 
 class Queue(NamedTuple):
@@ -98,7 +95,7 @@ class Queue(NamedTuple):
 class Day(NamedTuple):
     """Room for the answers of one day."""
 
-    card: Int32Array  # (room,)
+    card: Int32Array  # (room + LANES,), as all
     t: FloatArray  # since the last review; later the interval
     recall: FloatArray
     rating: FloatArray
@@ -108,9 +105,6 @@ class Day(NamedTuple):
     row: Int32Array  # where the shares of its kind begin in Question.step_rating
     consecutive: Int32Array  # steps passed
     needed: Int32Array  # to be passed
-    work_state: FloatArray  # as in loops.Work
-    work_card: Int32Array
-    work_t: FloatArray
 
 
 class Happened(NamedTuple):
@@ -153,7 +147,7 @@ def answer_time(random: Any, mean: float, spread: float) -> float:
 
 
 @njit(nogil=True, error_model="numpy")
-def fuzz_range(days: int, longest: int) -> tuple[int, int]:
+def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
     """The shortest and the longest interval that Anki draws from instead of so many days."""
     if days < 3:
         return days, days
@@ -172,7 +166,7 @@ def fuzz_range(days: int, longest: int) -> tuple[int, int]:
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
-def balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
+def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
     """An interval of a fuzz range, rather on a day with few cards due.
 
     A day without cards has weight 1, one with n cards n^-2.15 interval^-3
@@ -207,7 +201,7 @@ def balanced_interval(random: Any, low: int, high: int, day: int, days: int, que
 
 
 @njit(nogil=True, error_model="numpy")
-def smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
+def _smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
     """Reorder so that the `wanted` cards with the smallest keys come first (Hoare 1961)."""
     low, high = 0, count - 1
     while low < high:
@@ -232,13 +226,14 @@ def smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
 
 
 def play(
-    question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, out_table: Any,
-    random: Any,
+    question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, work_table: Any,
+    out_table: Any, random: Any,
 ) -> None:  # fmt: skip
     """Play all days. Changes the cards, the queue and `random`, and fills in what happened.
 
     `random` are the states of two streams of chance: that of the answers, and that of the time
-    they take, which not every memory asks for.
+    they take, which not every memory asks for. One function on purpose: all of a day's parts
+    share some twenty arrays, whose bounds and places the compiler keeps in registers.
     """
     question = unpacked(question_table, Question)
     cards = unpacked(cards_table, Cards)
@@ -248,8 +243,8 @@ def play(
     room, days = cards.room, question.days
     states, scheduler_states = cards.state, cards.scheduler_state
     parameters, scheduler_parameters = question.parameters, question.scheduler_parameters
-    work = Work(today.work_state, today.work_card, today.work_t)
-    last, lapses = cards.last, cards.lapses
+    work = unpacked(work_table, Work)
+    last = cards.last
     head, following, due = queue.head, queue.following, queue.due
     crowd, crowding = queue.crowd, queue.crowding
     card, t, ratings = today.card, today.t, today.rating
@@ -258,7 +253,6 @@ def play(
     seconds, order = question.seconds, question.order
     taken, spread, clock = today.taken, question.spread, random[1:]
     difficulty = cards.difficulty
-    most_lapses = question.most_lapses
     learned, waiting = question.learned, question.new
 
     for i in range(learned):  # backwards, so that a day's cards keep their order
@@ -266,13 +260,12 @@ def play(
         at = int(max(cards.due[k], 0.0))
         if at < queue.horizon:
             due[at] += 1
-        if at < days and lapses[k] < most_lapses:
+        if at < days:
             following[k] = head[at]
             head[at] = k
     left, at = waiting, 0  # new cards take room on the days on which they will come
     while left > 0 and at < queue.horizon:
-        more = question.new_a_day - (question.introduced_today if at == 0 else 0)
-        more = min(max(more, 0), left)
+        more = min(question.new_a_day, left)
         due[at] += more
         left -= more
         at += 1
@@ -280,9 +273,9 @@ def play(
     longest = int(question.maximum_interval)
     for at in range(queue.horizon):
         crowd[at] = crowding[due[at]]
-        lows[at], highs[at] = fuzz_range(at, longest)
+        lows[at], highs[at] = _fuzz_range(at, longest)
 
-    factor = scheduler_factor(scheduler_parameters, question.retention, work)
+    factor = _scheduler_factor(scheduler_parameters, question.retention, work)
     for day in range(days):
         # Who comes up today; where these are too many, who comes first
         n, k = 0, head[day]
@@ -295,7 +288,7 @@ def play(
                 t[i] = day - last[card[i]]
             for i in range(n, n + LANES):
                 card[i], t[i] = 0, 1.0
-            recall(parameters, states, room, card, t, n, recalls)
+            _recall(parameters, states, room, card, t, n, recalls)
             if n <= question.reviews_a_day:
                 break
             for i in range(n):
@@ -316,7 +309,7 @@ def play(
                 elif order == MOST_RECALLED:
                     key = -recalls[i]
                 ratings[i] = key
-            smallest_first(card, ratings, n, question.reviews_a_day)
+            _smallest_first(card, ratings, n, question.reviews_a_day)
             for i in range(question.reviews_a_day, n):
                 k = card[i]
                 due[day] -= 1
@@ -336,25 +329,24 @@ def play(
                 rating = 2 + drawn(random, question.review_rating, 0, 3)
             else:
                 k, rating = card[i], 1
-                lapses[k] += 1
                 stepping[steps], step_rating[steps] = k, 1.0
-                row[steps], consecutive[steps] = RELEARNING_ROW, 0
+                row[steps], consecutive[steps] = _RELEARNING_ROW, 0
                 needed[steps] = question.relearning_steps
                 steps += 1
             ratings[i] = rating
             cost += seconds[REVIEW + rating - 1]
-            if SEES_TIME:
+            if _SEES_TIME:
                 taken[i] = answer_time(clock, seconds[REVIEW + rating - 1], spread)
         for i in range(n, n + LANES):
             ratings[i] = 3.0
-        review(parameters, states, room, card, t, ratings, taken, n, work)
-        if SEPARATE:
-            scheduler_review(
-                scheduler_parameters, scheduler_states, room, card, t, ratings, taken, n, work
+        _review(parameters, states, room, card, t, ratings, taken, 0, n, work)
+        if _SEPARATE:
+            _scheduler_review(
+                scheduler_parameters, scheduler_states, room, card, t, ratings, taken, 0, n, work
             )
 
         # New cards come after the reviews
-        new = question.new_a_day - (question.introduced_today if day == 0 else 0)
+        new = question.new_a_day
         if not question.new_ignore_review_limit:
             new = min(new, question.reviews_a_day - n)
         new = min(max(new, 0), waiting)
@@ -362,7 +354,7 @@ def play(
             rating = 1 + drawn(random, question.first_rating, 0, 4)
             card[i], ratings[i] = learned + i - n, rating
             cost += seconds[LEARNING + rating - 1]
-            if SEES_TIME:
+            if _SEES_TIME:
                 taken[i] = answer_time(clock, seconds[LEARNING + rating - 1], spread)
             stepping[steps], step_rating[steps] = card[i], rating
             row[steps], consecutive[steps] = 0, 0
@@ -370,16 +362,16 @@ def play(
             steps += 1
         for i in range(n + new, n + new + LANES):
             card[i], ratings[i] = 0, 3.0
-        begin(parameters, states, room, card, ratings, taken, n, n + new, work)
-        if SEPARATE:
-            scheduler_begin(
+        _begin(parameters, states, room, card, ratings, taken, n, n + new, work)
+        if _SEPARATE:
+            _scheduler_begin(
                 scheduler_parameters, scheduler_states, room, card, ratings, taken, n, n + new, work
             )
         learned += new
         waiting -= new
 
         # Steps of learning and relearning
-        for _ in range(MOST_STEPS):
+        for _ in range(_MOST_STEPS):
             going = 0
             for i in range(steps):
                 rating = int(step_rating[i])
@@ -387,9 +379,9 @@ def play(
                     continue
                 kind = row[i]
                 rating = 1 + drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
-                mean = seconds[(RELEARNING if kind == RELEARNING_ROW else LEARNING) + rating - 1]
+                mean = seconds[(RELEARNING if kind == _RELEARNING_ROW else LEARNING) + rating - 1]
                 cost += mean
-                if SEES_TIME:
+                if _SEES_TIME:
                     taken[going] = answer_time(clock, mean, spread)
                 held = consecutive[i]
                 if rating > 2:
@@ -404,19 +396,19 @@ def play(
                 break
             for i in range(steps, steps + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            step(
-                parameters, states, room, stepping, question.step_days, step_rating, taken, steps,
-                work,
+            _step(
+                parameters, states, room, stepping, question.step_days, step_rating, taken, 0,
+                steps, work,
             )  # fmt: skip
-            if SEPARATE:
-                scheduler_step(
+            if _SEPARATE:
+                _scheduler_step(
                     scheduler_parameters, scheduler_states, room, stepping,
-                    question.scheduler_step_days, step_rating, taken, steps, work,
+                    question.scheduler_step_days, step_rating, taken, 0, steps, work,
                 )  # fmt: skip
 
         # When they come up again
         n += new
-        scheduler_intervals(
+        _scheduler_intervals(
             scheduler_parameters, scheduler_states, room, card, n, question.retention, factor,
             question.maximum_interval, t,
         )  # fmt: skip
@@ -427,14 +419,14 @@ def play(
                 if interval < queue.horizon:
                     low, high = lows[interval], highs[interval]
                 else:
-                    low, high = fuzz_range(interval, longest)
-                interval = balanced_interval(random, low, high, day, days, queue)
+                    low, high = _fuzz_range(interval, longest)
+                interval = _balanced_interval(random, low, high, day, days, queue)
             at = day + interval
             last[k], cards.due[k] = day, at
             if at < queue.horizon:
                 due[at] += 1
                 crowd[at] = crowding[due[at]]
-                if at < days and lapses[k] < most_lapses:
+                if at < days:
                     following[k] = head[at]
                     head[at] = k
 
@@ -445,7 +437,7 @@ def play(
                 card[i], t[i] = i, day - last[i]
             for i in range(learned, learned + LANES):
                 card[i], t[i] = 0, 1.0
-            recall(parameters, states, room, card, t, learned, recalls)
+            _recall(parameters, states, room, card, t, learned, recalls)
             known = 0.0
             for i in range(learned):
                 known += recalls[i]

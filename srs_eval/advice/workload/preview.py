@@ -11,7 +11,7 @@ random (fuzz), which is said here and not drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,41 +77,51 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answe
         except InputError:
             continue
         stored = preset.parameters_in_force
-        lists = {
-            "the parameters in force": as_anki_runs(stored) if stored else None,
-            "optimized ones": learner.fitted("optimized, recency", group),
-            "the defaults": as_anki_runs(()),
-        }
-        previews = [
-            preview(name, Memory("FSRS-6", tuple(values)), today, preset, preset.desired_retention)
-            for name, values in lists.items()
-            if values is not None
-        ]
+        made = previews(
+            {
+                "the parameters in force": as_anki_runs(stored) if stored else None,
+                "optimized ones": learner.fitted("optimized, recency", group),
+                "the defaults": as_anki_runs(()),
+            },
+            today,
+            preset,
+            preset.desired_retention,
+        )
         sentence = (
             "What the buttons would show at the desired retention of "
             f"{preset.desired_retention:.2f}, for a new card and for typical ones that are "
             "answered when they are due."
         )
-        tables = tuple(each.table for each in previews)
+        tables = tuple(each.table for each in made)
         yield Answer("buttons", learner.name_of(group), "see figures", (sentence,), tables)
 
 
-def preview(
-    candidate: str, memory: Memory, today: Today, preset: Preset, retention: float
-) -> Preview:
-    """The intervals of FSRS-6 for a new card and for typical ones of the preset."""
-    lines = [("new", _new_card(memory, preset, retention))]
-    state = deck_of(today, memory, "history").state
-    for name, chosen in (
-        ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
-        ("mature", today.interval >= _MATURE_DAYS),
-    ):
-        if chosen.any():
-            s, d = np.median(state[:, chosen], axis=1).tolist()
-            interval = round(float(np.median(today.interval[chosen])))
-            seconds = _learned_card(memory, preset, retention, (s, d), interval)
-            lines.append((f"{name}, {interval} d", seconds))
-    return Preview(candidate, retention, tuple(lines))
+def previews(
+    candidates: Mapping[str, Sequence[float] | None],
+    today: Today,
+    preset: Preset,
+    retention: float,
+) -> tuple[Preview, ...]:
+    """By each candidate's FSRS-6 parameters, but those that there are none of: the intervals for a
+    new card and for typical ones of the preset."""
+    made = []
+    for candidate, parameters in candidates.items():
+        if parameters is None:
+            continue
+        memory = Memory("FSRS-6", tuple(parameters))
+        lines = [("new", _new_card(memory, preset, retention))]
+        state = deck_of(today, memory, "history").state
+        for name, chosen in (
+            ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
+            ("mature", today.interval >= _MATURE_DAYS),
+        ):
+            if chosen.any():
+                s, d = np.median(state[:, chosen], axis=1).tolist()
+                interval = round(float(np.median(today.interval[chosen])))
+                seconds = _learned_card(memory, preset, retention, (s, d), interval)
+                lines.append((f"{name}, {interval} d", seconds))
+        made.append(Preview(candidate, retention, tuple(lines)))
+    return tuple(made)
 
 
 def worded(seconds: float) -> str:

@@ -14,7 +14,7 @@ The scheduler decides on the intervals, the memory on what is recalled. They are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -47,9 +47,7 @@ class Deck:
     state: FloatArray  # (states, n) after the last review, by the scheduler's model
     last_day: IntArray  # (n,) of the last review
     due_day: IntArray  # (n,) overdue cards are reviewed today, as long ago as they are
-    lapses: IntArray  # (n,)
     new: int = 0
-    introduced_today: int = 0  # new cards that today's limit has already been spent on
     memory_state: FloatArray | None = None  # (states of the memory, n)
 
     def __len__(self) -> int:
@@ -102,10 +100,7 @@ class Settings:
     maximum_interval: int = 36_500  # days
     learning_steps: int = 2  # how many
     relearning_steps: int = 1
-    step_minutes: float = 10.0
-    """Between the steps of one day; only FSRS-7 asks for it."""
     order: Order = "due"
-    suspend_after_lapses: int | None = None
     balanced: bool = True
     """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
     known_every: int = 30
@@ -123,13 +118,9 @@ class Simulated:
     known_days: IntArray  # (k,) days at whose end is counted ...
     known: FloatArray  # (k,) ... how many cards would be recalled, by the memory
 
-    @cached_property
-    def answers(self) -> int:
-        """Reviews and new cards together, as Anki's simulator counts reviews."""
-        return int(self.reviews.sum() + self.new.sum())
-
 
 ORDERS = get_args(Order)
+_STEP_DAYS = 10 / 1440  # between the steps of one day; only some memories ask for it
 
 
 def simulate(
@@ -145,59 +136,29 @@ def simulate(
     Raises InputError for a deck without a `memory_state` where `memory` is given, and for
     settings that make no sense.
     """
-    from srs_eval.advice.workload import kernel
+    from srs_eval.advice.workload import kernel, loops
     from srs_eval.training.elementwise import LANES
-    from srs_eval.training.records import packed
+    from srs_eval.training.records import packed, schema
+
+    def made(record: Any, size: int) -> Any:
+        return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
 
     _check(scheduler, deck, settings, memory)
-    n, days = len(deck), settings.days
-    new = min(deck.new, settings.new_a_day * days)
-    room = -(-(n + new) // LANES) * LANES + LANES
     answering = memory or scheduler
+    question = _question(scheduler, answering, deck, costs, settings)
+    room = -(-(question.learned + question.new) // LANES) * LANES + LANES
     state = _with_room(deck.state if memory is None else deck.memory_state, room)
-    scheduler_state = state if memory is None else _with_room(deck.state, room)
-    horizon = days + days // 2  # as far as the balance of days looks
-    counted = np.zeros(days, np.int32)
-    counted[_days_counted(settings)] = 1
-    seconds = np.array(costs.seconds, np.float64).ravel()
-    steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
-    question = kernel.Question(
-        days=days,
-        retention=settings.desired_retention,
-        new_a_day=settings.new_a_day,
-        reviews_a_day=settings.reviews_a_day,
-        new_ignore_review_limit=int(settings.new_ignore_review_limit),
-        maximum_interval=float(settings.maximum_interval),
-        learning_steps=settings.learning_steps,
-        relearning_steps=settings.relearning_steps,
-        step_days=_step_days(settings, answering),
-        scheduler_step_days=_step_days(settings, scheduler),
-        order=ORDERS.index(settings.order),
-        most_lapses=settings.suspend_after_lapses or np.iinfo(np.int32).max,
-        balanced=int(settings.balanced),
-        learned=n,
-        new=new,
-        introduced_today=deck.introduced_today,
-        parameters=answering.values,
-        scheduler_parameters=scheduler.values,
-        seconds=seconds,
-        spread=costs.spread,
-        first_rating=np.cumsum(costs.first_rating),
-        review_rating=np.cumsum(costs.review_rating),
-        step_rating=steps.ravel(),
-        known_on=counted,
-    )
     cards = kernel.Cards(
         room=room,
         state=state,
-        scheduler_state=scheduler_state,
+        scheduler_state=state if memory is None else _with_room(deck.state, room),
         difficulty=(scheduler.states - 1) * room,
         last=_with_room(deck.last_day, room),
         due=_with_room(deck.due_day, room),
-        lapses=_with_room(deck.lapses, room, np.int32),
     )
+    horizon = settings.days + settings.days // 2  # as far as the balance of days looks
     queue = kernel.Queue(
-        head=np.full(days, -1, np.int32),
+        head=np.full(settings.days, -1, np.int32),
         following=np.empty(room, np.int32),
         due=np.zeros(horizon, np.int32),
         horizon=horizon,
@@ -208,32 +169,13 @@ def simulate(
         low=np.empty(horizon, np.int32),
         high=np.empty(horizon, np.int32),
     )
-    day = kernel.Day(
-        card=np.empty(room + LANES, np.int32),
-        t=np.empty(room + LANES),
-        recall=np.empty(room + LANES),
-        rating=np.empty(room + LANES),
-        taken=np.ones(room + LANES),
-        stepping=np.empty(room + LANES, np.int32),
-        step_rating=np.empty(room + LANES),
-        row=np.empty(room, np.int32),
-        consecutive=np.empty(room, np.int32),
-        needed=np.empty(room, np.int32),
-        work_state=np.empty((max(answering.states, scheduler.states), LANES)),
-        work_card=np.empty(room + LANES, np.int32),
-        work_t=np.empty(room + LANES),
-    )
-    happened = kernel.Happened(
-        reviews=np.zeros(days, np.int64),
-        recalled=np.zeros(days, np.int64),
-        new=np.zeros(days, np.int64),
-        seconds=np.zeros(days),
-        known=np.zeros(days),
-    )
-    tables = [packed(table) for table in (question, cards, queue, day, happened)]
+    day = made(kernel.Day, room + LANES)
+    work = loops.work_for(max(answering.states, scheduler.states), room + LANES)
+    happened = made(kernel.Happened, settings.days)
+    tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
     random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    known_days = np.flatnonzero(counted)
+    known_days = np.flatnonzero(question.known_on)
     return Simulated(
         reviews=happened.reviews,
         recalled=happened.recalled,
@@ -241,6 +183,41 @@ def simulate(
         seconds=happened.seconds,
         known_days=known_days,
         known=happened.known[known_days],
+    )
+
+
+def _question(
+    scheduler: Memory, answering: Memory, deck: Deck, costs: Costs, settings: Settings
+) -> Any:
+    """What does not change while days go by, as `kernel.Question` has it."""
+    from srs_eval.advice.workload import kernel
+
+    known_on = np.zeros(settings.days, np.int32)
+    known_on[:: settings.known_every] = known_on[-1:] = 1
+    steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
+    return kernel.Question(
+        days=settings.days,
+        retention=settings.desired_retention,
+        new_a_day=settings.new_a_day,
+        reviews_a_day=settings.reviews_a_day,
+        new_ignore_review_limit=int(settings.new_ignore_review_limit),
+        maximum_interval=float(settings.maximum_interval),
+        learning_steps=settings.learning_steps,
+        relearning_steps=settings.relearning_steps,
+        step_days=_step_days(answering),
+        scheduler_step_days=_step_days(scheduler),
+        order=ORDERS.index(settings.order),
+        balanced=int(settings.balanced),
+        learned=len(deck),
+        new=min(deck.new, settings.new_a_day * settings.days),
+        parameters=answering.values,
+        scheduler_parameters=scheduler.values,
+        seconds=np.array(costs.seconds, np.float64).ravel(),
+        spread=costs.spread,
+        first_rating=np.cumsum(costs.first_rating),
+        review_rating=np.cumsum(costs.review_rating),
+        step_rating=steps.ravel(),
+        known_on=known_on,
     )
 
 
@@ -256,13 +233,13 @@ def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | N
         )
     if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
         raise InputError("Days, intervals and the time between counts are 1 day or more.")
-    if min(settings.new_a_day, settings.reviews_a_day, deck.new, deck.introduced_today) < 0:
+    if min(settings.new_a_day, settings.reviews_a_day, deck.new) < 0:
         raise InputError("Numbers of cards and reviews a day cannot be negative.")
 
 
-def _with_room(values: Any, room: int, dtype: Any = np.float64) -> Any:
+def _with_room(values: Any, room: int) -> FloatArray:
     """A copy with `room` places in its last dimension, filled up with 1."""
-    made = np.ones((*np.shape(values)[:-1], room), dtype)
+    made = np.ones((*np.shape(values)[:-1], room))
     made[..., : np.shape(values)[-1]] = values
     return made
 
@@ -280,8 +257,8 @@ def _of_interval(count: int) -> FloatArray:
     return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
-def _step_days(settings: Settings, memory: Memory) -> float:
-    return settings.step_minutes / 1440.0 if memory.sees_fractions else 0.0
+def _step_days(memory: Memory) -> float:
+    return _STEP_DAYS if memory.sees_fractions else 0.0
 
 
 @cache
@@ -291,20 +268,14 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
     from srs_eval.training.compile import specialised
 
     own, answering = loops_of(scheduler), loops_of(memory or scheduler)
-    loops = {loop: answering[loop] for loop in ("begin", "review", "step", "recall")}
+    loops = {f"_{loop}": answering[loop] for loop in ("begin", "review", "step", "recall")}
     loops |= {
-        f"scheduler_{loop}": own[loop]
+        f"_scheduler_{loop}": own[loop]
         for loop in ("begin", "review", "step", "factor", "intervals")
     }
-    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     constants = {
-        "SEES_TIME": int((memory or scheduler) in SEE_TIME),
-        "SEPARATE": int(memory is not None),
+        "_SEES_TIME": int((memory or scheduler) in SEE_TIME),
+        "_SEPARATE": int(memory is not None),
     }
+    name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     return specialised(kernel.play, name, {}, constants, kernels=loops)
-
-
-def _days_counted(settings: Settings) -> IntArray:
-    """The days at whose end it is counted what is known: every so often, and the last."""
-    days = np.arange(0, settings.days, settings.known_every)
-    return np.union1d(days, [settings.days - 1])

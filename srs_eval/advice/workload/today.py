@@ -1,4 +1,6 @@
-"""Today's deck: what a learner remembers of each card now, and when it is due.
+"""What the simulation starts from: today's cards, and a learner's habits, from their own log.
+
+Today's deck is what a learner remembers of each card now, and when it is due.
 
 Where a card stands comes from Anki's table of cards (`reviews.Schedule`). What is remembered of
 it is a model's state after the card's own history, step by step as the model is trained on
@@ -10,6 +12,23 @@ src/inference.rs, `memory_state_from_sm2`).
 With stored states the rest is Anki's reading too (ankitects/anki: rslib/src/scheduler/fsrs/
 simulator.rs, `Card::convert`): a card was last reviewed an interval before it is due, and one
 that is in its steps or buried was reviewed, and is due, today.
+
+What answers take and which buttons are pressed is told by rules by which Anki feeds its simulator
+(open-spaced-repetition/fsrs-rs 6.6: src/simulation.rs, `extract_simulator_config` with smoothing),
+so that figures compare:
+
+- An answer counts if it took more than 0 and less than 20 minutes.
+- Seconds: the mean, in whole milliseconds, by state (learning, review, relearning) and rating.
+- How much answers of one state and rating differ in time: the standard deviation of the logarithm.
+- Shares of ratings go by the first answer of a card on a day: one in learning, or a review; of
+  reviews the shares of Hard, Good and Easy among those passed.
+- Steps: which rating follows which on the same day, where a day began in learning or with a
+  failed review, with one more of each than were seen.
+- All of these are drawn to the defaults of many learners, with weight 50 / (n + 50) where n
+  answers were seen.
+
+Anki's rounding differs: figures of float32 there are of float64 here. The spread is ours: Anki's
+simulator knows no memory that sees what an answer takes.
 """
 
 from __future__ import annotations
@@ -20,17 +39,48 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.retention import months_of
 from srs_eval.advice.workload.memories import SCHEDULERS, Memory, loops_of
-from srs_eval.advice.workload.simulator import Costs, Deck
+from srs_eval.advice.workload.simulator import Costs, Deck, Order, Settings
 from srs_eval.data.errors import InputError
-from srs_eval.data.reviews import NEW_CARD, REVIEW_CARD, FloatArray, IntArray, ReviewLog
+from srs_eval.data.reviews import (
+    LEARNING,
+    NEW_CARD,
+    RELEARNING,
+    REVIEW,
+    REVIEW_CARD,
+    Entries,
+    FloatArray,
+    IntArray,
+    Preset,
+    ReviewLog,
+)
 from srs_eval.data.rows import select_rows
 
 States = Literal["history", "stored"]
 
-SUSPENDED, PREVIEWED = -1, 4  # Anki's queues
+_SUSPENDED, _PREVIEWED = -1, 4  # Anki's queues
 _LATER_STEP = 3
 _DAY_S = 86_400
+_PACE_DAYS = 90  # over which one's own pace of new cards is taken
+_LONGEST_MS = 1_200_000  # of an answer that counts
+_DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
+
+# Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
+# them; those that it does not know it takes as the last one here.
+_ORDERS: dict[int, Order] = {
+    0: "due",
+    1: "due",
+    2: "due",
+    3: "interval, shortest first",
+    4: "interval, longest first",
+    5: "difficulty, hardest first",
+    6: "difficulty, easiest first",
+    7: "retrievability, lowest first",
+    8: "random",
+    11: "retrievability, highest first",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +104,6 @@ class Today:
     due_day: IntArray  # (n,) relative to the first simulated day
     interval: IntArray  # (n,) days
     ease: FloatArray  # (n,) 2.5 is SM-2's usual
-    lapses: IntArray  # (n,)
     stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
     waits: np.ndarray  # (n,) bool: in its steps
     histories: Histories
@@ -82,11 +131,11 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
             f"{log.receipt.path} does not say when cards are due: give a collection or a package."
         )
     of_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
-    active = of_preset & (schedule.queue != SUSPENDED)
+    active = of_preset & (schedule.queue != _SUSPENDED)
     if not active.any():
         what = "are all suspended" if of_preset.any() else "are none"
         raise InputError(f"The cards of this preset {what}: there is no workload to tell of.")
-    k = np.flatnonzero(active & (schedule.kind != NEW_CARD) & (schedule.queue != PREVIEWED))
+    k = np.flatnonzero(active & (schedule.kind != NEW_CARD) & (schedule.queue != _PREVIEWED))
     in_days = (schedule.kind == REVIEW_CARD) | (schedule.queue == _LATER_STEP)
     settings = log.presets.get(preset)
     retention = None if settings is None else settings.historical_retention
@@ -95,7 +144,6 @@ def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
         due_day=schedule.due_day[k] - first_day,
         interval=schedule.interval[k],
         ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
-        lapses=schedule.lapses[k],
         stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
         waits=~in_days[k],
         histories=_histories(log, schedule.card_id[k], first_day),
@@ -113,7 +161,6 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
             state=state,
             last_day=np.where(today.waits, 0, last),
             due_day=np.where(today.waits, 0, today.due_day),
-            lapses=today.lapses,
             new=today.new,
         )
     last = np.minimum(today.due_day - today.interval, -1)
@@ -122,7 +169,6 @@ def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
         state=state,
         last_day=last,
         due_day=np.maximum(today.due_day, last + 1),
-        lapses=today.lapses,
         new=today.new,
     )
 
@@ -172,37 +218,35 @@ def _answered_good() -> Histories:
 
 def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
     """The states (states, m) after m histories, in their order."""
-    from srs_eval.advice.workload.loops import Followed
+    from srs_eval.advice.workload.loops import Followed, work_for
     from srs_eval.training.elementwise import LANES
     from srs_eval.training.records import packed
 
-    m = len(histories.card)
+    m, first = len(histories.card), histories.first
     room = m + LANES
-    rating, same_day_rating, seconds, same_day_seconds, t, work_t = np.empty((6, room))
-    card, same_day_card, work_card = np.empty((3, room), np.int32)
+    states = np.ones((memory.states, room))
+    if not m:
+        return states[:, :m]
+    t = histories.fraction if memory.sees_fractions else histories.days
+    number = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    step = (t < 1.0) & (number > 0) & (not memory.sees_fractions)
+    order = np.lexsort((step, number))
+    order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
     followed = Followed(
-        rounds=len(histories.first) - 1,
-        begins=histories.first,
-        given_rating=histories.rating,
-        given_t=histories.fraction if memory.sees_fractions else histories.days,
-        given_seconds=histories.seconds,
+        rounds=len(first) - 1,
+        begins=first,
+        same_day=first[1:] - np.bincount(number, step).astype(np.int64),
+        card=(order - first[number[order]]).astype(np.int32),
+        t=t[order],
+        rating=histories.rating[order],
+        seconds=histories.seconds[order],
         room=room,
-        states=np.ones((memory.states, room)),
+        states=states,
         parameters=memory.values,
-        card=card,
-        t=t,
-        rating=rating,
-        seconds=seconds,
-        same_day_card=same_day_card,
-        same_day_rating=same_day_rating,
-        same_day_seconds=same_day_seconds,
-        work_state=np.empty((memory.states, LANES)),
-        work_card=work_card,
-        work_t=work_t,
     )
-    if m:
-        loops_of(memory.model)["follow"](packed(followed))
-    return followed.states[:, :m]
+    work = work_for(memory.states, len(order) + LANES)
+    loops_of(memory.model)["follow"](packed(followed), packed(work))
+    return states[:, :m]
 
 
 def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
@@ -230,3 +274,166 @@ def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
         seconds=rows.duration_ms[by_round] / 1000,
         last_day=-(before_s // _DAY_S) - 1 - first_day,
     )
+
+
+# Habits
+
+
+def cards_of(log: ReviewLog, group: int) -> np.ndarray:
+    """Cards of a preset that are not suspended, as Anki's simulator looks for them."""
+    assert log.schedule is not None
+    of_preset = log.preset_of(log.deck_of(log.schedule.card_id)) == group
+    return log.schedule.card_id[of_preset & (log.schedule.queue != _SUSPENDED)]
+
+
+def settings_of(preset: Preset, days: int, new: int) -> Settings:
+    """A preset's, for so many days with so many new cards."""
+    return Settings(
+        days=days,
+        new_a_day=new,
+        reviews_a_day=9999 if preset.reviews_a_day is None else preset.reviews_a_day,
+        new_ignore_review_limit=preset.new_ignore_review_limit,
+        maximum_interval=preset.maximum_interval or 36_500,
+        learning_steps=len(preset.learning_steps),
+        relearning_steps=len(preset.relearning_steps),
+        order=_ORDERS.get(preset.review_order, "difficulty, easiest first"),
+        known_every=days,  # only the end is told
+    )
+
+
+def own_pace(log: ReviewLog, group: int) -> tuple[int, int, int]:
+    """New cards and reviews a day of late, rounded, and the days that this is seen over.
+
+    New is a card on the day of its first learning; steps of learning are no reviews. The days are
+    the last `_PACE_DAYS`, or all since the first answer to the preset's cards where they are fewer.
+    """
+    assert log.entries is not None
+    assert log.day_grid is not None
+    entries = log.entries
+    mine = np.isin(entries.card_id, cards_of(log, group))
+    if not mine.any():
+        return 0, 0, _PACE_DAYS
+    end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
+    days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
+    learned = mine & (entries.kind == LEARNING)
+    _, first = np.unique(entries.card_id[learned], return_index=True)
+    since_ms = end_ms - days * day_ms
+    new = int((entries.time_ms[learned][first] >= since_ms).sum())
+    of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
+    done = int((of_preset & (entries.kind == REVIEW) & (entries.time_ms >= since_ms)).sum())
+    return round(new / days), round(done / days), days
+
+
+def recalled_by_month(learner: Learner, index: np.ndarray) -> tuple[tuple[str, int, float], ...]:
+    """What was remembered in each month with reviews, the last twelve."""
+    months = months_of(learner.time_s[index])
+    found = []
+    for month in np.unique(months)[-12:].tolist():
+        part = index[months == month]
+        found.append((month, len(part), float(learner.trials.y[part].mean())))
+    return tuple(found)
+
+
+def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
+    """Costs from all answers to the cards; the defaults where there are none.
+
+    `card_id` may be in any order. The log must have entries and a day grid.
+    """
+    assert log.entries is not None
+    assert log.day_grid is not None
+    entries = log.entries
+    counted = (entries.duration_ms > 0) & (entries.duration_ms < _LONGEST_MS)
+    counted &= (entries.rating >= 1) & (entries.rating <= 4)
+    kept = np.flatnonzero(counted & np.isin(entries.card_id, card_id))
+    if not len(kept):
+        return Costs()
+    # By card and day, in order of time.
+    late_s = entries.time_ms[kept] // 1000 - log.day_grid.next_day_at_s
+    day = np.sign(late_s) * (np.abs(late_s) // _DAY_S)
+    order = np.lexsort((np.arange(len(kept)), day, entries.card_id[kept]))
+    kept, day = kept[order], day[order]
+    card, rating, kind = entries.card_id[kept], entries.rating[kept], entries.kind[kept]
+    first = np.ones(len(kept), np.bool_)
+    first[1:] = (card[1:] != card[:-1]) | (day[1:] != day[:-1])
+
+    default = Costs()
+    first_kind = kind[first][np.cumsum(first) - 1]  # of the card's day
+    first_rating = rating[first][np.cumsum(first) - 1]
+    learned = np.bincount(rating[first & (kind == LEARNING)], minlength=5)[1:]
+    reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
+    return Costs(
+        seconds=_rows(_seconds(entries, kept, default)),
+        spread=_spread(entries, kept, default.spread),
+        first_rating=_row(_shares(learned, default.first_rating)),
+        review_rating=_row(_shares(reviewed, default.review_rating)),
+        learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
+        relearning_steps=_rows(
+            _steps(
+                rating,
+                first,
+                (first_kind == REVIEW) & (first_rating == 1),
+                default.relearning_steps,
+            )
+        ),
+    )
+
+
+def _by_state_and_rating(entries: Entries, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Where each answer belongs (k,), its milliseconds (k,), and how many belong there (12,)."""
+    kind, rating = entries.kind[kept], entries.rating[kept]
+    known = (kind >= LEARNING) & (kind <= RELEARNING)
+    cell = (4 * kind + rating - 1)[known]
+    return cell, entries.duration_ms[kept][known], np.bincount(cell, minlength=12)
+
+
+def _seconds(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
+    """By state and rating (3, 4)."""
+    cell, ms, count = _by_state_and_rating(entries, kept)
+    mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
+    drawn = _shrunk(mean, np.ravel(default.seconds), count)
+    return np.round(drawn, 2).reshape(3, 4)
+
+
+def _spread(entries: Entries, kept: IntArray, default: float) -> float:
+    """Of ln seconds around the mean of their state and rating."""
+    cell, ms, count = _by_state_and_rating(entries, kept)
+    log_ms = np.log(ms)
+    mean = np.bincount(cell, log_ms, minlength=12) / np.maximum(count, 1)
+    free = max(len(ms) - int((count > 0).sum()), 0)  # answers beyond the first of each
+    variance = float(((log_ms - mean[cell]) ** 2).sum()) / max(free, 1)
+    return float(_shrunk(np.sqrt(variance), np.array(default), free))
+
+
+def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
+    """Of ratings that were seen `count` times (k,)."""
+    count = count if count.any() else np.ones_like(count)  # as if each had been seen once
+    return _shrunk(count / count.sum(), np.array(default), int(count.sum()))
+
+
+def _steps(
+    rating: IntArray,
+    first: np.ndarray,
+    taken: np.ndarray,
+    default: tuple[tuple[float, ...], ...],
+) -> FloatArray:
+    """Shares of the four ratings after Again, Hard and Good (3, 4), on the days `taken` (n,)."""
+    follows = np.flatnonzero(~first & taken)
+    cell = 4 * (rating[follows - 1] - 1) + rating[follows] - 1
+    count = np.bincount(cell, minlength=16).reshape(4, 4)[:3] + 1.0
+    total = count.sum(axis=1, keepdims=True)
+    return _shrunk(count / total, np.array(default), total)
+
+
+def _shrunk(
+    seen: FloatArray, default: FloatArray, count: FloatArray | IntArray | int
+) -> FloatArray:
+    weight = count / (_DEFAULTS_COUNT + count)
+    return weight * seen + (1.0 - weight) * default
+
+
+def _row(values: FloatArray) -> tuple[float, ...]:
+    return tuple(values.tolist())
+
+
+def _rows(values: FloatArray) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(_row, values))
