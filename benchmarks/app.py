@@ -106,30 +106,30 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
             await asyncio.sleep(0.05)
         began = time.perf_counter()
         watching = asyncio.create_task(watch())
-        while app.overview.waiting:
-            open_ = set(app.overview.waiting)
+        while app.session.overview.waiting:
+            open_ = set(app.session.overview.waiting)
             await pilot.press("down")
             await asyncio.sleep(0.2)
-            for question in open_ - set(app.overview.waiting):
+            for question in open_ - set(app.session.overview.waiting):
                 waits.answered[question] = time.perf_counter() - began
         await pilot.press("m")
-        while app.evaluation.running:
+        while app.session.models.run.running:
             for key in KEYS:
                 if key != "escape" or not shows("RunScreen"):
                     await pilot.press(key)
                 await asyncio.sleep(0.05)
-                now = app.monotonic()
-                left = seconds_left(app.evaluation, now)
+                now = app.session.monotonic()
+                left = seconds_left(app.session.models.run, now)
                 if left is not None:
-                    waits.left.append((app.evaluation.seconds_gone(now), left))
-            if len(app.evaluation.results()) < 2:
+                    waits.left.append((app.session.models.run.seconds_gone(now), left))
+            if len(app.session.models.run.results()) < 2:
                 await asyncio.sleep(0.5)
         watching.cancel()
-        waits.finished = len(app.evaluation.results())
-        total = app.evaluation.seconds_gone(app.monotonic())
+        waits.finished = len(app.session.models.run.results())
+        total = app.session.models.run.seconds_gone(app.session.monotonic())
         waits.left = [(gone, left) for gone, left in waits.left if gone < total]
         waits.left.append((total, 0.0))
-    app.shut_down()
+    app.session.shut_down()
     return waits
 
 

@@ -30,14 +30,14 @@ async def picture(collection: Path, size: tuple[int, int], state_folder: Path) -
     async with app.run_test(size=size) as pilot:
         for _ in range(MOST_SECONDS * 5):
             await pilot.pause(0.2)
-            answered = app.answers_ended is not None and not app.overview.waiting
-            if answered and app.evaluation.models and not app.evaluation.running:
+            answered = app.session.answers_ended is not None and not app.session.overview.waiting
+            if answered and app.session.models.run.models and not app.session.models.run.running:
                 break
         else:
             raise SystemExit(f"No answers after {MOST_SECONDS} seconds.")
         await pilot.pause(1.0)
         drawn = app.export_screenshot()
-    app.shut_down()
+    app.session.shut_down()
     return drawn
 
 

@@ -24,13 +24,10 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 def checked_pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Both as float64 vectors, checked once per public call."""
-    outcome = np.asarray(y, np.float64)
-    forecast = np.asarray(p, np.float64)
+    outcome, forecast = np.asarray(y, np.float64), np.asarray(p, np.float64)
     if outcome.ndim != 1 or outcome.shape != forecast.shape:
-        raise ValueError(
-            "y and p must be vectors of equal length, "
-            f"not of shapes {outcome.shape} and {forecast.shape}"
-        )
+        shapes = f"{outcome.shape} and {forecast.shape}"
+        raise ValueError(f"y and p must be vectors of equal length, not of shapes {shapes}")
     if not len(outcome):
         raise ValueError("metrics of no reviews are undefined")
     if not np.all((outcome == 0) | (outcome == 1)):
@@ -65,13 +62,6 @@ def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
 def log_loss(y: ArrayLike, p: ArrayLike) -> float:
     """Mean negative log likelihood in nats; p is clipped at EPSILON (scikit-learn)."""
     return float(log_losses(*checked_pair(y, p)).mean())
-
-
-def _precision_recall(y: FloatArray, p: FloatArray, threshold: float) -> tuple[float, float]:
-    chosen = p >= threshold
-    hits = float(y[chosen].sum())
-    positives, recalled = int(np.count_nonzero(chosen)), float(y.sum())
-    return (hits / positives if positives else 0.0, hits / recalled if recalled else 0.0)
 
 
 def auc(y: ArrayLike, p: ArrayLike) -> float | None:
@@ -165,15 +155,10 @@ def lowess_knots(
     # between the first point and the one behind the last is not below the point.
     left = ((x[: n - k] + x[k:]) / 2).searchsorted(knots)
     blocks = _Blocks(x, y)
-    values = np.concatenate(
-        [
-            blocks.lines(knots[part], left[part], left[part] + k)
-            for part in (slice(at, at + _AT_ONCE) for at in range(0, len(knots), _AT_ONCE))
-        ]
-    )
+    parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(knots), _AT_ONCE)]
+    values = np.concatenate([blocks.lines(knots[p], left[p], left[p] + k) for p in parts])
     for place in np.flatnonzero(np.isnan(values)).tolist():
-        begin = left[place]
-        at = knots[place]
+        begin, at = left[place], knots[place]
         fit = _local_line(x[begin : begin + k], y[begin : begin + k], at)
         if fit is None:
             first = int(x.searchsorted(at))
@@ -343,7 +328,6 @@ def _ici(y: FloatArray, p: FloatArray) -> float:
 # Smooth calibration error
 
 _RESOLUTION = 0.001  # no bandwidth below this is tried
-_DENSITY_FLOOR = 1e-4
 
 
 def _smece(y: FloatArray, p: FloatArray) -> float:
@@ -409,12 +393,12 @@ def _smooth_error(grid: NDArray[np.complex128], points: int, sigma: float) -> fl
     residual, density = smoothed[:, points // 2 : points // 2 + points]
     # Read off at evenly spaced probabilities.
     at = np.linspace(0, 1, max(round(10 / sigma), 200)) * (points - 1)
-    cells = np.arange(points)
-    residual_at = np.interp(at, cells, residual)
-    density_at = np.interp(at, cells, density) + _DENSITY_FLOOR
+    residual_at = np.interp(at, np.arange(points), residual)
+    density_at = np.interp(at, np.arange(points), density) + 1e-4  # never quite 0
     return float(np.abs(residual_at).sum() / density_at.sum())
 
 
+_Direction = Literal["lower", "higher", "nearer 0"]
 _IN_FILES = (
     *("RMSE", "LogLoss", "RMSE(bins)", "smECE", "AUC"),
     *("precision@90", "recall@90", "ICI", "MBE"),
@@ -442,9 +426,6 @@ class Metrics:
         """srs-benchmark's keys in its order, six decimals."""
         figures = {key: getattr(self, KEYS[key].field) for key in _IN_FILES}
         return {key: None if x is None else round(x, 6) for key, x in figures.items()}
-
-
-_Direction = Literal["lower", "higher", "nearer 0"]
 
 
 @dataclass(frozen=True)
@@ -500,7 +481,8 @@ def summary(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
     order = ascending(forecast)
     y_sorted, p_sorted = outcome[order], forecast[order]
     error = forecast - outcome
-    precision, recall = _precision_recall(outcome, forecast, 0.9)
+    chosen = forecast >= 0.9
+    hits, count, recalled = float(outcome[chosen].sum()), int(chosen.sum()), float(outcome.sum())
     return Metrics(
         size=len(outcome),
         log_loss=float(log_losses(outcome, forecast).mean()),
@@ -510,8 +492,8 @@ def summary(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
         ici=_ici(y_sorted, p_sorted),
         smece=_smece(y_sorted, p_sorted),
         mbe=float(error.mean()),
-        precision_90=precision,
-        recall_90=recall,
+        precision_90=hits / count if count else 0.0,
+        recall_90=hits / recalled if recalled else 0.0,
         mae=float(np.abs(error).mean()),
         accuracy=float(((forecast >= 0.5) == (outcome == 1)).mean()),
     )

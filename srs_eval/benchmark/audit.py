@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -350,7 +350,17 @@ def _audit(out: Path, tries: Tries, trials: int) -> Audit:
     try:
         published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
     except InputError:
-        raise NotEnoughData("no user has enough reviews for any of the models") from None
+        reasons = Counter(
+            tries.judged(name, setup, user).reason or "it has some as published, none as tuned"
+            for name in tries.configurations
+            for half, users in enumerate(tries.halves)
+            for setup in ({}, tries.chosen_for(name, half))
+            for user in users
+        )
+        ((reason, _),) = reasons.most_common(1)
+        raise NotEnoughData(
+            f"no model has results of any user, mostly for this: {reason}"
+        ) from None
     changed = {each.file.name: each for each in changes(tuned, published)}
     lines = []
     failed: dict[str, int] = defaultdict(int)

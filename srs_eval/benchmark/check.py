@@ -14,6 +14,7 @@ from srs_eval.benchmark.result_files import (
     configuration_of,
     parse_line,
     read_lines,
+    results_of,
     spelled,
     year_of,
 )
@@ -60,8 +61,7 @@ def check(folder: Path) -> list[_Finding]:
     In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
     held for another program's. Raises InputError where the folder holds no results at all.
     """
-    home = folder / "result" if (folder / "result").is_dir() else folder
-    paths = sorted(path for path in home.iterdir() if path.name.endswith(ENDINGS))
+    paths = sorted(path for path in results_of(folder).iterdir() if path.name.endswith(ENDINGS))
     setup = read_setup(folder)
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')

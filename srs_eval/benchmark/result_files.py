@@ -131,7 +131,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
     """
     once: dict[Path, Path] = {}  # a folder that is named twice is one
     for path in paths:
-        once.setdefault(_results_of(path).resolve(), path)
+        once.setdefault(results_of(path).resolve(), path)
     folders = [_read_folder(path) for path in once.values()]
     files = [each for folder in folders for each in folder.files]
     # The name alone where that is enough, else with the folder, else with the file.
@@ -157,7 +157,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    home = _results_of(path)
+    home = results_of(path)
     found = sorted(each for each in home.iterdir() if each.name.endswith(ENDINGS))
     setup = read_setup(path)
     if not found:
@@ -307,7 +307,7 @@ def _plain(file: ResultFile) -> str:
     return file.configuration.words if file.configuration else file.name
 
 
-def _results_of(folder: Path) -> Path:
+def results_of(folder: Path) -> Path:
     """Where the result files of a folder lie."""
     return folder / "result" if (folder / "result").is_dir() else folder
 

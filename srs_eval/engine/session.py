@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -190,11 +191,9 @@ class Session:
         result = _result(configuration, trials, stored, self.log.user, cached=False)
         return replace(result, flattered=seen)
 
-    @property
+    @cached_property
     def _fingerprint(self) -> str:
-        if not hasattr(self, "_fingerprint_made"):
-            self._fingerprint_made = self.log.fingerprint()
-        return self._fingerprint_made
+        return self.log.fingerprint()
 
 
 class _Watched(dict[Any, Any]):

@@ -59,7 +59,7 @@ def fit(trials: Trials, train: IntArray, context: Context) -> list[float]:
     return [*ordered_and_complete(first, counts, settings), *fitted[4:]]
 
 
-def by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
+def _by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
     """Batches of whole cards, those with the shortest histories first.
 
     A batch is closed before the card with which it would have more than `size` reviews.
@@ -89,7 +89,7 @@ def _model() -> RecurrentModel:
         epochs=EPOCHS,
         decimals=None,
         keep="last",
-        cut=by_card,
+        cut=_by_card,
         orders=shuffles,
         anneals_over="sizes",
     )

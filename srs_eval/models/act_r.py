@@ -34,7 +34,7 @@ from srs_eval.training.orders import quicksort_order
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
 LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
 MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
-SECONDS = 86_400.0
+_SECONDS = 86_400.0
 _TINY = 1e-300  # a sum of powers or a time below this counts as this
 
 _Value = Any  # float, array or vector
@@ -45,7 +45,7 @@ _Value = Any  # float, array or vector
 
 def left(before: _Value, ln_age: _Value, w: _Value) -> _Value:
     """What is left of a practice that found the activation ln `before`."""
-    ln = log(SECONDS * w[4]) + ln_age
+    ln = log(_SECONDS * w[4]) + ln_age
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
@@ -63,7 +63,7 @@ def recall(activation: _Value, w: _Value) -> _Value:
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class _Paths:
     """What activations depend on: the tree of all beginnings of interval sequences.
 
     Node v is reached by a sequence of `depth[v]` intervals. As an example of it serve the
@@ -79,7 +79,7 @@ class Paths:
     """ln of 0, 1, 2 ... days where all intervals are whole, else empty."""
 
 
-def make_paths(trials: Trials) -> Paths:
+def _make_paths(trials: Trials) -> _Paths:
     delta_t = trials.history_delta_t
     m = len(delta_t)
     length = np.zeros(m, np.int64)  # of each card's needed rows, at the card's first row
@@ -110,10 +110,10 @@ def make_paths(trials: Trials) -> Paths:
         ln_days = np.log(np.maximum(np.arange(longest + 1.0), _TINY))
     else:
         ln_days = np.empty(0)
-    return Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
+    return _Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """The nodes of some trials with those these depend on, and room for the kernel.
 
     They are ordered by depth; where it changes, nodes without outcomes fill up the LANES.
@@ -178,8 +178,8 @@ def _lay_out(
 
 
 def _part(
-    paths: Paths, trials: Trials, rows: IntArray, weights: FloatArray
-) -> tuple[Part, IntArray]:
+    paths: _Paths, trials: Trials, rows: IntArray, weights: FloatArray
+) -> tuple[_Part, IntArray]:
     """The part for the kernel, and the node of each row."""
     own = trials.history_end[rows]
     start = trials.history_start[rows]
@@ -203,7 +203,7 @@ def _part(
         *(paths.node, paths.time, paths.ln_days, place_of, earlier, ln_age),
     )
     at, y = place_of[paths.node[own]].astype(np.int64), trials.y[rows]
-    part = Part(
+    part = _Part(
         first=first,
         earlier=earlier,
         ln_age=ln_age,
@@ -243,12 +243,12 @@ def _kernel() -> Any:
     return specialised(activations, "ACT_R", steps, constants, taped=["left"])
 
 
-def _loss(part: Part, w: FloatArray) -> float:
+def _loss(part: _Part, w: FloatArray) -> float:
     """Summed over the part's trials."""
     return float(_kernel()(False, w, part))
 
 
-def _gradient(part: Part, w: FloatArray) -> FloatArray:
+def _gradient(part: _Part, w: FloatArray) -> FloatArray:
     """Of the loss in w (5,)."""
     _kernel()(True, w, part)
     total: FloatArray = part.w_bar.sum(axis=1)
@@ -261,7 +261,7 @@ def _clip(w: FloatArray) -> None:
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
-    paths = trials.derived(make_paths)
+    paths = trials.derived(_make_paths)
     length = trials.sequence_length[train] + 1
     short = length <= trials.protocol.max_seq_len
     if not short.any():
@@ -289,7 +289,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     if not len(index):
         return np.empty(0)
     w = np.array(parameters, np.float64)
-    part, place = _part(trials.derived(make_paths), trials, index, np.zeros(len(index)))
+    part, place = _part(trials.derived(_make_paths), trials, index, np.zeros(len(index)))
     _loss(part, w)
     p: FloatArray = recall(part.activation[0, place], w)
     return p.astype(np.float32).astype(np.float64)

@@ -116,7 +116,7 @@ TRAINABLE = Trainable(
 )
 
 
-def anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
+def _anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
     """The interval in days that the scheduler gives after each history row (m,)."""
     ratings = trials.history_rating.astype(np.float64)
     steps = card_steps(trials)
@@ -134,7 +134,7 @@ def anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
 
 def _default_intervals(trials: Trials) -> FloatArray:
     """Those of Anki's default deck options (m,)."""
-    return anki_intervals(trials, DEFAULTS)
+    return _anki_intervals(trials, DEFAULTS)
 
 
 def predict(

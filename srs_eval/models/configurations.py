@@ -251,9 +251,7 @@ def in_words(name: str) -> str:
             suffixes = name.removeprefix(model.standard).split("-")
             return " ".join([model.name, *(SUFFIX_WORDS.get(each, each) for each in suffixes[1:])])
         for alias, canonical in model.aliases.items():
-            # Aliases that only spell a suffix in another way are no shorter names.
-            spelled = alias.endswith(tuple(f"-{each}" for each in SUFFIX_ALIASES))
-            if canonical == name and len(alias) < len(name) and not spelled:
+            if canonical == name and len(alias) < len(name):
                 return alias
     words: list[str] = []
     while name not in all_models():

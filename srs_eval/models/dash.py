@@ -21,7 +21,7 @@ those of srs-benchmark other.py `class DASH`, `class DASH_ACTR` and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,9 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.training import linear as linear
 from srs_eval.training.compile import compiled
 from srs_eval.training.elementwise import exp
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
 from srs_eval.training.orders import quicksort_order
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
@@ -56,7 +55,7 @@ def recall_and_slope(z: _Value, t: _Value) -> tuple[_Value, _Value]:
     return p, p * (1.0 - p)
 
 
-def window_counts(
+def _window_counts(
     delta_t: FloatArray, rating: IntArray, start: IntArray, end: IntArray, decay: bool
 ) -> FloatArray:
     """Reviews and successes in each window before each trial (n, 8), decayed with `decay`.
@@ -79,7 +78,7 @@ def window_counts(
 
 def _features(trials: Trials, decay: bool) -> FloatArray:
     """ln(1 + count) of each window, and 1 (n, 9)."""
-    counts = compiled(window_counts)(
+    counts = compiled(_window_counts)(
         trials.history_delta_t,
         trials.history_rating,
         trials.history_start,
@@ -93,50 +92,24 @@ def features(trials: Trials) -> FloatArray:
     return _features(trials, decay=False)
 
 
-def features_mcm(trials: Trials) -> FloatArray:
+def _features_mcm(trials: Trials) -> FloatArray:
     return _features(trials, decay=True)
 
 
-def _start(trials: Trials, start: Sequence[float]) -> Sequence[float]:
-    return START_SHORT if trials.protocol.short else start
+def _start(otherwise: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]]:
+    """The defaults depend on `short`, so they are chosen where the trials are known."""
+    return lambda trials: START_SHORT if trials.protocol.short else otherwise
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    start = _start(trials, START)
-    return linear.fit(
-        "DASH", recall_and_slope, trials.derived(features), start, trials, train, weights, context
-    )
-
-
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    w = parameters or _start(trials, START)
-    return linear.predict("DASH", recall_and_slope, trials.derived(features), w, trials, index)
-
-
-def _fit_mcm(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    start = _start(trials, START_MCM)
-    return linear.fit(
-        "DASH",
-        recall_and_slope,
-        trials.derived(features_mcm),
-        start,
-        trials,
-        train,
-        weights,
-        context,
-    )
-
-
-def _predict_mcm(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    w = parameters or _start(trials, START_MCM)
-    return linear.predict("DASH", recall_and_slope, trials.derived(features_mcm), w, trials, index)
+DASH = Linear("DASH", recall_and_slope, features, _start(START))
+_MCM = Linear("DASH", recall_and_slope, _features_mcm, _start(START_MCM))
 
 
 # DASH[ACT-R]
 
 
 @dataclass(frozen=True, eq=False)
-class Ages:
+class _Ages:
     """How long before each trial the reviews of its history were.
 
     The reviews that count for trial k are `start[k] ... start[k + 1] - 1`; equal ages share a
@@ -169,7 +142,7 @@ def _review_ages(
     return counts, ages[:place], rows[:place]
 
 
-def make_ages(trials: Trials) -> Ages:
+def _make_ages(trials: Trials) -> _Ages:
     counts, ages, rows = compiled(_review_ages)(
         trials.history_delta_t,
         trials.history_start,
@@ -178,7 +151,7 @@ def make_ages(trials: Trials) -> Ages:
     )
     distinct, place = np.unique(ages, return_inverse=True)
     start = np.concatenate(([0], np.cumsum(counts)))
-    return Ages(start, place, trials.history_rating[rows] > 1, np.log(distinct))
+    return _Ages(start, place, trials.history_rating[rows] > 1, np.log(distinct))
 
 
 def strength(
@@ -208,23 +181,23 @@ def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]
     return p, total, z
 
 
-def act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
+def _act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
     """Weighted sum of the losses of the trials."""
     loss = 0.0
     for k in range(len(y)):
         p, _, _ = _act_r_recall(sums[k], w)
-        loss += weight[k] * loss_of(single(p), y[k])
+        loss += weight[k] * _loss_of(_single(p), y[k])
     return loss
 
 
-def act_r_gradient(
+def _act_r_gradient(
     sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
 ) -> FloatArray:
-    """Gradient of `act_r_loss` in w (5,)."""
+    """Gradient of `_act_r_loss` in w (5,)."""
     bar = np.zeros(5)
     for k in range(len(y)):
         p, total, _ = _act_r_recall(sums[k], w)
-        z_bar = weight[k] * slope_of(single(p), y[k]) * p * (1 - p)
+        z_bar = weight[k] * _slope_of(_single(p), y[k]) * p * (1 - p)
         bar[0] += z_bar * math.log(1 + max(total, 0.0))
         bar[4] += z_bar
         if total >= 0:
@@ -235,7 +208,7 @@ def act_r_gradient(
     return bar
 
 
-def _strength(ages: Ages, rows: IntArray, w: FloatArray) -> FloatArray:
+def _strength(ages: _Ages, rows: IntArray, w: FloatArray) -> FloatArray:
     result: FloatArray = compiled(strength)(rows, ages.start, ages.age, ages.passed, ages.ln_age, w)
     return result
 
@@ -248,7 +221,7 @@ def _fit_act_r(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
     """Fitted on the trials with at most `max_seq_len` reviews before them."""
-    ages = trials.derived(make_ages)
+    ages = trials.derived(_make_ages)
     length = trials.sequence_length[train]
     short = length <= trials.protocol.max_seq_len
     if not short.any():
@@ -261,13 +234,13 @@ def _fit_act_r(
     def gradient(w: FloatArray, batch: int) -> FloatArray:
         part = slice(batch * size, (batch + 1) * size)
         sums = _strength(ages, rows[part], w)
-        slope: FloatArray = compiled(act_r_gradient)(sums, y[part], weight[part], w)
+        slope: FloatArray = compiled(_act_r_gradient)(sums, y[part], weight[part], w)
         return slope
 
     w = adam(
         np.array(START_ACT_R),
         gradient,
-        lambda w: float(compiled(act_r_loss)(_strength(ages, rows, w), y, weight, w)),
+        lambda w: float(compiled(_act_r_loss)(_strength(ages, rows, w), y, weight, w)),
         math.ceil(len(rows) / size),
         context,
         clip=_clip_act_r,
@@ -278,7 +251,7 @@ def _fit_act_r(
 def _predict_act_r(
     trials: Trials, parameters: Any, index: IntArray, context: Context
 ) -> FloatArray:
-    ages = trials.derived(make_ages)
+    ages = trials.derived(_make_ages)
     w = np.array(parameters, np.float64)
     sums = _strength(ages, index.copy(), w)  # compiled for rows as in training, not read-only
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
@@ -291,7 +264,7 @@ _SOURCE = "Lindsey et al. 2014; srs-benchmark other.py, class DASH"
 # Binary cross entropy as torch computes it, limits included (aten/src/ATen/native/Loss.cpp)
 
 
-def single(p: float) -> float:
+def _single(p: float) -> float:
     """p rounded to single precision, in which upstream computes.
 
     All else is double; this rounding alone decides where p is 0 or 1 and so the limits
@@ -300,7 +273,7 @@ def single(p: float) -> float:
     return float(np.float32(p))
 
 
-def loss_of(p: float, y: float) -> float:
+def _loss_of(p: float, y: float) -> float:
     """-log of the probability of what happened, at most 100."""
     likelihood = p if y > 0 else 1 - p
     if likelihood <= 0:
@@ -308,21 +281,20 @@ def loss_of(p: float, y: float) -> float:
     return min(-math.log(likelihood), 100.0)
 
 
-def slope_of(p: float, y: float) -> float:
+def _slope_of(p: float, y: float) -> float:
     """Derivative of the loss in p; unlike the loss it has no limit but that of p (1 - p)."""
     return (p - y) / max(p * (1 - p), 1e-12)
 
 
 MODELS = (
-    # The defaults depend on `short`, so they are chosen where the trials are known.
     Model(
         name="DASH",
         family="history",
         inputs="IL, G",
         parameters=9,
         source=_SOURCE,
-        fit=fit,
-        predict=predict,
+        fit=DASH.fit,
+        predict=DASH.predict,
         configurations=("DASH", "DASH-short", "DASH-recency"),
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.0065,
@@ -334,8 +306,8 @@ MODELS = (
         inputs="IL, G",
         parameters=9,
         source=_SOURCE,
-        fit=_fit_mcm,
-        predict=_predict_mcm,
+        fit=_MCM.fit,
+        predict=_MCM.predict,
         hyperparameters=HYPERPARAMETERS,
         seconds_per_10k=0.006,
         seconds_to_compile=1.0,

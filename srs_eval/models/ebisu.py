@@ -50,7 +50,7 @@ def _stirling(x: FloatArray) -> FloatArray:
     return series / x
 
 
-def log_gamma_ratio(a: FloatArray, b: FloatArray) -> FloatArray:
+def _log_gamma_ratio(a: FloatArray, b: FloatArray) -> FloatArray:
     """log Gamma(a) - log Gamma(a + b) for a, b > 0: log Beta(a, b) without the term of b alone.
 
     Written without the difference of large terms, so that a may be anything up to
@@ -78,8 +78,8 @@ def _digamma_rest(x: FloatArray) -> FloatArray:
     return 0.5 / x + series * square
 
 
-def digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
-    """psi(a + b) - psi(a) for a, b > 0, minus the derivative of `log_gamma_ratio` by a."""
+def _digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
+    """psi(a + b) - psi(a) for a, b > 0, minus the derivative of `_log_gamma_ratio` by a."""
     steps = a + _SHIFT
     shift = np.add.reduce(b / (steps * (steps + b)), axis=0)
     x = a + _SHIFTED
@@ -131,15 +131,15 @@ def _log_weight(a: FloatArray, b: FloatArray, failed: IntArray, dt: FloatArray) 
     `dt` has the shape of `failed`.
     """
     if not len(failed):
-        return log_gamma_ratio(a, b)
+        return _log_gamma_ratio(a, b)
     a_failed, b_failed = a[failed], b[failed]
-    both = log_gamma_ratio(np.concatenate([a, a_failed + dt]), np.concatenate([b, b_failed]))
+    both = _log_gamma_ratio(np.concatenate([a, a_failed + dt]), np.concatenate([b, b_failed]))
     result = both[: len(a)]
     drop = result[failed] - both[len(a) :]  # log of B(a) / B(a + dt)
     # For a short dt the difference of logarithms loses its digits; the derivative keeps them.
     short = np.flatnonzero(dt < 3e-5 * a_failed)
     if len(short):
-        drop[short] = dt[short] * digamma_difference(
+        drop[short] = dt[short] * _digamma_difference(
             a_failed[short] + dt[short] / 2, b_failed[short]
         )
     result[failed] += np.log(-np.expm1(-drop))
@@ -210,7 +210,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
     after = trials.derived(_beliefs)
     alpha, halflife = (before(trials, column, index) for column in after)
     dt = trials.delta_t[index] / halflife
-    log_recall = log_gamma_ratio(alpha + dt, alpha) - log_gamma_ratio(alpha, alpha)
+    log_recall = _log_gamma_ratio(alpha + dt, alpha) - _log_gamma_ratio(alpha, alpha)
     recall: FloatArray = np.exp(np.clip(log_recall, -700.0, 0.0))
     return recall
 

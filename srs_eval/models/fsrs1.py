@@ -106,7 +106,6 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRSv1-default": "FSRSv1-dry-run"},
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",

@@ -95,7 +95,6 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRSv2-default": "FSRSv2-dry-run"},
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),

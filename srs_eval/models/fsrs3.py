@@ -97,7 +97,6 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRSv3-default": "FSRSv3-dry-run"},
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.009,
     ),

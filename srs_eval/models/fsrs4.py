@@ -114,7 +114,6 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRSv4-default": "FSRSv4-dry-run"},
         hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),

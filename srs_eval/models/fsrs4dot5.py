@@ -29,12 +29,12 @@ from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 _Value = Any  # float, array or vector
 State = tuple[_Value, _Value]  # s, d
 
-FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
+_FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
 
 
 def forgetting_curve(t: _Value, s: _Value) -> _Value:
     """R(t) = (1 + 19/81 t/s)^-0.5."""
-    return power(1.0 + FACTOR * t / s, -0.5)
+    return power(1.0 + _FACTOR * t / s, -0.5)
 
 
 def recall(t: _Value, state: State, w: Any) -> _Value:
@@ -61,7 +61,7 @@ DEFAULT = (
     2.1072, 0.0793, 0.3246, 1.587,  # failure
     0.2272, 2.8755,  # Hard, Easy
 )
-DEFAULT_SECS = (
+_DEFAULT_SECS = (
     0.0012, 0.0826, 0.8382, 26.2146, 4.8622, 1.0311, 0.8295, 0.0379, 2.0884,
     0.4704, 1.2009, 1.7196, 0.1874, 0.1593, 1.5636, 0.2358, 3.3175,
 )
@@ -85,7 +85,7 @@ RECURRENT = RecurrentModel(
     trained_on=after_second_review,
 )
 # fmt: on
-fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=DEFAULT_SECS)
+fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
 TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
@@ -99,8 +99,7 @@ MODELS = (
         predict=TRAINABLE.predict,
         fit=TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        default_secs=lambda context: list(DEFAULT_SECS),
-        aliases={"FSRS-4.5-default": "FSRS-4.5-dry-run"},
+        default_secs=lambda context: list(_DEFAULT_SECS),
         hyperparameters=(*RECURRENT.hyperparameters, START),
         seconds_per_10k=0.0085,
     ),

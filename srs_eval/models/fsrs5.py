@@ -13,7 +13,7 @@ nor prediction that intervals are fractional.
 
 Under script.py's older rule for fractional intervals (`later_days_only`) histories lose
 the fraction by mistake: intervals of 0 are integers there, and padding gives all
-histories the type of the first one. See `as_padded`.
+histories the type of the first one. See `_as_padded`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def recurrent(trials: Trials) -> RecurrentModel:
     return replace(RECURRENT, lower=lower_bounds(least), constants=(least,), frozen=frozen)
 
 
-def as_padded(trials: Trials, first_row: int) -> Trials:
+def _as_padded(trials: Trials, first_row: int) -> Trials:
     """The trials as one padded tensor holds them whose first row is this trial.
 
     Where all intervals of its history are 0, the tensor is one of integers.
@@ -142,7 +142,7 @@ def _in_whole_days(trials: Trials) -> Trials:
     return replace(trials, history_delta_t=np.floor(trials.history_delta_t))
 
 
-def shortest(trials: Trials, train: IntArray) -> int:
+def _shortest(trials: Trials, train: IntArray) -> int:
     """The training row that comes first when they are sorted by length."""
     lengths = trials.sequence_length[train]
     short = np.flatnonzero(lengths <= trials.protocol.max_seq_len)
@@ -166,7 +166,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     start = list(DEFAULT)
     if START.of(context) == "fitted":
         start = fit_s0(trials, train, weights, context)
-    padded = as_padded(trials, shortest(trials, train))
+    padded = _as_padded(trials, _shortest(trials, train))
     try:
         return fit_recurrent(recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
@@ -181,7 +181,7 @@ def predict(
         parameters = _without_short_term(parameters)
     if not len(index):
         return np.empty(0)
-    padded = as_padded(trials, int(index[0]))
+    padded = _as_padded(trials, int(index[0]))
     return predict_recurrent(recurrent(trials), padded, parameters, index)
 
 
@@ -196,11 +196,6 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        aliases={
-            "FSRS-5-default": "FSRS-5-dry-run",
-            "FSRS-5-S0": "FSRS-5-pretrain",
-            "FSRS-5-two_buttons": "FSRS-5-binary",
-        },
         configurations=(
             "FSRS-5",
             "FSRS-5-dry-run",

@@ -140,12 +140,7 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        aliases={
-            "FSRS-6-default": "FSRS-6-dry-run",
-            "your parameters": "FSRS-6-own",
-            "FSRS-6-S0": "FSRS-6-pretrain",
-            "FSRS-6-two_buttons": "FSRS-6-binary",
-        },
+        aliases={"your parameters": "FSRS-6-own"},
         configurations=(
             "FSRS-6",
             "FSRS-6-dry-run",

@@ -43,7 +43,7 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, specialised
 from srs_eval.training.elementwise import clamp
 
-LEARNING_RATE = hyperparameters.learning_rate(1e-4)
+_LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 _S0_FACTOR = 100.0
 _S_MIN = 0.001
 _R_MIN = 1e-9  # of the probability that the loss is divided by
@@ -152,7 +152,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         w,
         np.array(lower_bounds(_S_MIN), np.float64),
         np.array(UPPER, np.float64),
-        LEARNING_RATE.number(context),
+        _LEARNING_RATE.number(context),
     )
     context.tick(1.0)
     fitted: list[float] = w.tolist()
@@ -172,7 +172,7 @@ MODELS = (
         always_short=True,
         flags=ANY_FLAG - {"recency"},
         parameters_with={"two_buttons": 17},
-        hyperparameters=(LEARNING_RATE,),
+        hyperparameters=(_LEARNING_RATE,),
         seconds_per_10k=0.015,
         note="Weights each review alike and only once; made for updates on the fly.",
     ),

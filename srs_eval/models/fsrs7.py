@@ -5,7 +5,7 @@ bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (September 2026), models/fsrs_v7.py, sc
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
 Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
-schedules (`--sched_penalties`, off by default as there): `schedule_penalty`.
+schedules (`--sched_penalties`, off by default as there): `_schedule_penalty`.
 
 A state is (s, q, d): long-term stability and short-term stability q in days, difficulty
 1-10. Intervals are fractions of a day. Parameters are w[0] ... w[33] as there:
@@ -181,7 +181,7 @@ DEFAULT = (
     0.1567, 0.0801, 0.2421, 0.9464, 0.1433, 0.7145, 0.0, 0.5667,  # forgetting curve
     0.3734, 0.5333, 0.3048,
 )
-LOWER = (
+_LOWER = (
     0.0001, 0.0001, 0.0001, 0.0001, 1, 0.001, 0.1,
     0, 0, 0.3, 0.01, 0.1, 0, 0, 1,
     0, 0, 0.5, 0.001, 0.001, 0, 0, 1,
@@ -203,7 +203,7 @@ DEVIATION = (
 _PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
-def schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
+def _schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
     """Penalties on the schedules that w (35,) leads to; adds their gradient to `gradient` (34,).
 
     A card that is always answered Good at its due time, ten times over, should not see an interval
@@ -247,7 +247,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         name="FSRS_7",
         states=3,
         default=DEFAULT,
-        lower=LOWER,
+        lower=_LOWER,
         upper=UPPER,
         not_below=((1, 0), (2, 1), (3, 2), (26, 25)),
         first=first,
@@ -261,7 +261,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         epochs=9,
         keep="last",
         decimals=6 if secs else 4,
-        penalty=schedule_penalty if penalised else None,
+        penalty=_schedule_penalty if penalised else None,
     )
 
 
@@ -293,7 +293,6 @@ MODELS = (
         predict=predict,
         fit=fit,
         default=lambda context: list(DEFAULT),
-        aliases={"FSRS-7-default": "FSRS-7-dry-run", "FSRS-7-two_buttons": "FSRS-7-binary"},
         configurations=(
             "FSRS-7-short-secs-recency",
             "FSRS-7-short-secs-recency-equalize_test_with_non_secs",

@@ -25,7 +25,7 @@ from srs_eval.models import Context, Model, fsrs6
 _LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
 
 
-def make_items(trials: Trials) -> tuple[Any, ...]:
+def _make_items(trials: Trials) -> tuple[Any, ...]:
     """One FSRSItem per trial: its history and its own review, intervals in whole days."""
     from fsrs_rs_python import FSRSItem, FSRSReview
 
@@ -62,7 +62,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     os.environ["FSRS_NO_OUTLIER"] = "1"
     from fsrs_rs_python import FSRS
 
-    items = trials.derived(make_items)
+    items = trials.derived(_make_items)
     context.tick(0.0)
     try:
         fitted = FSRS(parameters=[]).benchmark([items[k] for k in train.tolist()])

@@ -46,18 +46,18 @@ _PASSES = hyperparameters.epochs(21)
 _WARM_UP = 6  # passes until the middle learning rate, of 21
 BATCH = hyperparameters.batch_size(8_192)
 BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
-RATES = tuple(
+_RATES = tuple(
     rate * 16_000 ** (1 - BATCH_EXPONENT)
     for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
 )
-RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
+RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
 DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
 PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
 _HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
 BETAS = (0.1753167630791112, 0.9723760956625273)
 LONGEST_GRADIENT = 167.86289911112
 RECENCY_WEIGHT, RECENCY_DEGREE = 20.328475441783525, 2.8843952981152463
-SHUFFLE_SEED = 2025
+_SHUFFLE_SEED = 2025
 
 _STANDARD = "GRU-503-short-secs-equalize_test_with_non_secs"
 _FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
@@ -109,7 +109,7 @@ class Course:
 def fine_tuning(context: Context) -> Course:
     """The rate goes straight up to the middle one, then straight down."""
     passes = _PASSES.integer(context)
-    begin, middle, end = (rate * (RATE.number(context) / RATES[1]) for rate in RATES)
+    begin, middle, end = (rate * (RATE.number(context) / _RATES[1]) for rate in _RATES)
     warm_up = min(max(1, round(passes * _WARM_UP / 21)), passes)
     up = np.linspace(begin, middle, warm_up, endpoint=False)
     down = np.linspace(middle, end, passes - warm_up, endpoint=False)
@@ -188,7 +188,7 @@ def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -
         raise NotEnoughData("no reviews to train on")
     weight_of = np.ones(len(trials))
     weight_of[train] = recency(len(train))
-    random = np.random.RandomState(SHUFFLE_SEED + hyperparameters.seed(context))
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
     shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
-from srs_eval.training import linear as linear
+from srs_eval.models import Model
 from srs_eval.training.elementwise import exp, where
-from srs_eval.training.linear import HYPERPARAMETERS
+from srs_eval.training.linear import HYPERPARAMETERS, Linear
 
 START = (2.5819, -0.8674, 2.7245)
 _LN2 = math.log(2)
@@ -46,14 +45,7 @@ def features(trials: Trials) -> FloatArray:
     return np.stack([np.sqrt(passes), np.sqrt(failures), np.ones(len(trials))], axis=1)
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    x = trials.derived(features)
-    return linear.fit("HLR", recall_and_slope, x, START, trials, train, weights, context)
-
-
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    x = trials.derived(features)
-    return linear.predict("HLR", recall_and_slope, x, parameters, trials, index)
+_LINEAR = Linear("HLR", recall_and_slope, features, lambda trials: START)
 
 
 MODELS = (
@@ -63,8 +55,8 @@ MODELS = (
         inputs="IL, G",
         parameters=3,
         source="Settles & Meeder 2016; srs-benchmark other.py, class HLR",
-        fit=fit,
-        predict=predict,
+        fit=_LINEAR.fit,
+        predict=_LINEAR.predict,
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,

@@ -4,7 +4,18 @@
 
 The mean and std of each coefficient over users are fixed; the residuals start at 0 and are
 fitted per user. With v the transformed time since the last review, (ln(t + 1e-5) + 1.3) / 5 for
-t in days, x holds ten features times v and then 24 plain ones; `features` lists them.
+t in days, x holds ten features times v and then 24 plain ones.
+
+Times v: 1; last rating is Hard, Good, Easy; Hard at the first trial; better than Hard
+there; ln(1 + same-day failures); ln(1 + other-day passes) and ln(1 + other-day
+failures), both 0 if the trial is same-day; ln(1 + same-day passes). Plain: 1; last
+rating Hard, Good, Easy; first rating Hard, Good, Easy; those three at the first trial
+only; ln(1 + same-day failures); ln(1 + other-day passes), 0 if same-day; the interval
+before, transformed; ln(1 + other-day failures); ln(1 + other-day passes); ln(1 +
+same-day passes), 0 unless same-day; passed ever; time since the first review or the
+last lapse, transformed; same-day; time since the first trial, transformed; and with a
+first rating above Again, ln(1 + ...) of same-day failures, other-day failures,
+same-day and other-day intervals.
 
 Follows open-spaced-repetition/srs-benchmark commit 07166732ccb5, models/
 logistic_regression.py, with features/logistic_regression_engineer.py (commit 25d7fe7cc430):
@@ -66,40 +77,22 @@ def features(
 
     Counts are over the card's earlier trials but the first, whose rating is that of the
     review before it. Same-day is zero `elapsed_days`.
-
-    Times v: 1; last rating is Hard, Good, Easy; Hard at the first trial; better than Hard
-    there; ln(1 + same-day failures); ln(1 + other-day passes) and ln(1 + other-day
-    failures), both 0 if the trial is same-day; ln(1 + same-day passes). Plain: 1; last
-    rating Hard, Good, Easy; first rating Hard, Good, Easy; those three at the first trial
-    only; ln(1 + same-day failures); ln(1 + other-day passes), 0 if same-day; the interval
-    before, transformed; ln(1 + other-day failures); ln(1 + other-day passes); ln(1 +
-    same-day passes), 0 unless same-day; passed ever; time since the first review or the
-    last lapse, transformed; same-day; time since the first trial, transformed; and with a
-    first rating above Again, ln(1 + ...) of same-day failures, other-day failures,
-    same-day and other-day intervals.
     """
     n = len(start)
     x = np.empty((n, 34), np.float32)  # as upstream keeps them
     row = np.empty(34)
     logs = np.empty(n + 1)  # ln(1 + count)
     known = 0
-    first = 0
-    same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
-    time = 0.0
-    last_lapse = np.float32(0.0)
     for k in range(n):
         rating = last_rating[k]
         passed = rating > 1
-        before = 0.0
-        days_before = 0
+        before, days_before = 0.0, 0
         if start[k]:
             first = rating
             same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
-            time = 0.0
-            last_lapse = np.float32(0.0)
+            time, last_lapse = 0.0, np.float32(0.0)
         else:
-            before = delta_t[k - 1]
-            days_before = elapsed_days[k - 1]
+            before, days_before = delta_t[k - 1], elapsed_days[k - 1]
             if days_before <= 0:
                 same_passes += passed
                 same_fails += not passed

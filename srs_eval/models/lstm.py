@@ -63,14 +63,16 @@ _PASSES = hyperparameters.epochs(20)
 _WARM_UP = 1 / 4  # of the passes, until the middle learning rate
 BATCH = hyperparameters.batch_size(16_384)
 BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
-RATES = tuple(rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213))
-RATE = hyperparameters.learning_rate(RATES[1])  # the others go along with it
+_RATES = tuple(
+    rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
+)
+RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
 DECAY = hyperparameters.penalty("decay", 0.04855)
 PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
 _HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
 LONGEST_GRADIENT = 7050.0
 RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
-SHUFFLE_SEED = 2025
+_SHUFFLE_SEED = 2025
 REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
 _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
 
@@ -201,7 +203,7 @@ def _network(weights: Weights, device: Any) -> Any:
 
 
 @cache
-def file_shapes() -> dict[str, tuple[int, ...]]:
+def _file_shapes() -> dict[str, tuple[int, ...]]:
     """Names and shapes of the tensors that a weight file holds."""
     here = {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
     return {
@@ -214,7 +216,7 @@ def file_shapes() -> dict[str, tuple[int, ...]]:
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
     names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    found = load_weights(names, file_shapes(), context)
+    found = load_weights(names, _file_shapes(), context)
     if found is None:
         raise no_weights(model, names, context)
     mean, deviation = found["input_mean"], found["input_std"]
@@ -312,7 +314,7 @@ def recency(n: int) -> FloatArray:
 
 def learning_rate(done: int, passes: int = 20) -> float:
     """Of the pass after `done` others: straight up to the middle one, then straight down."""
-    begin, middle, end = RATES
+    begin, middle, end = _RATES
     warm_up = _WARM_UP * passes
     if done < warm_up:
         return begin + (middle - begin) * done / warm_up
@@ -332,14 +334,14 @@ def tune(
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = recency(len(train))
-    random = np.random.RandomState(SHUFFLE_SEED + hyperparameters.seed(context))
+    random = np.random.RandomState(_SHUFFLE_SEED + hyperparameters.seed(context))
     shuffled = train[random.permutation(len(train))]
     rows = shuffled[trials.sequence_length[shuffled] <= trials.protocol.max_seq_len]
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
     size, passes = BATCH.integer(context), _PASSES.integer(context)
-    pull, faster = PULL.number(context), RATE.number(context) / RATES[1]
+    pull, faster = PULL.number(context), RATE.number(context) / _RATES[1]
     with on_device(context) as device:
         network = _network(weights, device).train()
         parameters = list(network.parameters())
@@ -354,7 +356,7 @@ def tune(
                 made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
             batches.append((made, len(batch) ** (BATCH_EXPONENT - 1)))
         optimizer = torch.optim.AdamW(
-            parameters, lr=RATES[0], betas=(0.0, 0.999), weight_decay=DECAY.number(context)
+            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=DECAY.number(context)
         )
         steps = passes * sum(len(made) for made, _ in batches)
         done = 0

@@ -15,7 +15,7 @@ from srs_eval.training.trie import before, card_steps
 _LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
 
 
-def memrise_intervals(trials: Trials) -> FloatArray:
+def _memrise_intervals(trials: Trials) -> FloatArray:
     """The interval in days that Memrise gives after each history row (m,).
 
     A card's first review puts it on the first rung, whatever the answer; then a success
@@ -33,7 +33,7 @@ def memrise_intervals(trials: Trials) -> FloatArray:
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived(memrise_intervals), index)
+    interval = before(trials, trials.derived(_memrise_intervals), index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 

@@ -40,8 +40,8 @@ from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_r
 _Value = Any  # float, array or vector
 State = tuple[_Value, _Value, _Value]  # s, d, lapses
 
-LOG_09 = -0.10536051565782628
-S_MAX = 36500.0
+_LOG_09 = -0.10536051565782628
+_S_MAX = 36500.0
 
 SHAPES = {
     "S0": (4,),  # w[0] ...
@@ -74,12 +74,12 @@ def sigmoid(x: _Value) -> _Value:
     return 1.0 / (1.0 + exp(-x))
 
 
-def softplus(x: _Value) -> _Value:
+def _softplus(x: _Value) -> _Value:
     """log(1 + e^x), and x itself above 20, as torch has it."""
     return where(x > 20.0, x, log(1.0 + exp(where(x > 20.0, 20.0, x))))
 
 
-def mish(x: _Value) -> _Value:
+def _mish(x: _Value) -> _Value:
     """x tanh(softplus(x))."""
     e = exp(where(x > 20.0, 20.0, x))
     n = e * (e + 2.0)
@@ -87,7 +87,7 @@ def mish(x: _Value) -> _Value:
 
 
 def _theory(t: _Value, s: _Value) -> _Value:
-    return exp(LOG_09 * t / s)
+    return exp(_LOG_09 * t / s)
 
 
 # The five networks: the hidden unit's input, the output before its activation
@@ -100,7 +100,7 @@ def _rw_hidden(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
 def _real_recall(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
     """rw, clamped."""
     return clamp(
-        exp(-softplus(w[15] * mish(_rw_hidden(d, s, r, w)) + w[16])),
+        exp(-_softplus(w[15] * _mish(_rw_hidden(d, s, r, w)) + w[16])),
         0.0001,
         0.9999,
     )
@@ -108,21 +108,21 @@ def _real_recall(d: _Value, s: _Value, r: _Value, w: Any) -> _Value:
 
 def next_d(d: _Value, rw: _Value, rating: _Value, w: Any) -> _Value:
     u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
-    return sigmoid(w[21] * mish(u) + w[22])
+    return sigmoid(w[21] * _mish(u) + w[22])
 
 
 def _post_lapse(rw: _Value, lapses: _Value, w: Any) -> _Value:
     u = w[23] * rw + w[24] * lapses + w[25]
-    return softplus(w[26] * mish(u) + w[27])
+    return _softplus(w[26] * _mish(u) + w[27])
 
 
 def _increase(d: _Value, sr: _Value, rw: _Value, w: Any) -> _Value:
     """s' / sr after a success."""
     by_formula = 1.0 + exp(w[8]) * (6.0 - 5.0 * d) * power(sr, -w[9]) * exp(-rw * w[10])
     u = w[28] * d + w[29] * sr + w[30] * rw + w[31]
-    by_net = 1.0 + softplus(w[32] * mish(u) + w[33])
+    by_net = 1.0 + _softplus(w[32] * _mish(u) + w[33])
     u = w[34] * by_formula + w[35] * by_net + w[36]
-    return 1.0 + softplus(w[37] * mish(u) + w[38])
+    return 1.0 + _softplus(w[37] * _mish(u) + w[38])
 
 
 # Steps
@@ -131,7 +131,7 @@ def _increase(d: _Value, sr: _Value, rw: _Value, w: Any) -> _Value:
 def first(rating: _Value, w: Any) -> State:
     s = where(rating == 1.0, w[0], where(rating == 2.0, w[1], where(rating == 3.0, w[2], w[3])))
     d = where(rating == 1.0, w[4], where(rating == 2.0, w[5], where(rating == 3.0, w[6], w[7])))
-    return clamp(s, w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
+    return clamp(s, w[39], _S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
 def _at_review(state: State, t: _Value, w: Any) -> _Value:
@@ -142,14 +142,14 @@ def _at_review(state: State, t: _Value, w: Any) -> _Value:
 
 def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
     rw = _at_review(state, t, w)
-    sr = clamp(LOG_09 / log(rw) * t, w[39], S_MAX)
+    sr = clamp(_LOG_09 / log(rw) * t, w[39], _S_MAX)
     d = next_d(state[1], rw, rating, w)
-    return clamp(sr * _increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
+    return clamp(sr * _increase(d, sr, rw, w), w[39], _S_MAX), d, state[2]
 
 
 def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
     rw = _at_review(state, t, w)
-    s = clamp(_post_lapse(rw, state[2], w), w[39], S_MAX)
+    s = clamp(_post_lapse(rw, state[2], w), w[39], _S_MAX)
     return s, next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
@@ -158,7 +158,7 @@ def recall(t: _Value, state: State, w: Any) -> _Value:
 
 
 _FREE = (-math.inf,) * 28, (math.inf,) * 28
-IN_DAYS = RecurrentModel(
+_IN_DAYS = RecurrentModel(
     name="NN-17",
     states=3,
     # upstream's start without pretrained weights; training begins from those
@@ -178,7 +178,7 @@ IN_DAYS = RecurrentModel(
     keep="last",
 )
 START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
-_IN_SECONDS = replace(IN_DAYS, lower=(1e-6,) * 4 + IN_DAYS.lower[4:], constants=(1e-6,))
+_IN_SECONDS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
 
 
 def _start(trials: Trials, context: Context) -> list[float]:
@@ -190,7 +190,7 @@ def _start(trials: Trials, context: Context) -> list[float]:
 
 
 def model_of(trials: Trials) -> RecurrentModel:
-    return _IN_SECONDS if trials.protocol.secs else IN_DAYS
+    return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -218,7 +218,7 @@ MODELS = (
         fit=fit,
         predict=predict,
         flags=ANY_FLAG,
-        hyperparameters=(*IN_DAYS.hyperparameters, START),
+        hyperparameters=(*_IN_DAYS.hyperparameters, START),
         seconds_per_10k=0.035,
         seconds_to_compile=2.5,
         version=2,

@@ -109,7 +109,7 @@ def failure(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Val
 # All rows at once
 
 
-class AllRows(NamedTuple):
+class _AllRows(NamedTuple):
     """The nodes of the rows' histories and, as targets, the rows; and room for the kernel."""
 
     kind: NDArray[np.int32]  # per segment of nodes
@@ -136,9 +136,9 @@ class AllRows(NamedTuple):
     w_bar: FloatArray  # (7, LANES) result, gradient in the parameters
 
 
-def all_rows(
+def _all_rows(
     trials: Trials, rows: IntArray, weights: FloatArray | None = None
-) -> tuple[AllRows, IntArray]:
+) -> tuple[_AllRows, IntArray]:
     """The rows for the kernel, and each row's target; `weights` (n,) are those of all trials."""
     trie = history_trie(trials, same_day=False)
     batch = trie_batches(trie, trials, [rows], weights)
@@ -147,7 +147,7 @@ def all_rows(
     repeated = compiled(repeats)(parent, rating, int(batch.end[0]))
     grade, target = rating - 1, batch.target_node[: batch.first_target[1]]
     segments = slice(batch.first_segment[1])
-    made = AllRows(
+    made = _AllRows(
         kind=batch.kind[segments],
         start=batch.start[segments],
         end=batch.end[segments],
@@ -211,7 +211,7 @@ def _kernel() -> Any:
     return specialised(full_batch, "SBD", steps, constants)
 
 
-def loss_and_gradient(rows: AllRows, w: FloatArray) -> tuple[float, FloatArray]:
+def loss_and_gradient(rows: _AllRows, w: FloatArray) -> tuple[float, FloatArray]:
     """Weighted sum of the rows' log losses, and its gradient (7,)."""
     loss = float(_kernel()(True, w, rows))
     return loss, rows.w_bar.sum(axis=1)
@@ -231,7 +231,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
         raise NotEnoughData("no history is short enough to train on")
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
-    training, _ = all_rows(trials, rows, weight_of)
+    training, _ = _all_rows(trials, rows, weight_of)
     start = np.array(START)
     total = float(weight.sum())
     pull = PULL.number(context) / len(rows)
@@ -265,7 +265,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     if not len(index):
         return np.empty(0)
-    rows, target = all_rows(trials, index)
+    rows, target = _all_rows(trials, index)
     _kernel()(False, np.array(parameters, np.float64), rows)
     return rows.recall[target]
 

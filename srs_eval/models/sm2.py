@@ -44,7 +44,7 @@ def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float)
     return recall
 
 
-def sm2_intervals(trials: Trials) -> FloatArray:
+def _sm2_intervals(trials: Trials) -> FloatArray:
     """The interval in days that SM-2 gives after each history row (m,).
 
     Starting from EF = 2.5, n = 0, with q = rating + 1:
@@ -75,7 +75,7 @@ def sm2_intervals(trials: Trials) -> FloatArray:
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived(sm2_intervals), index)
+    interval = before(trials, trials.derived(_sm2_intervals), index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
 
 

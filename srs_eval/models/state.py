@@ -68,7 +68,7 @@ class Prior(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class _Trace:
     """The model at every review that can be trained or judged on, in their order (n,)."""
 
     p: FloatArray  # predicted probability of recall
@@ -145,7 +145,7 @@ def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     return features
 
 
-def trace(features: FloatArray, y: FloatArray, prior: Prior) -> Trace:
+def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
     """Predictions of the mixture; the base is the first feature, a logit."""
     base = 1 / (1 + np.exp(-features[:, 0]))
     members, offsets = [], []
@@ -161,7 +161,7 @@ def trace(features: FloatArray, y: FloatArray, prior: Prior) -> Trace:
         members.append(p)
         offsets.append(offset)
     p = compiled(mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, FLOOR)
-    return Trace(p, *offsets[0])
+    return _Trace(p, *offsets[0])
 
 
 def _state_fsrs6(trials: Trials, context: Context) -> FloatArray:

@@ -199,41 +199,50 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
             sums[ih_bias + j] = sums[ih_bias + j] + new_bar
             sums[hh_bias + j] = sums[hh_bias + j] + new_bar
         else:
-            enter, forget = load(kept[j], to), load(kept[m + j], to)
-            new, leave = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
-            shown = load(kept[4 * m + j], to)
-            memory_bar = load(bar[m + j], to) + h_bar * leave * (1.0 - shown * shown)
-            leave_bar = h_bar * shown * leave * (1.0 - leave)
-            enter_bar = memory_bar * new * enter * (1.0 - enter)
-            forget_bar = memory_bar * before[m + j] * forget * (1.0 - forget)
-            new_bar = memory_bar * enter * (1.0 - new * new)
-            before_bar[m + j] = memory_bar * forget
-            for k in range(n):
-                value = load(x[k], at)
-                sums[j * n + k] = sums[j * n + k] + enter_bar * value
-                sums[(m + j) * n + k] = sums[(m + j) * n + k] + forget_bar * value
-                sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
-                sums[(3 * m + j) * n + k] = sums[(3 * m + j) * n + k] + leave_bar * value
-            for k in range(m):
-                value = before[k]
-                to_enter, to_forget = hh + j * m + k, hh + (m + j) * m + k
-                to_new, to_leave = hh + (2 * m + j) * m + k, hh + (3 * m + j) * m + k
-                sums[to_enter] = sums[to_enter] + enter_bar * value
-                sums[to_forget] = sums[to_forget] + forget_bar * value
-                sums[to_new] = sums[to_new] + new_bar * value
-                sums[to_leave] = sums[to_leave] + leave_bar * value
-                before_bar[k] = (
-                    before_bar[k]
-                    + w[to_enter] * enter_bar
-                    + w[to_forget] * forget_bar
-                    + w[to_new] * new_bar
-                    + w[to_leave] * leave_bar
-                )
-            for start in (ih_bias, hh_bias):
-                sums[start + j] = sums[start + j] + enter_bar
-                sums[start + m + j] = sums[start + m + j] + forget_bar
-                sums[start + 2 * m + j] = sums[start + 2 * m + j] + new_bar
-                sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
+            _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar, sums)
+
+
+def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar, sums):
+    """Of the unit j of LSTM cells."""
+    n, m = shape.inputs, shape.hidden
+    hh = 4 * m * n
+    ih_bias = hh + 4 * m * m
+    hh_bias = ih_bias + 4 * m
+    enter, forget = load(kept[j], to), load(kept[m + j], to)
+    new, leave = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
+    shown = load(kept[4 * m + j], to)
+    memory_bar = load(bar[m + j], to) + h_bar * leave * (1.0 - shown * shown)
+    leave_bar = h_bar * shown * leave * (1.0 - leave)
+    enter_bar = memory_bar * new * enter * (1.0 - enter)
+    forget_bar = memory_bar * before[m + j] * forget * (1.0 - forget)
+    new_bar = memory_bar * enter * (1.0 - new * new)
+    before_bar[m + j] = memory_bar * forget
+    for k in range(n):
+        value = load(x[k], at)
+        sums[j * n + k] = sums[j * n + k] + enter_bar * value
+        sums[(m + j) * n + k] = sums[(m + j) * n + k] + forget_bar * value
+        sums[(2 * m + j) * n + k] = sums[(2 * m + j) * n + k] + new_bar * value
+        sums[(3 * m + j) * n + k] = sums[(3 * m + j) * n + k] + leave_bar * value
+    for k in range(m):
+        value = before[k]
+        to_enter, to_forget = hh + j * m + k, hh + (m + j) * m + k
+        to_new, to_leave = hh + (2 * m + j) * m + k, hh + (3 * m + j) * m + k
+        sums[to_enter] = sums[to_enter] + enter_bar * value
+        sums[to_forget] = sums[to_forget] + forget_bar * value
+        sums[to_new] = sums[to_new] + new_bar * value
+        sums[to_leave] = sums[to_leave] + leave_bar * value
+        before_bar[k] = (
+            before_bar[k]
+            + w[to_enter] * enter_bar
+            + w[to_forget] * forget_bar
+            + w[to_new] * new_bar
+            + w[to_leave] * leave_bar
+        )
+    for start in (ih_bias, hh_bias):
+        sums[start + j] = sums[start + j] + enter_bar
+        sums[start + m + j] = sums[start + m + j] + forget_bar
+        sums[start + 2 * m + j] = sums[start + 2 * m + j] + new_bar
+        sums[start + 3 * m + j] = sums[start + 3 * m + j] + leave_bar
 
 
 def recall_and_slope(head, z, t):

@@ -20,6 +20,8 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.compile import compiled
 
+_Problem = tuple[FloatArray, FloatArray, FloatArray, float, float, float]
+"""Intervals, recall, counts, default, decay and pull, as `_loss` takes them."""
 _W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
 _W2 = 0.54  # log S(Good) lies between Hard and Easy
 
@@ -267,6 +269,87 @@ def _next_trial(
     return (high if t > x else low), False
 
 
+def _searched(
+    s: float,
+    f_start: float,
+    g: float,
+    d: float,
+    longest: float,
+    target: float,
+    high: float,
+    problem: _Problem,
+) -> tuple[float, float, float, float, bool]:
+    """Step, loss, stability and slope where Moré and Thuente's search from s along d ends, and
+    whether it failed. Sufficient decrease is 1e-3, curvature 0.9, width 0.1."""
+    slope = g * d
+    t, ft, gt = 1.0, f_start, slope
+    s_new, g_new = s, g
+    if slope >= 0.0:
+        return t, ft, s_new, g_new, True
+    enough = 1e-3 * slope
+    bracketed = slope > 0.0  # false; a literal would be compiled as a type of its own
+    first_stage = True
+    width = longest
+    width_before = 2.0 * width
+    x, fx, gx = 0.0, f_start, slope
+    y, fy, gy = 0.0, f_start, slope
+    t_low, t_high = 0.0, t + 4.0 * t
+    tries = 0
+    while True:
+        if tries >= 20:
+            return t, ft, s_new, g_new, True
+        tries += 1
+        s_new = target if t == 1.0 else s + t * d
+        ft = _loss(s_new, *problem)
+        g_new = _slope(s_new, ft, high, *problem)
+        gt = g_new * d
+        line = f_start + t * enough
+        if first_stage and ft <= line and gt >= 0.0:
+            first_stage = False
+        if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
+            break
+        if t == longest and ft <= line and gt <= enough:
+            break
+        if t == 0.0 and (ft > line or gt >= enough):
+            break
+        if ft <= line and abs(gt) <= 0.9 * -slope:
+            break
+        tilt = enough if first_stage and ft <= fx and ft > line else 0.0
+        step, bracketed = _next_trial(
+            x,
+            fx - x * tilt,
+            gx - tilt,
+            y,
+            fy - y * tilt,
+            gy - tilt,
+            t,
+            ft - t * tilt,
+            gt - tilt,
+            bracketed,
+            t_low,
+            t_high,
+        )
+        if ft - t * tilt > fx - x * tilt:
+            y, fy, gy = t, ft, gt
+        else:
+            if (gt - tilt) * math.copysign(1.0, gx - tilt) < 0.0:
+                y, fy, gy = x, fx, gx
+            x, fx, gx = t, ft, gt
+        t = step
+        if bracketed:
+            if abs(y - x) >= 0.66 * width_before:
+                t = x + 0.5 * (y - x)
+            width_before = width
+            width = abs(y - x)
+            t_low, t_high = min(x, y), max(x, y)
+        else:
+            t_low, t_high = t + 1.1 * (t - x), t + 4.0 * (t - x)
+        t = max(0.0, min(longest, t))
+        if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
+            t = x
+    return t, ft, s_new, g_new, False
+
+
 def _minimise(
     delta_t: FloatArray,
     recall: FloatArray,
@@ -281,8 +364,9 @@ def _minimise(
     """The stability in [low, high] where L-BFGS-B from `default` stops, after at most
     `most` iterations."""
     s = default
-    f = _loss(s, delta_t, recall, count, default, decay, pull)
-    g = _slope(s, f, high, delta_t, recall, count, default, decay, pull)
+    problem = delta_t, recall, count, default, decay, pull
+    f = _loss(s, *problem)
+    g = _slope(s, f, high, *problem)
     curvature = 1.0
     learned = False  # curvature is from a step, not the initial guess
     # L-BFGS-B keeps its products of earlier steps as it goes, but not where the next point
@@ -304,74 +388,8 @@ def _minimise(
         if iterations > 0 and d != 0.0:
             room = (high - s) / d if d > 0.0 else (low - s) / d
             longest = min(1e10, room)
-        failed = slope >= 0.0
         f_start = f
-        t, ft, gt = 1.0, f, slope
-        s_new, g_new = s, g
-        if not failed:
-            # Moré and Thuente with sufficient decrease 1e-3, curvature 0.9, width 0.1
-            enough = 1e-3 * slope
-            bracketed = slope > 0.0  # false; a literal would be compiled as a type of its own
-            first_stage = True
-            width = longest
-            width_before = 2.0 * width
-            x, fx, gx = 0.0, f, slope
-            y, fy, gy = 0.0, f, slope
-            t_low, t_high = 0.0, t + 4.0 * t
-            tries = 0
-            while True:
-                if tries >= 20:
-                    failed = True
-                    break
-                tries += 1
-                s_new = target if t == 1.0 else s + t * d
-                ft = _loss(s_new, delta_t, recall, count, default, decay, pull)
-                g_new = _slope(s_new, ft, high, delta_t, recall, count, default, decay, pull)
-                gt = g_new * d
-                line = f_start + t * enough
-                if first_stage and ft <= line and gt >= 0.0:
-                    first_stage = False
-                if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
-                    break
-                if t == longest and ft <= line and gt <= enough:
-                    break
-                if t == 0.0 and (ft > line or gt >= enough):
-                    break
-                if ft <= line and abs(gt) <= 0.9 * -slope:
-                    break
-                tilt = enough if first_stage and ft <= fx and ft > line else 0.0
-                step, bracketed = _next_trial(
-                    x,
-                    fx - x * tilt,
-                    gx - tilt,
-                    y,
-                    fy - y * tilt,
-                    gy - tilt,
-                    t,
-                    ft - t * tilt,
-                    gt - tilt,
-                    bracketed,
-                    t_low,
-                    t_high,
-                )
-                if ft - t * tilt > fx - x * tilt:
-                    y, fy, gy = t, ft, gt
-                else:
-                    if (gt - tilt) * math.copysign(1.0, gx - tilt) < 0.0:
-                        y, fy, gy = x, fx, gx
-                    x, fx, gx = t, ft, gt
-                t = step
-                if bracketed:
-                    if abs(y - x) >= 0.66 * width_before:
-                        t = x + 0.5 * (y - x)
-                    width_before = width
-                    width = abs(y - x)
-                    t_low, t_high = min(x, y), max(x, y)
-                else:
-                    t_low, t_high = t + 1.1 * (t - x), t + 4.0 * (t - x)
-                t = max(0.0, min(longest, t))
-                if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
-                    t = x
+        t, ft, s_new, g_new, failed = _searched(s, f, g, d, longest, target, high, problem)
         if failed:
             if not learned:
                 return s

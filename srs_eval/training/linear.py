@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ HYPERPARAMETERS = (RATE, EPOCHS, BATCH_SIZE, hyperparameters.SEED)
 _Recall = Callable[[Any, Any], tuple[Any, Any]]
 
 
-class RowBatches(NamedTuple):
+class _RowBatches(NamedTuple):
     """Rows batch by batch, each filled up to whole vectors with rows of weight 0 (m rows)."""
 
     x: FloatArray  # (k, m)
@@ -48,7 +49,7 @@ class RowBatches(NamedTuple):
 
 def _row_batches(
     x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, size: int
-) -> RowBatches:
+) -> _RowBatches:
     """Batches of `size` of the rows x (n, k) in their order."""
     n, k = x.shape
     counts = np.full(max(-(-n // size), 1), size)
@@ -66,7 +67,7 @@ def _row_batches(
     columns = np.zeros((k, first[-1]))
     columns[:, place] = x.T
     empty = np.zeros(first[-1])
-    return RowBatches(
+    return _RowBatches(
         columns, spread(t), spread(y), spread(weight), first, empty, np.zeros((k, LANES))
     )
 
@@ -97,66 +98,62 @@ def loss_and_gradient(
     return float(loss), batches.w_bar.sum(axis=1)
 
 
-def fit(
-    name: str,
-    model: _Recall,
-    features: FloatArray,
-    start: Sequence[float],
-    trials: Trials,
-    train: IntArray,
-    weights: FloatArray,
-    context: Context,
-) -> list[float]:
-    """The weights (k,) fitted on the rows `train` of the features (n, k), as srs-benchmark does.
+@dataclass(frozen=True)
+class Linear:
+    """A model of one linear predictor: its `fit` and `predict` are those of a `Model`."""
 
-    The weights of the epoch with the least loss are kept; it is looked at before each epoch
-    and at the end, so the start can win. All sequences have equal length there, so the
-    order of the rows is that of its unstable sort of equal keys.
-    """
-    if not len(train):
-        raise NotEnoughData("no reviews to train on")
-    order = quicksort_order(np.zeros(len(train), np.int64))
-    rows = train[order]
-    size = BATCH_SIZE.integer(context, trials.protocol)
-    epochs, rate = EPOCHS.integer(context), RATE.number(context)
-    batches = _row_batches(
-        features[rows], trials.delta_t[rows], trials.y[rows], weights[order], size
-    )
-    n_batches = math.ceil(len(rows) / size)
-    w = np.array(start, np.float64)
-    mean, square = np.zeros_like(w), np.zeros_like(w)
-    visit = _kernel(name, model, len(w))
-    steps = epochs * n_batches
-    every = np.arange(n_batches)
-    orders = permutations(n_batches, SEED + hyperparameters.seed(context))
-    best, best_loss = w.copy(), np.inf
-    for epoch in range(epochs + 1):
-        loss = visit(every, -1, w, batches, mean, square, rate, steps)
-        if loss < best_loss:
-            best, best_loss = w.copy(), loss
-        context.tick(epoch / epochs)
-        if epoch < epochs:
-            visited = np.asarray(next(orders), np.int64)
-            visit(visited, epoch * n_batches, w, batches, mean, square, rate, steps)
-    result: list[float] = best.tolist()
-    return result
+    name: str  # an identifier, the same for the same curve only
+    recall_and_slope: _Recall
+    features: Callable[[Trials], FloatArray]  # (n, k) of all trials
+    start: Callable[[Trials], Sequence[float]]  # (k,)
 
+    def fit(
+        self, trials: Trials, train: IntArray, weights: FloatArray, context: Context
+    ) -> list[float]:
+        """The weights (k,) fitted on the rows `train` of the features, as srs-benchmark does.
 
-def predict(
-    name: str,
-    model: _Recall,
-    features: FloatArray,
-    w: Sequence[float],
-    trials: Trials,
-    index: IntArray,
-) -> FloatArray:
-    """Probabilities of recall of the trials `index` (shape of index)."""
-    n = len(index)
-    batches = _row_batches(features[index], trials.delta_t[index], trials.y[index], np.ones(n), n)
-    at = np.array(w, np.float64)
-    none = np.zeros(len(at))
-    _kernel(name, model, len(at))(np.zeros(1, np.int64), -1, at, batches, none, none.copy(), 0.0, 1)
-    return batches.recall[:n]
+        The weights of the epoch with the least loss are kept; it is looked at before each epoch
+        and at the end, so the start can win. All sequences have equal length there, so the
+        order of the rows is that of its unstable sort of equal keys.
+        """
+        if not len(train):
+            raise NotEnoughData("no reviews to train on")
+        order = quicksort_order(np.zeros(len(train), np.int64))
+        rows = train[order]
+        size = BATCH_SIZE.integer(context, trials.protocol)
+        epochs, rate = EPOCHS.integer(context), RATE.number(context)
+        x = trials.derived(self.features)[rows]
+        batches = _row_batches(x, trials.delta_t[rows], trials.y[rows], weights[order], size)
+        n_batches = math.ceil(len(rows) / size)
+        w = np.array(self.start(trials), np.float64)
+        mean, square = np.zeros_like(w), np.zeros_like(w)
+        visit = _kernel(self.name, self.recall_and_slope, len(w))
+        steps = epochs * n_batches
+        every = np.arange(n_batches)
+        orders = permutations(n_batches, SEED + hyperparameters.seed(context))
+        best, best_loss = w.copy(), np.inf
+        for epoch in range(epochs + 1):
+            loss = visit(every, -1, w, batches, mean, square, rate, steps)
+            if loss < best_loss:
+                best, best_loss = w.copy(), loss
+            context.tick(epoch / epochs)
+            if epoch < epochs:
+                visited = np.asarray(next(orders), np.int64)
+                visit(visited, epoch * n_batches, w, batches, mean, square, rate, steps)
+        result: list[float] = best.tolist()
+        return result
+
+    def predict(
+        self, trials: Trials, parameters: Any, index: IntArray, context: Context
+    ) -> FloatArray:
+        """Probabilities of recall of the trials `index` (shape of index); at the start for none."""
+        n, x = len(index), trials.derived(self.features)[index]
+        w = np.array(parameters or self.start(trials), np.float64)
+        batches = _row_batches(x, trials.delta_t[index], trials.y[index], np.ones(n), n)
+        none = np.zeros(len(w))
+        visit = _kernel(self.name, self.recall_and_slope, len(w))
+        visit(np.zeros(1, np.int64), -1, w, batches, none, none.copy(), 0.0, 1)
+        return batches.recall[:n]
 
 
 def adam(

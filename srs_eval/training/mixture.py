@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import sigmoid, tanh
+from srs_eval.training.cells import judged, sigmoid, tanh
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.optimisers import adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
@@ -265,6 +265,27 @@ def _curve(t, s, d):
     return grown, exp(-d * grown)
 
 
+def _descend(w, sums, descent, scratch, steps, rate):
+    """Step number `steps` of AdamW (Loshchilov and Hutter 2017), the gradient clipped."""
+    length = 0.0
+    for k in range(PARAMETERS):
+        pulled = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
+        scratch.w_bar[k, 0] = pulled
+        length += pulled * pulled
+    shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
+    bias_mean = 1.0 - descent.beta_mean**steps
+    bias_square = math.sqrt(1.0 - descent.beta_square**steps)
+    for k in range(PARAMETERS):
+        gradient = shrink * scratch.w_bar[k, 0]
+        mean = descent.beta_mean * descent.mean[k] + (1.0 - descent.beta_mean) * gradient
+        square = descent.beta_square * descent.square[k]
+        square += (1.0 - descent.beta_square) * gradient * gradient
+        descent.mean[k] = mean
+        descent.square[k] = square
+        step = adam_step(rate, mean, square, bias_mean, bias_square)
+        w[k] = w[k] * (1.0 - rate * descent.decay) - step
+
+
 def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
     """Visits the batches in `order`; returns the sum of their losses before each step.
 
@@ -306,17 +327,10 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             grown2, curve2 = _curve(t, s2, d2)
             p = (1.0 - 1e-7) * (share * curve1 + (1.0 - share) * curve2)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
-            # torch holds each logarithm at -100 or above
-            log_p, log_f = log(p), log(1.0 - p)
-            log_p = where(log_p < -100.0, -100.0, log_p)
-            log_f = where(log_f < -100.0, -100.0, log_f)
-            loss -= passes * log_p + failures * log_f
+            lost, p_bar = judged(p, scales[b] * (1.0 - 1e-7), passes, failures)
+            loss += lost
             store(scratch.recall, i, p)
             if rate > 0.0:
-                # and its gradient divides by 1e-12 or more
-                both = p * (1.0 - p)
-                both = where(both < 1e-12, 1e-12, both)
-                p_bar = (scales[b] * (1.0 - 1e-7)) * (passes * (p - 1.0) + failures * p) / both
                 for k in range(HIDDEN):
                     rows[X_BAR + k] = broadcast(0.0)
                 share_bar = p_bar * (curve1 - curve2) * share * (1.0 - share)
@@ -345,23 +359,6 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
                 if not first:
                     _scatter_add(bar, batches.parent, i, work, BEFORE_BAR)
 
-        # AdamW (Loshchilov and Hutter 2017)
-        length = 0.0
-        for k in range(PARAMETERS):
-            pulled = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
-            scratch.w_bar[k, 0] = pulled
-            length += pulled * pulled
-        shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
         steps += 1
-        bias_mean = 1.0 - descent.beta_mean**steps
-        bias_square = math.sqrt(1.0 - descent.beta_square**steps)
-        for k in range(PARAMETERS):
-            gradient = shrink * scratch.w_bar[k, 0]
-            mean = descent.beta_mean * descent.mean[k] + (1.0 - descent.beta_mean) * gradient
-            square = descent.beta_square * descent.square[k]
-            square += (1.0 - descent.beta_square) * gradient * gradient
-            descent.mean[k] = mean
-            descent.square[k] = square
-            step = adam_step(rate, mean, square, bias_mean, bias_square)
-            w[k] = w[k] * (1.0 - rate * descent.decay) - step
+        _descend(w, sums, descent, scratch, steps, rate)
     return total(loss)

@@ -19,6 +19,7 @@ src/seq/increasing_uniform.rs, src/distr/uniform_int.rs; rand_core: `seed_from_u
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -35,18 +36,27 @@ def quicksort_order(keys: IntArray) -> IntArray:
     return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
 
 
+@cache
+def _words_of(seed: int) -> tuple[np.random.RandomState, list[int]]:
+    """The generator of a seed, and the words that it has given; fits of one seed share them."""
+    return np.random.RandomState(seed & 0xFFFFFFFF), []
+
+
 def permutations(n: int, seed: int) -> Iterator[IntArray]:
     """Successive `torch.randperm(n, generator=g)` of one generator g seeded with `seed`.
 
     Equal for n below about 2**32 / 20, where torch draws one word an element.
     """
-    random = np.random.RandomState(seed & 0xFFFFFFFF)
+    random, words = _words_of(seed)
+    used = 0
     while True:
+        if used + n > len(words):
+            words += random.randint(2**32, size=n + 1_000, dtype=np.uint32).tolist()
         order = list(range(n))
-        words = random.randint(2**32, size=max(n - 1, 0), dtype=np.uint32)
-        for k, word in enumerate(words.tolist()):
-            other = k + word % (n - k)
+        for k in range(n - 1):
+            other = k + words[used + k] % (n - k)
             order[k], order[other] = order[other], order[k]
+        used += max(n - 1, 0)
         yield np.array(order, np.int64)
 
 

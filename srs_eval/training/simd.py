@@ -9,6 +9,7 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -25,41 +26,41 @@ from srs_eval.training.records import schema
 _intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 
 
-class VectorType(types.Type):
+class _VectorType(types.Type):
     def __init__(self) -> None:
         super().__init__(name="srs_eval.float64x8")
 
 
-class MaskType(types.Type):
+class _MaskType(types.Type):
     def __init__(self) -> None:
         super().__init__(name="srs_eval.bool8")
 
 
-class RowsType(types.Type):
+class _RowsType(types.Type):
     """Rows of vectors in memory: `rows[k]` is a vector."""
 
     def __init__(self) -> None:
         super().__init__(name="srs_eval.rows_of_float64x8")
 
 
-vector = VectorType()
-mask = MaskType()
-rows = RowsType()
+vector = _VectorType()
+mask = _MaskType()
+rows = _RowsType()
 
 
-@register_model(VectorType)
+@register_model(_VectorType)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, VECTOR)
 
 
-@register_model(MaskType)
+@register_model(_MaskType)
 class _MaskModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, BITS)
 
 
-@register_model(RowsType)
+@register_model(_RowsType)
 class _RowsModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, ir.PointerType(ir.DoubleType()))
@@ -68,50 +69,34 @@ class _RowsModel(models.PrimitiveModel):
 _OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
 
 
-def _register_arithmetic(function: Any, instruction: str) -> None:
+def _register(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) -> None:
+    """The operator on vectors and numbers; `emit` makes its instruction with a builder."""
+
     @infer_global(function)
-    class Arithmetic(ConcreteTemplate):  # numba finds it by the decorator
-        cases = [signature(vector, *operands) for operands in _OPERANDS]  # noqa: RUF012
+    class Operator(ConcreteTemplate):  # numba finds it by the decorator
+        cases = [signature(result, *operands) for operands in _OPERANDS]  # noqa: RUF012
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b = (as_vector(builder, value) for value in args)
-        return getattr(builder, instruction)(a, b, flags=FUSED)
+        return emit(builder, *(as_vector(builder, value) for value in args))
 
     for operands in _OPERANDS:
         lower_builtin(function, *operands)(lower)
 
 
-def _register_comparison(function: Any, sign: str) -> None:
-    @infer_global(function)
-    class Comparison(ConcreteTemplate):
-        cases = [signature(mask, *operands) for operands in _OPERANDS]  # noqa: RUF012
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b = (as_vector(builder, value) for value in args)
-        return builder.fcmp_ordered(sign, a, b)
-
-    for operands in _OPERANDS:
-        lower_builtin(function, *operands)(lower)
+def _arithmetic(instruction: str) -> Callable[[Any, Any, Any], Any]:
+    return lambda builder, a, b: getattr(builder, instruction)(a, b, flags=FUSED)
 
 
-for _function, _instruction in (
-    (operator.add, "fadd"),
-    (operator.iadd, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.isub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.imul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _register_arithmetic(_function, _instruction)
-for _function, _sign in (
-    (operator.lt, "<"),
-    (operator.le, "<="),
-    (operator.gt, ">"),
-    (operator.ge, ">="),
-    (operator.eq, "=="),
-):
-    _register_comparison(_function, _sign)
+def _comparison(sign: str) -> Callable[[Any, Any, Any], Any]:
+    return lambda builder, a, b: builder.fcmp_ordered(sign, a, b)
+
+
+for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
+    _register(getattr(operator, _name), vector, _arithmetic(_instruction))
+    _register(getattr(operator, f"i{_name}"), vector, _arithmetic(_instruction))
+_register(operator.truediv, vector, _arithmetic("fdiv"))
+for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
+    _register(getattr(operator, _name), mask, _comparison(_sign))
 
 
 @infer_global(operator.neg)

@@ -310,15 +310,21 @@ def _build_trie(
         trie.delta_t[to] = histories.delta_t[row[node]]
         trie.rating[to] = rating[row[node]]
 
+    return nodes, levels, _number_pairs(histories, work, trie)
+
+
+def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
+    """Fills in the trials' nodes and numbers of (node, interval); returns how many pairs."""
+    slots, mask = work.slots, work.mask
     for at in range(mask + 1):
         slots[at] = -1
     pairs = 0
     for k in range(histories.trials):
-        node = number[work.node_of_row[end[k] - 1]]
+        node = work.number[work.node_of_row[histories.end[k] - 1]]
         trie.node[k] = node
         at = _slot(node, histories.trial_bits[k], 7, mask)
         while True:
-            found = np.int64(slots[at])
+            found: Any = np.int64(slots[at])
             if found < 0:
                 slots[at] = pairs
                 work.trial_of_pair[pairs] = k
@@ -330,7 +336,7 @@ def _build_trie(
                 break
             at = (at + 1) & mask
         trie.pair[k] = found
-    return nodes, levels, pairs
+    return pairs
 
 
 def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import reprlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import config_dir, content_of
 from srs_eval.data.protocol import EQUIVALENT
-from srs_eval.tui.screens.actions import SCREENS, conflict
+from srs_eval.tui.screens.actions import SCREENS, Action, conflict
 
 FILE = "config.toml"
 _MOST_BYTES = 1 << 20
@@ -41,6 +41,10 @@ class Config:
     reduced_motion: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of actions, as Textual writes them, where they are not the usual ones."""
+
+    def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
+        """The actions on the keys that they have here."""
+        return tuple(action.on_key(self.keys.get(action.id)) for action in actions)
 
     def lines(self) -> Iterator[str]:
         """As a file has it, every action's key with what it does."""

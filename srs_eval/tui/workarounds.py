@@ -218,3 +218,25 @@ class Commands(SystemCommandsProvider):
         for title, help_, callback, discover in self.app.get_system_commands(self.screen):
             if discover:
                 yield DiscoveryHit(title, callback, help=help_)
+
+
+class ParsedOnce(App[int]):
+    """An app whose styles are parsed in its theme's colours at once.
+
+    Textual parses them in those of its own theme first, and again when the theme is another: a
+    tenth of a second before the first picture. Not yet reported.
+    """
+
+    _parsed_in: dict[str, str] | None = None
+
+    def parse_in_theme(self) -> None:
+        """Called once the theme is known."""
+        self._parsed_in = self.get_css_variables()
+        self.stylesheet.set_variables(self._parsed_in)
+
+    def refresh_css(self, animate: bool = True) -> None:
+        if self._parsed_in == self.get_css_variables():
+            self.stylesheet.update(self, animate=animate)
+        else:
+            self._parsed_in = None
+            super().refresh_css(animate)

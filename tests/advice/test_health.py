@@ -15,7 +15,7 @@ from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.models import fsrs6
-from srs_eval.models._anki import by_card
+from srs_eval.models._anki import _by_card
 from srs_eval.models._anki import fit as anki_fit
 from srs_eval.training.context import Context
 from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
@@ -118,7 +118,7 @@ def test_parameters_as_ankis_optimizer_computes_them(name: str) -> None:
 def test_anki_trains_on_whole_cards_at_a_time(learner: Learner) -> None:
     trials = learner.trials
     rows = np.arange(0, len(trials) * 2 // 3)
-    batches = by_card(trials, rows, 100)
+    batches = _by_card(trials, rows, 100)
     assert np.array_equal(np.sort(np.concatenate(batches)), rows)
     cards = [set(trials.card_id[batch].tolist()) for batch in batches]
     assert sum(map(len, cards)) == len(set().union(*cards))  # no card in two

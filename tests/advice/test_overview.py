@@ -186,7 +186,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         assert not engine.asked  # the answers come first
         answers.go.set()
         await until(pilot, lambda: "answered in" in text_of(app))
-        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
@@ -213,8 +213,8 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         await until(pilot, lambda: "models: 8 of 8" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "OpenScreen"))
-        app._answer = MadeUpAnswers(hold_at="fit")
-        app.open_file(Path("other.anki2"))
+        app.session._answer = MadeUpAnswers(hold_at="fit")
+        app.session.open_file(Path("other.anki2"))
         await until(pilot, lambda: "questions open" in text_of(app))
         assert "models:" not in text_of(app)
 
@@ -223,7 +223,7 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        line = app.overview.lines[0]
+        line = app.session.overview.lines[0]
         assert line.parameters is not None
         shown = " ".join(text_of(app).split())
         assert parameter_line(line.parameters) in shown  # to be copied by hand
@@ -242,7 +242,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(width, 48)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        line = app.overview.lines[0]
+        line = app.session.overview.lines[0]
         assert line.parameters is not None
         values = parameter_line(line.parameters).split()
         for screen in ("AnswersScreen", "EvidenceScreen"):
@@ -258,7 +258,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
 async def test_copied_is_said_only_where_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    monkeypatch.setattr("srs_eval.tui.screens.clipboard.copy_to_system", lambda _: taken)
+    monkeypatch.setattr("srs_eval.tui.session.copy_to_system", lambda _: taken)
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
@@ -735,7 +735,7 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
         await until(pilot, lambda: "still open?" in text_of(app))
         await pilot.press("escape")
         await until(pilot, on(app, "AnswersScreen"))
-        assert app.answers_ended is None
+        assert app.session.answers_ended is None
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
 
@@ -780,7 +780,7 @@ async def test_presets_and_decks_are_judged_alone(tmp_path: Path) -> None:
         await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
         of_default = answers.asked[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}
-        assert app.file_name == "collection.anki2 · Default"
+        assert app.session.file_name == "collection.anki2 · Default"
         # A row of the receipt does the same, and nothing chosen takes all back.
         await pilot.press("p")
         await until(pilot, on(app, "ChooseScreen"))
@@ -803,7 +803,7 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         app = make_app(tmp_path, FILE, answer=answers)
         async with app.run_test(size=(80, 24)) as pilot:
             await until(pilot, lambda: "answered in" in text_of(app))
-            assert app.overview.answers == make_answers()
+            assert app.session.overview.answers == make_answers()
 
     first, second = MadeUpAnswers(), MadeUpAnswers()
     await opened(first)
@@ -844,7 +844,7 @@ async def test_what_a_retention_costs_gets_better_known(
         raise NotEnoughData("the next preset has 3 reviews")
 
     app = make_app(tmp_path, FILE, monotonic=lambda: now[0])
-    monkeypatch.setattr(app, "costs", costs)
+    monkeypatch.setattr(app.session, "costs", costs)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
         await pilot.press("w")
@@ -880,11 +880,11 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     app = make_app(tmp_path, FILE)
 
     def told(preset: str | None) -> list[str]:
-        return [said[0].conclusion for said, _ in app.costs(preset)]
+        return [said[0].conclusion for said, _ in app.session.costs(preset)]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "answered in" in text_of(app))
-        begun = app.costs("Default")
+        begun = app.session.costs("Default")
         assert next(begun)[0][0].conclusion == "rough"
         begun.close()  # left before the end: nothing is kept
         assert told(None) == ["rough", "final"]
@@ -892,7 +892,7 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
         assert told("Default") == ["final"]  # the same preset by its name
         assert told("Other") == ["rough", "final"]
         assert asked == ["Default", None, "Other"]
-        app.log_ = make_log()  # another file
+        app.session.log = make_log()  # another file
         assert told("Default") == ["rough", "final"]
 
 
@@ -989,5 +989,5 @@ async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
         await until(pilot, answers.holding.is_set)
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: not any(each.alive for each in app._asking))
+        await until(pilot, lambda: not any(each.alive for each in app.session._asking))
         assert not engine.asked

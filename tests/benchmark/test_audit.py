@@ -31,7 +31,7 @@ from srs_eval.cli.options import Flags
 from srs_eval.cli.output import Outputs
 from srs_eval.cli.research import say_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.session import Session
@@ -418,6 +418,12 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="choose another --out"):
         next(audit("AVG", tmp_path / "file", users=[1, 2]))
+
+
+def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
+    write_dataset({user: simulate_learner(user, 10) for user in (1, 2)}, tmp_path / "data")
+    with pytest.raises(NotEnoughData, match=r"results of any user, .* this: \w+"):
+        audited(open_dataset(tmp_path / "data"), "AVG", tmp_path / "out")
 
 
 def test_an_audit_of_an_older_program_is_left_alone(dataset: Dataset, tmp_path: Path) -> None:

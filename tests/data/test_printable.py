@@ -163,7 +163,7 @@ async def test_the_app_shows_names_harmlessly(
         await pilot.press("tab")
         await until(pilot, lambda: WICKED in entry.value)
         await until(pilot, lambda: look().count("./\ufffd") == 2)  # as typed, and what fits
-        app.open_file(path)
+        app.session.open_file(path)
         app._say(f"Reading {printable(path.name)} …")
         if kind != "header":
             await until(pilot, on(app, "Refusal"))
@@ -171,7 +171,7 @@ async def test_the_app_shows_names_harmlessly(
             return
         await until(pilot, on(app, "AnswersScreen"))
         await until(pilot, lambda: "[red]" in look().splitlines()[0])
-        await until(pilot, lambda: len(app.evaluation.results()) == 1)
+        await until(pilot, lambda: len(app.session.models.run.results()) == 1)
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
         await until(pilot, lambda: "Export a report" in look())
@@ -195,7 +195,7 @@ async def test_brackets_in_names_are_no_markup(
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
         await until(pilot, lambda: "[red].anki2" in text_of(app))
-        await until(pilot, lambda: len(app.evaluation.results()) == 3)
+        await until(pilot, lambda: len(app.session.models.run.results()) == 3)
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         app.screen.query_one(RankingTable).choose(name)

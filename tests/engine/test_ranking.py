@@ -414,10 +414,15 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
     """Places and names of the lines of a printed table, group after group."""
     by_words = {resolve(name)[0].words: name for name in names}
     found: list[tuple[int | None, str]] = []
-    for line in table.splitlines():
-        place, _, rest = line.strip().partition(" ")
-        rest = f"{rest.strip()} "
-        words = max((each for each in by_words if rest.startswith(f"{each} ")), key=len, default="")
+    for line in map(str.strip, table.splitlines()):
+        place, _, rest = line.partition(" ")
+        comes_first = place.isdigit() or place == "–"  # in a leaderboard the model does
+        named = f"{rest.strip() if comes_first else line} "
+        words = max(
+            (each for each in by_words if named.startswith(f"{each} ")), key=len, default=""
+        )
+        if not comes_first:
+            place = named[len(words) :].strip().partition(" ")[0]
         if words and (place.isdigit() or place == "–"):
             found.append((int(place) if place.isdigit() else None, by_words[words]))
     return found

@@ -28,7 +28,7 @@ from tests.models.test_models_untrained import make_log
 Tensor = torch.Tensor
 State = tuple[Tensor, Tensor, Tensor]
 LEAST = 0.0001
-LOWER = np.array(fsrs7.LOWER, float)
+LOWER = np.array(fsrs7._LOWER, float)
 UPPER = np.array(fsrs7.UPPER, float)
 KINDS = ("default", "inside", "at bounds")
 SECS = Protocol(short=True, secs=True)
@@ -238,7 +238,7 @@ def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None
     expected.backward()
     assert w.grad is not None
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    found = fsrs7.schedule_penalty(values, gradient)
+    found = fsrs7._schedule_penalty(values, gradient)
     assert found == pytest.approx(expected.item(), rel=1e-7)
     theirs = w.grad.numpy()[:-1]
     np.testing.assert_allclose(gradient, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
@@ -252,7 +252,7 @@ def test_penalties_make_intervals_grow_less() -> None:
         train = trials.folds[-1].train
         fits[penalised] = fsrs7.fit(trials, train, np.ones(len(train)), Context())
     found = {
-        penalised: fsrs7.schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
+        penalised: fsrs7._schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
         for penalised, w in fits.items()
     }
     assert found[True] < 0.8 * found[False]

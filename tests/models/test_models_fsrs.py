@@ -426,7 +426,7 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     trials = simulated_trials(2, 900, protocol)
     lengths = trials.sequence_length
     only = int(np.flatnonzero(lengths == 1)[0])
-    cut = fsrs5.as_padded(trials, only)
+    cut = fsrs5._as_padded(trials, only)
     np.testing.assert_array_equal(cut.history_delta_t, np.floor(trials.history_delta_t))
     np.testing.assert_array_equal(cut.delta_t, trials.delta_t)
     t = trials.history_delta_t
@@ -437,19 +437,19 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
             & (trials.delta_t > 1)
         )[0]
     )
-    assert fsrs5.as_padded(trials, longer) is trials
+    assert fsrs5._as_padded(trials, longer) is trials
     index = np.array([only, *range(len(trials))])
     whole = fsrs5.predict(trials, list(fsrs5.DEFAULT), index, Context())[1:]
     exact = fsrs5.predict(trials, list(fsrs5.DEFAULT), np.array([longer]), Context())
     assert whole[longer] != exact[0]
     newer = replace(trials, protocol=replace(protocol, later_days_only=False))
-    assert fsrs5.as_padded(newer, only) is newer
+    assert fsrs5._as_padded(newer, only) is newer
 
 
 def test_shortest_is_the_first_of_numpys_plain_sort() -> None:
     trials = simulated_trials(1, 1500, Protocol(short=True))
     train = trials.folds[-1].train
-    first = fsrs5.shortest(trials, train)
+    first = fsrs5._shortest(trials, train)
     assert first in train
     assert trials.sequence_length[first] == trials.sequence_length[train].min()
 
@@ -466,7 +466,7 @@ def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
 def test_defaults_of_4_5_differ_with_fractional_intervals() -> None:
     (configuration,) = resolve("FSRS-4.5-dry-run", Protocol(secs=True))
     result = Session(simulate_learner(2, 900).log()).run(configuration)
-    assert result.parameters == {0: list(fsrs4dot5.DEFAULT_SECS)}
+    assert result.parameters == {0: list(fsrs4dot5._DEFAULT_SECS)}
 
 
 # FSRS-6-one-step
@@ -493,7 +493,7 @@ def test_one_step_moves_against_the_gradient_of_the_last_transition() -> None:
             moved,
             lower,
             -lower,
-            fsrs6_one_step.LEARNING_RATE.default,
+            fsrs6_one_step._LEARNING_RATE.default,
         )
         leaf = torch.tensor(start, requires_grad=True)
         s = d = torch.tensor(0.0)

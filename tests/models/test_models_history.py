@@ -92,7 +92,7 @@ def test_linear_gradients(name: str, scale: float) -> None:
     start, x, model = {
         "HLR": (hlr.START, hlr.features(trials), hlr.recall_and_slope),
         "DASH": (dash.START, dash.features(trials), dash.recall_and_slope),
-        "DASH[MCM]": (dash.START_MCM, dash.features_mcm(trials), dash.recall_and_slope),
+        "DASH[MCM]": (dash.START_MCM, dash._features_mcm(trials), dash.recall_and_slope),
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
     kernel = "HLR" if name == "HLR" else "DASH"
@@ -120,7 +120,7 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 3)
     weight = some_weights(len(rows))
-    paths = act_r.make_paths(trials)
+    paths = act_r._make_paths(trials)
     part, _ = act_r._part(paths, trials, rows, weight)
     at = np.array(w)
     got = act_r._loss(part, at), act_r._gradient(part, at)
@@ -153,10 +153,10 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 2)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
-    sums = dash._strength(dash.make_ages(trials), rows, at)
+    sums = dash._strength(dash._make_ages(trials), rows, at)
     got = (
-        compiled(dash.act_r_loss)(sums, y, weight, at),
-        compiled(dash.act_r_gradient)(sums, y, weight, at),
+        compiled(dash._act_r_loss)(sums, y, weight, at),
+        compiled(dash._act_r_gradient)(sums, y, weight, at),
     )
 
     def in_torch(w: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
-    got = sbd.loss_and_gradient(sbd.all_rows(trials, rows, weight_of)[0], at)
+    got = sbd.loss_and_gradient(sbd._all_rows(trials, rows, weight_of)[0], at)
 
     def in_torch(w: Tensor) -> Tensor:
         terms = F.binary_cross_entropy(sbd_in_torch(trials, rows, w), tensor(y), reduction="none")
@@ -361,9 +361,9 @@ def test_dash_counts_by_hand() -> None:
     # Reviews 40, 8, 7 and 1 days ago: Good, Again, Good, Easy.
     delta_t = np.array([0.0, 32.0, 1.0, 6.0, 1.0])
     rating = np.array([3, 1, 3, 4, 3])
-    counts = compiled(dash.window_counts)(delta_t, rating, np.array([0]), np.array([4]), False)
+    counts = compiled(dash._window_counts)(delta_t, rating, np.array([0]), np.array([4]), False)
     assert counts.tolist() == [[1, 1, 2, 2, 3, 2, 4, 3]]
-    decayed = compiled(dash.window_counts)(delta_t, rating, np.array([0]), np.array([4]), True)
+    decayed = compiled(dash._window_counts)(delta_t, rating, np.array([0]), np.array([4]), True)
     age = np.array([40, 8, 7, 1])
     assert decayed[0, 0] == pytest.approx(math.exp(-1 / 0.2434))
     assert decayed[0, 6] == pytest.approx(np.exp(-age / 129.8426).sum())
@@ -412,7 +412,7 @@ def test_logistic_regression_features_by_hand() -> None:
 
 def test_act_r_shares_equal_beginnings() -> None:
     trials = simulated(short=True)
-    paths = act_r.make_paths(trials)
+    paths = act_r._make_paths(trials)
     beginnings = {
         tuple(trials.history_delta_t[start + 1 : row + 1])
         for start, end in zip(trials.history_start, trials.history_end, strict=True)
@@ -502,8 +502,8 @@ def test_defaults_of_dash_depend_on_same_day_reviews() -> None:
     for short, start in ((False, dash.START), (True, dash.START_SHORT)):
         trials = simulated(short=short)
         index = np.arange(20)
-        default = dash.predict(trials, [], index, Context())
-        assert default.tolist() == dash.predict(trials, list(start), index, Context()).tolist()
+        default = dash.DASH.predict(trials, [], index, Context())
+        assert default.tolist() == dash.DASH.predict(trials, list(start), index, Context()).tolist()
 
 
 # What goes wrong
@@ -534,7 +534,7 @@ def test_fsrs_rs_gives_a_reason_where_the_package_would_abort(
 
 def test_fsrs_rs_items_are_histories_with_their_own_review() -> None:
     trials = simulated(short=True)
-    items = fsrs_rs.make_items(trials)
+    items = fsrs_rs._make_items(trials)
     row = int(np.argmax(trials.sequence_length))
     reviews = items[row].reviews
     assert len(reviews) == trials.sequence_length[row] + 1

@@ -89,7 +89,7 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(network.name, network.shapes)
     write("NN-17", nn17.SHAPES)
     write("Transformer", transformer._shapes())
-    write("LSTM", lstm.file_shapes())
+    write("LSTM", lstm._file_shapes())
     write("GRU-503", gru_503.SHAPES)
     return folder
 
@@ -272,7 +272,7 @@ def test_nn17_is_torchs(step: str) -> None:
 
 def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Upstream's loop: a tensor for each of SHAPES, and Adam passes by those without gradient."""
-    model, size = nn17.IN_DAYS, trials.protocol.batch_size
+    model, size = nn17._IN_DAYS, trials.protocol.batch_size
     parts = [order[k : k + size] for k in range(0, len(order), size)]
     ends = np.cumsum([math.prod(shape) for shape in nn17.SHAPES.values()])[:-1]
     leaves = [torch.tensor(part, requires_grad=True) for part in np.split(start, ends)]
@@ -322,7 +322,7 @@ def test_nn17_fit_is_torchs_where_batches_hold_first_reviews_alone() -> None:
     start = np.random.default_rng(5).normal(0, 0.5, 39)
     start[:4], start[4:8], start[9] = (1.0, 2.5, 4.5, 10.0), 0.5, 0.3
     fitted = fit_recurrent(
-        nn17.IN_DAYS, trials, train, np.ones(len(train)), start.tolist(), Context()
+        nn17._IN_DAYS, trials, train, np.ones(len(train)), start.tolist(), Context()
     )
     np.testing.assert_allclose(fitted, torch_nn17_fit(trials, order, start), rtol=1e-5, atol=1e-7)
 
@@ -476,14 +476,14 @@ def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
 
 def test_lstm_shuffles_as_pandas() -> None:
     pandas = pytest.importorskip("pandas")
-    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=lstm.SHUFFLE_SEED)
-    ours = np.random.RandomState(lstm.SHUFFLE_SEED).permutation(1000)
+    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=lstm._SHUFFLE_SEED)
+    ours = np.random.RandomState(lstm._SHUFFLE_SEED).permutation(1000)
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_lstm_schedule_and_recency() -> None:
-    assert lstm.learning_rate(0) == pytest.approx(lstm.RATES[0])
-    assert lstm.learning_rate(5) == pytest.approx(lstm.RATES[1])
+    assert lstm.learning_rate(0) == pytest.approx(lstm._RATES[0])
+    assert lstm.learning_rate(5) == pytest.approx(lstm._RATES[1])
     rates = [lstm.learning_rate(k) for k in range(20)]
     assert np.argmax(rates) == 5
     assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
@@ -843,7 +843,7 @@ def test_parameter_counts() -> None:
         "NN-17": nn17.SHAPES,
         "GRU-503": gru_503.SHAPES,
         "Transformer": transformer._shapes(),
-        "LSTM": {name: lstm.file_shapes()[name] for name in lstm.TENSORS},
+        "LSTM": {name: lstm._file_shapes()[name] for name in lstm.TENSORS},
     }
     for name, shapes in counts.items():
         size = sum(int(np.prod(shape)) for shape in shapes.values())

@@ -171,7 +171,7 @@ def test_steps_are_all_cards_first_review_then_all_second_ones() -> None:
 def test_sm2_by_hand() -> None:
     def intervals(*ratings: int) -> list[float]:
         trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
-        return sm2.sm2_intervals(trials)[: len(ratings)].tolist()
+        return sm2._sm2_intervals(trials)[: len(ratings)].tolist()
 
     # EF 2.5; Again makes it 2.18: 6 * 2.18 = 13.08, 13 * 2.18 = 28.34.
     assert intervals(3, 3, 3, 1, 3, 3, 3, 4) == [1, 6, 15, 1, 1, 6, 13, 28]
@@ -190,7 +190,7 @@ def test_sm2_by_hand() -> None:
 def test_memrise_by_hand() -> None:
     def intervals(*ratings: int) -> list[float]:
         trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
-        return memrise.memrise_intervals(trials)[: len(ratings)].tolist()
+        return memrise._memrise_intervals(trials)[: len(ratings)].tolist()
 
     assert intervals(3, 3, 3, 1, 2, 4, 3) == [1, 6, 12, 1, 6, 12, 48]
     assert intervals(1, 3, 1, 1, 3, 3) == [1, 6, 1, 1, 6, 12]
@@ -216,12 +216,12 @@ def test_anki_by_hand() -> None:
     ]
     expected = [1, 3.25, 10.3125, 12, 13.8, 0.99, 1.188, 2.15, 2.645]
     trials = one_card(history)
-    assert_allclose(anki_sm2.anki_intervals(trials, anki_sm2.DEFAULTS)[:9], expected, rtol=1e-12)
+    assert_allclose(anki_sm2._anki_intervals(trials, anki_sm2.DEFAULTS)[:9], expected, rtol=1e-12)
     easy = one_card([(0, 4), *[(1, 3)] * 9])
-    assert anki_sm2.anki_intervals(easy, anki_sm2.DEFAULTS)[0] == 4
+    assert anki_sm2._anki_intervals(easy, anki_sm2.DEFAULTS)[0] == 4
     # A new interval of 0.5 and a multiplier of 0.9 apply to failures and successes alone.
     w = [1, 4, 2.5, 1.3, 1.2, 0.5, 0.9]
-    intervals = anki_sm2.anki_intervals(trials, w)
+    intervals = anki_sm2._anki_intervals(trials, w)
     assert_allclose(intervals[1], 3.25 * 0.9, rtol=1e-12)
     assert_allclose(intervals[5], intervals[4] * 0.5, rtol=1e-12)
 
@@ -281,10 +281,10 @@ def test_gamma_ratio_and_its_derivative() -> None:
     rng = np.random.default_rng(1)
     a, b = 10 ** rng.uniform(-6, 4, 500), 10 ** rng.uniform(-3, 4, 500)
     terms = np.abs(gammaln(a)) + np.abs(gammaln(a + b))
-    error = np.abs(ebisu.log_gamma_ratio(a, b) - (gammaln(a) - gammaln(a + b)))
+    error = np.abs(ebisu._log_gamma_ratio(a, b) - (gammaln(a) - gammaln(a + b)))
     assert (error <= 1e-14 * np.maximum(terms, 1)).all()
     terms = np.abs(digamma(a)) + np.abs(digamma(a + b))
-    error = np.abs(ebisu.digamma_difference(a, b) - (digamma(a + b) - digamma(a)))
+    error = np.abs(ebisu._digamma_difference(a, b) - (digamma(a + b) - digamma(a)))
     assert (error <= 2e-14 * np.maximum(terms, 1)).all()
 
 

@@ -326,12 +326,12 @@ def test_gradients_of_other_models_are_differences() -> None:
     trials = learner(Protocol(short=True, secs=True))
     rows, weights = np.arange(len(trials)), np.linspace(0.25, 1, len(trials))
     w = elsewhere(sbd.START)
-    everything, _ = sbd.all_rows(trials, rows, weights)
+    everything, _ = sbd._all_rows(trials, rows, weights)
     gradient = sbd.loss_and_gradient(everything, w)[1]
     assert_differences("SBD", lambda w: sbd.loss_and_gradient(everything, w)[0], gradient, w)
 
     w = elsewhere(act_r.START)
-    part, _ = act_r._part(act_r.make_paths(trials), trials, rows, weights)
+    part, _ = act_r._part(act_r._make_paths(trials), trials, rows, weights)
     gradient = act_r._gradient(part, w)
 
     def unrounded(w: FloatArray) -> float:
@@ -345,9 +345,9 @@ def test_gradients_of_other_models_are_differences() -> None:
     w = np.array([*elsewhere(fsrs7.DEFAULT), 0.0001])
     w[[7, 9, 8]] = 3.0, 2.4, 0.1  # intervals that grow
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    fsrs7.schedule_penalty(w, gradient)
+    fsrs7._schedule_penalty(w, gradient)
     scratch = np.zeros(len(gradient))
-    assert_differences("penalty", lambda w: fsrs7.schedule_penalty(w, scratch), gradient, w)
+    assert_differences("penalty", lambda w: fsrs7._schedule_penalty(w, scratch), gradient, w)
 
 
 def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:

@@ -55,7 +55,7 @@ async def to_results(pilot: Any, app: SrsEvalApp) -> None:
     await to_receipt(pilot)
     await pilot.press("enter")
     await until(pilot, on(app, "RunScreen"))
-    await until(pilot, lambda: not app.evaluation.running)
+    await until(pilot, lambda: not app.session.models.run.running)
     await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
 
 
@@ -78,7 +78,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert "not an answer (manual, reset or rescheduled)" in receipt
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
         ranked = order(app)
         assert ranked[:2] == ["FSRS-6 recency", "FSRS-6"]
@@ -96,7 +96,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         await until(pilot, lambda: "log loss" in text_of(app))
         assert "place 2" in text_of(app)
         await pilot.press("n")
-        assert app.screen.configuration == app.evaluation.ranked()[2].configuration.name  # type: ignore[attr-defined]
+        assert app.screen.configuration == app.session.models.run.ranked()[2].configuration.name  # type: ignore[attr-defined]
         await pilot.press("p", "escape")
         await until(pilot, on(app, "RunScreen"))
         assert app.screen.query_one(RankingTable).chosen == "FSRS-6"
@@ -126,10 +126,10 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         await to_receipt(pilot)
         await pilot.click("#evaluate")
         await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         table = app.screen.query_one(RankingTable)
         await until(pilot, lambda: len(order(app)) == len(MODELS))
-        third = app.evaluation.ranked()[2].configuration.name
+        third = app.session.models.run.ranked()[2].configuration.name
         place = (8, 1 + table.get_row_index(third))  # header, then rows
         await pilot.click(table, offset=place)
         assert table.chosen == third
@@ -162,7 +162,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         table = app.screen.query_one(RankingTable)
         assert table.chosen == "SM2"
         engine.go.set()
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "8 of 8" in text_of(app))
         assert table.chosen == "SM2"
         assert table.cursor_row == table.get_row_index("SM2")
@@ -185,15 +185,15 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
             await pilot.press(*"cancel")
             await until(pilot, lambda: "Stop the models" in text_of(app))
             await pilot.press("enter")
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         assert engine.closed.is_set()
         await until(pilot, lambda: "Cancelled after" in text_of(app))
-        stages = [model.stage for model in app.evaluation.models.values()]
+        stages = [model.stage for model in app.session.models.run.models.values()]
         assert stages.count(Stage.DONE) == 3
         assert stages.count(Stage.CANCELLED) == 5
         engine.go.set()
         await pilot.press("r")
-        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
         assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
 
 
@@ -207,8 +207,8 @@ async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> Non
         await pilot.press("escape")
         await until(pilot, on(app, "ReceiptScreen"))
         engine.go.set()
-        await until(pilot, lambda: not app.evaluation.running)
-        assert len(app.evaluation.results()) == len(MODELS)
+        await until(pilot, lambda: not app.session.models.run.running)
+        assert len(app.session.models.run.results()) == len(MODELS)
         await pilot.press("enter")
         await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
         assert len(engine.asked) == 1
@@ -250,7 +250,7 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
         for path in BROKEN:
             if path.is_dir() or "bomb" in path.name:
                 continue
-            app.open_file(path)
+            app.session.open_file(path)
             await until(pilot, lambda: not on(app, "OpenScreen")())
             if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
                 await pilot.press("escape")
@@ -382,19 +382,19 @@ async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: 
     app, tiny = make_app(tmp_path, FILE), (40, 10)
     async with app.run_test(size=(80, 24) if way else tiny) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
         type_at_once(app, way)
         await until(pilot, on(app, last))
         await until(pilot, lambda: not app._keys.waiting)
         await pilot.resize_terminal(*tiny)
         await until(pilot, lambda: "larger" in text_of(app))
-        stack, state = list(app.screen_stack), app.state
+        stack, state = list(app.screen_stack), app.session.state
         for key in KEYS:
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         app.post_message(events.Paste("pasted"))
         await until(pilot, lambda: not app._keys.waiting)
         assert app.screen_stack == stack
-        assert app.state == state
+        assert app.session.state == state
         assert not app._exit
         type_at_once(app, "q")
         await until(pilot, lambda: app._exit)
@@ -458,12 +458,12 @@ async def test_theme_survives(tmp_path: Path) -> None:
     async with app.run_test() as pilot:
         assert app.theme == DARK_THEME.name
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: app.state.theme == LIGHT_THEME.name)
+        await until(pilot, lambda: app.session.state.theme == LIGHT_THEME.name)
     app = make_app(tmp_path)
     assert app.theme == LIGHT_THEME.name
     async with app.run_test() as pilot:
         app.theme = "nord"
-        await until(pilot, lambda: app.state.dark_theme == "nord")
+        await until(pilot, lambda: app.session.state.dark_theme == "nord")
         await pilot.press("ctrl+t")
         assert app.theme == LIGHT_THEME.name
         await pilot.press("ctrl+t")
@@ -526,9 +526,9 @@ async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
         await until(pilot, engine.holding.is_set)
         await pilot.press(key)
         await until(pilot, lambda: app._exit)
-    app.shut_down()
+    app.session.shut_down()
     assert engine.closed.is_set()
-    assert not any(background.alive for background in app.backgrounds)
+    assert not any(background.alive for background in app.session.models.backgrounds)
 
 
 async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
@@ -594,12 +594,12 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await to_receipt(pilot)
         await pilot.press("r")
         await until(pilot, lambda: "protocol: anki" in text_of(app))
-        assert app.protocol == Protocol(rows="anki")
+        assert app.session.models.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
-        await until(pilot, lambda: app.models == "fsrs")
+        await until(pilot, lambda: app.session.models.asked == "fsrs")
         await pilot.press("e")
         await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
     asked = engine.asked[-1]  # all models have been asked for behind the answers
     assert "AVG" in asked  # the floor joins
     wanted = resolve("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
@@ -652,14 +652,14 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_receipt(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: on(app, "RunScreen")() and not app.evaluation.running)
+        await until(pilot, lambda: on(app, "RunScreen")() and not app.session.models.run.running)
         await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
-        assert {name: r.metrics for name, r in app.evaluation.results().items()} == expected
+        assert {name: r.metrics for name, r in app.session.models.run.results().items()} == expected
         for name, metrics in expected.items():
             assert in_words(name) in order(app)
             assert f"{metrics.log_loss:.3f} ±" in text_of(app)
-    app.shut_down()
-    assert not any(background.alive for background in app.backgrounds)
+    app.session.shut_down()
+    assert not any(background.alive for background in app.session.models.backgrounds)
 
 
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -678,7 +678,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         await pilot.press("enter")
         await to_receipt(pilot)
         await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
-    app.shut_down()
+    app.session.shut_down()
     assert not made[0].exists()
     assert load_state(tmp_path).recent == ()
 

@@ -54,7 +54,7 @@ def chosen_form(app: Any) -> str | None:
 
 async def to_export(pilot: Any) -> None:
     await until(pilot, on(pilot.app, "AnswersScreen"))
-    await until(pilot, lambda: len(pilot.app.evaluation.results()) == 8)
+    await until(pilot, lambda: len(pilot.app.session.models.run.results()) == 8)
     await pilot.press("x")
     await until(pilot, on(pilot.app, "ExportScreen"))
 
@@ -70,8 +70,8 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
         told = f"Written: {here / 'srs-eval-report.html'}"
         await until(pilot, lambda: told in app.told)
     (asked,) = written.asked
-    assert asked["log"] is app.log_
-    assert sorted(asked["run"].results()) == sorted(app.evaluation.results())
+    assert asked["log"] is app.session.log
+    assert sorted(asked["run"].results()) == sorted(app.session.models.run.results())
     assert asked["run"].groups()[0].best is not None
     assert (asked["form"], asked["anonymous"]) == ("html", False)
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
@@ -242,9 +242,9 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await until(pilot, lambda: "one at a time" in " ".join(app.told))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
-        await until(pilot, lambda: not app.exporting)
+        await until(pilot, lambda: not app.session.exporting)
         assert "report 2 of 9" not in text_of(app)
-        await until(pilot, lambda: not any(each.alive for each in app.reports.backgrounds))
+        await until(pilot, lambda: not any(each.alive for each in app.session._reports))
     assert not list(here.iterdir())
 
 
@@ -268,7 +268,8 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
     app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: not app.overview.waiting and not app.evaluation.running, 240)
+        await until(pilot, lambda: not app.session.overview.waiting, 240)
+        await until(pilot, lambda: not app.session.models.run.running, 240)
         await pilot.press("x")
         await until(pilot, on(app, "ExportScreen"))
         forms = app.screen.query_one(RadioSet)
@@ -277,7 +278,7 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
         app.screen.query_one(Checkbox).value = True
         await pilot.click("#write")
         await until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
-    app.shut_down()
+    app.session.shut_down()
     report = json.loads((here / "srs-eval-report.json").read_text())
     ranked = report["tables"]["ranking"]["rows"]
     assert {"average", "FSRS-6 defaults"} <= {row["model"] for row in ranked}

@@ -30,6 +30,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
+from srs_eval.engine.results import Result, TestSet
 from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
@@ -64,6 +65,12 @@ def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
     return app.screen
 
 
+def beginning(result: Result, reviews: int) -> Result:
+    """Of the first so many reviews."""
+    tests = {name: values[:reviews] for name, values in vars(result.tests).items()}
+    return replace(result, p=result.p[:reviews], tests=TestSet(**tests))
+
+
 def footer(app: object) -> list[str]:
     return [key.description for key in app.screen.query("FooterKey")]  # type: ignore[attr-defined]
 
@@ -87,14 +94,14 @@ async def test_cancel_is_offered_when_the_rest_runs(tmp_path: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: engine.holding.is_set() and "Cancel" in footer(app))
         await pilot.press("c")
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: "Cancel" not in footer(app))
         engine.holding.clear()
         await pilot.press("r")
         await until(pilot, engine.holding.is_set)
         await until(pilot, lambda: "Cancel" in footer(app))
         engine.go.set()
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
 
 
 async def test_every_footer_fits_80_columns_with_its_last_key(
@@ -103,8 +110,8 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
     """While models run, so that Cancel is there, too."""
     engine = MadeUpEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
-    monkeypatch.setattr(app, "costs", lambda preset: [])
-    monkeypatch.setattr(app, "errors_of", lambda name: [])
+    monkeypatch.setattr(app.session, "costs", lambda preset: [])
+    monkeypatch.setattr(app.session.models, "errors_of", lambda name: [])
     ways = {
         "AnswersScreen": (),
         "EvidenceScreen": ("enter",),
@@ -126,7 +133,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
             assert ("Cancel" in footer(app)) == (name not in ("EvidenceScreen", "CostsScreen"))
             await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
         engine.go.set()
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
 
 
 async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
@@ -211,7 +218,7 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         await pilot.press("t")
         chart = app.screen.query_one(CalibrationChart)
         table = chart.query_one("DataTable")
-        graph = app.graph(app.evaluation.ranked()[0].result)
+        graph = app.session.models.graph(app.session.models.run.ranked()[0].result)
         last = int(graph.count.nonzero()[0][-1])
         row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]  # type: ignore[attr-defined]
         interval = f"{100 * graph.low[last]:.0f}–{100 * graph.high[last]:.0f}"
@@ -225,7 +232,9 @@ async def test_no_figure_is_better_than_one_that_looks_the_same(tmp_path: Path) 
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
         await until(pilot, lambda: "◀" in text_of(app))
-        left, right = (app.evaluation.models[name] for name in screen_of(app, CompareScreen).pair)
+        left, right = (
+            app.session.models.run.models[name] for name in screen_of(app, CompareScreen).pair
+        )
         assert left.result is not None
         metrics = left.result.metrics
         almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
@@ -239,11 +248,9 @@ async def test_compare_says_why_nothing_can_be_told(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         for name in ("FSRS-6", "FSRS-6-recency"):
-            model = app.evaluation.models[name]
+            model = app.session.models.run.models[name]
             assert model.result is not None
-            few = {each: getattr(model.result, each)[:900] for each in ("y", "p", "day")}
-            few |= {each: getattr(model.result, each)[:900] for each in ("bin", "review_th")}
-            model.result = replace(model.result, size=900, **few)
+            model.result = beginning(model.result, 900)
         from srs_eval.tui.screens.compare import CompareScreen
 
         app.push_screen(CompareScreen("FSRS-6", "FSRS-6-recency"))
@@ -310,16 +317,16 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(160, 48)) as pilot:
         await to_results(pilot, app)
-        first = app.evaluation.groups()[0]
+        first = app.session.models.run.groups()[0]
         await pilot.press("o")
-        await until(pilot, lambda: app.state.order == "model")
+        await until(pilot, lambda: app.session.state.order == "model")
         names = [line.configuration.name for line in first.ordered("model")]
         assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
         assert "verdict" in text_of(app)
         table = app.screen.query_one(RankingTable)
         for backwards in (False, True):
             await pilot.click(table, offset=(table.place_of("RMSE(bins)") + 3, 0))
-            await until(pilot, lambda: app.state.order == "RMSE(bins)")
+            await until(pilot, lambda: app.session.state.order == "RMSE(bins)")
             errors = [line.result.metrics.rmse_bins for line in first.ordered("RMSE(bins)")]
             assert errors == sorted(errors)
             names = [line.configuration.name for line in first.ordered("RMSE(bins)", backwards)]
@@ -359,14 +366,14 @@ async def test_families_are_hidden_but_never_the_floor(tmp_path: Path) -> None:
         await until(pilot, lambda: "without F S" in text_of(app))
         assert [key for key in keys(app) if key[0] != "\0"] == ["DASH", "AVG", "MOVING-AVG"]
         await pilot.press("f", "escape")  # looking changes nothing
-        await until(pilot, lambda: app.state.hidden == ("fsrs", "sm2"))
+        await until(pilot, lambda: app.session.state.hidden == ("fsrs", "sm2"))
 
 
 async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        assert app.own_scheduler == "FSRS-6-own"
+        assert app.session.models.own_scheduler == "FSRS-6-own"
         assert "  ★F your parameters" in text_of(app)  # fitted to some of these: without a place
         assert text_of(app).count("★F") == 1
         await pilot.resize_terminal(80, 18)  # more rows than there is room for
@@ -434,13 +441,11 @@ async def test_what_the_ranking_says_begins_with_its_doubt_and_is_cut_at_a_word(
     app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(60, 20)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.evaluation.results()) == 9)
-        for model in app.evaluation.models.values():
+        await until(pilot, lambda: len(app.session.models.run.results()) == 9)
+        for model in app.session.models.run.models.values():
             assert model.result is not None
-            few = {name: getattr(model.result, name)[:301] for name in ("y", "p", "day", "bin")}
-            few |= {name: getattr(model.result, name)[:301] for name in ("review_th", "fold")}
-            model.result = replace(model.result, size=301, **few)
-        app.evaluation._groups = None
+            model.result = beginning(model.result, 301)
+        app.session.models.run._groups = None
         await pilot.press("m")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "models finished" in text_of(app))
@@ -458,7 +463,7 @@ async def test_two_models_figures_stand_below_their_names(tmp_path: Path) -> Non
         await pilot.press("2")
         await until(pilot, on(app, "CompareScreen"))
         pair = screen_of(app, CompareScreen).pair
-        names = [app.evaluation.models[name].configuration.words for name in pair]
+        names = [app.session.models.run.models[name].configuration.words for name in pair]
         await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
         await pilot.press("v")
         await until(pilot, lambda: re.search(rf"A: {names[0]} +B: {names[1]}", text_of(app)))
@@ -478,11 +483,11 @@ async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
             await until(pilot, on(app, "Question"))
             await pilot.press(answer)
             await until(pilot, on(app, "AnswersScreen"))
-        assert app.evaluation.running
+        assert app.session.models.run.running
         await pilot.press("escape", "y")
         await until(pilot, on(app, "OpenScreen"))
         await until(pilot, engine.closed.is_set)
-    app.shut_down()
+    app.session.shut_down()
 
 
 async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
@@ -492,13 +497,13 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
         type_at_once(app, "m/FSRS")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         type_at_once(app, "-6\r2\x1b")  # to the list, to Compare, and back
         await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
-        assert app.state.filter == "FSRS-6"
+        assert app.session.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bp")  # all models, the answers, which presets
         await until(pilot, on(app, "ChooseScreen"))
-        assert app.state.filter == ""
+        assert app.session.state.filter == ""
     assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
 
 
@@ -507,7 +512,7 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
         app._keys.waiting.append(events.Key("x", "x"))
-        app._keys.since = app.monotonic() - 1
+        app._keys.since = app.session.monotonic() - 1
         type_at_once(app, "m")
         await pilot.pause(0.1)
         assert on(app, "AnswersScreen")()
@@ -533,8 +538,8 @@ async def test_rows_that_cannot_be_judged_are_told_and_left_again(
         await pilot.press("R")
         if error is None:
             await until(pilot, lambda: "on Anki's rows" in text_of(app))
-            await until(pilot, lambda: not app.evaluation.running)
-            assert not app.evaluation.results()
+            await until(pilot, lambda: not app.session.models.run.running)
+            assert not app.session.models.run.results()
             assert "3 usable reviews" in text_of(app)
             await pilot.press("R")
         else:
@@ -543,7 +548,7 @@ async def test_rows_that_cannot_be_judged_are_told_and_left_again(
             await pilot.press("escape")
         await until(pilot, on(app, "RunScreen"))
         await until(pilot, lambda: "on the benchmark's rows" in text_of(app))
-        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
 
 
 async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
@@ -595,10 +600,10 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 16)) as pilot:
         await until(pilot, on(app, "AnswersScreen"))
         await pilot.press("m")
-        await until(pilot, lambda: not app.evaluation.running and on(app, "RunScreen")())
-        best = app.evaluation.ranked()[0].configuration.name
+        await until(pilot, lambda: not app.session.models.run.running and on(app, "RunScreen")())
+        best = app.session.models.run.ranked()[0].configuration.name
         table = app.screen.query_one(RankingTable)
-        table.show(app.evaluation, {}, app.state, best)
+        table.show(app.session.models.run, {}, app.session.state, best)
         rows = list(table._rows)
         assert rows[0] == best
         below = dict(zip(rows, [*rows[1:], "\0"], strict=True))
@@ -618,12 +623,12 @@ async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> No
         await until(pilot, on(app, "DetailsScreen"))
         await until(pilot, lambda: "Cancel" in footer(app))
         await pilot.press("c")
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         await pilot.press("escape")
         await until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
         engine.go.set()
         await pilot.press("r")
-        await until(pilot, lambda: len(app.evaluation.results()) == 8)
+        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
         await until(pilot, lambda: "Run again" not in footer(app))
 
 
@@ -633,7 +638,7 @@ async def test_lines_by_j_and_k_and_parts_by_letters(tmp_path: Path) -> None:
         await to_results(pilot, app)
         table = app.screen.query_one(RankingTable)
         await pilot.press("j", "j", "k")
-        assert table.chosen == app.evaluation.ranked()[1].configuration.name
+        assert table.chosen == app.session.models.run.ranked()[1].configuration.name
         await pilot.press("escape")
         await until(pilot, on(app, "ReceiptScreen"))
         await pilot.press("g")
@@ -729,7 +734,7 @@ async def test_a_letter_leads_to_each_part_of_the_screen(tmp_path: Path) -> None
         await pilot.press(await letter_of("more"))
         await until(pilot, lambda: getattr(app.focused, "id", "") == "more")
         await pilot.press(await letter_of("filter"), *"dash", "enter")
-        await until(pilot, lambda: app.state.filter == "dash")
+        await until(pilot, lambda: app.session.state.filter == "dash")
         await pilot.press(await letter_of("chart"))
         await until(pilot, lambda: app.screen.query_one(CalibrationChart).as_table)
         await until(pilot, lambda: app.focused in app.screen.query("#chart DataTable"))
@@ -767,8 +772,8 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
 
     app = make_app(tmp_path, FILE, answer=answer)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: len(app.evaluation.results()) == 8)
-        assert sorted(app.overview.waiting) == sorted(NOT_WAITED_FOR)
+        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
+        assert sorted(app.session.overview.waiting) == sorted(NOT_WAITED_FOR)
         go.set()
-        await until(pilot, lambda: app.answers_ended is not None)
-        assert app.run_number == 1
+        await until(pilot, lambda: app.session.answers_ended is not None)
+        assert app.session.models.number == 1

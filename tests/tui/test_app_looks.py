@@ -110,8 +110,8 @@ async def test_every_screen(
     save_state(State(theme=theme, recent=recent), tmp_path)
     monkeypatch.chdir(tmp_path)
     app = make_app(tmp_path, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
-    monkeypatch.setattr(app, "errors_of", errors)
-    monkeypatch.setattr(app, "costs", costs)
+    monkeypatch.setattr(app.session.models, "errors_of", errors)
+    monkeypatch.setattr(app.session, "costs", costs)
     pictures = snapshot.use_extension(SVGImageExtension)
     seen: list[str] = []
     different: list[str] = []
@@ -129,7 +129,7 @@ async def test_every_screen(
 
     async with app.run_test(size=size) as pilot:
         await look("OpenScreen")
-        app.open_file(FILE)
+        app.session.open_file(FILE)
         await until(pilot, lambda: "models: 9 of 9" in text_of(app))
         await look("AnswersScreen")
         for key, name in FROM_ANSWERS:
@@ -161,6 +161,6 @@ async def test_every_screen(
             await look(type(dialog).__name__)
             await pilot.press("escape")
             await until(pilot, on(app, "ErrorsScreen"))
-    app.shut_down()
+    app.session.shut_down()
     assert sorted(seen) == sorted(wanted)
     assert not different, f"look at {', '.join(different)}; wanted: --snapshot-update"

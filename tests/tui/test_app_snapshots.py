@@ -25,7 +25,7 @@ async def go_to_run(pilot: Any) -> None:
 
 async def go_to_results(pilot: Any) -> None:
     await go_to_run(pilot)
-    await until(pilot, lambda: not pilot.app.evaluation.running)
+    await until(pilot, lambda: not pilot.app.session.models.run.running)
     await until(pilot, lambda: "8 of 8" in text_of(pilot.app))
     await settle(pilot)
 
@@ -52,7 +52,7 @@ def test_running(tmp_path: Path, snap_compare: Any) -> None:
 
     app = make_app(tmp_path, FILE, evaluate=engine)
     assert snap_compare(app, terminal_size=SMALL, run_before=running)
-    app.shut_down()
+    app.session.shut_down()
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,10 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "mine.anki2" in text_of(app))
-        app.open_file(Path("collection.anki2"))
-        await until(pilot, lambda: len(app.evaluation.results()) == len(MODELS))
-        await until(pilot, lambda: not app.evaluation.running)
-    assert load_state(tmp_path) == app.state
+        app.session.open_file(Path("collection.anki2"))
+        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await until(pilot, lambda: not app.session.models.run.running)
+    assert load_state(tmp_path) == app.session.state
     kept = json.loads((tmp_path / FILE).read_text(), parse_constant=pytest.fail)
     assert [entry["path"] for entry in kept["recent"]][1:] == ["/mine.anki2"]
 

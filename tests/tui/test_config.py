@@ -171,7 +171,7 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
     assert app.animation_level == "none"
     async with app.run_test(size=(100, 50)) as pilot:
         await to_results(pilot, app)
-        standings = {line.standing for line in app.evaluation.groups()[0].lines}
+        standings = {line.standing for line in app.session.models.run.groups()[0].lines}
         assert standings == {"best", "as good", None}
         await until(pilot, lambda: "v Compare" in text_of(app))
         await pilot.press("question_mark")

@@ -15,7 +15,7 @@ DAY_S = 86_400
 ROLLOVER_HOUR = 4
 UTC_OFFSET_HOURS = 1
 FIRST_DAY_S = 1_693_796_400  # 4 September 2023, 4:00 at UTC+1
-MAXIMUM_INTERVAL = 36_500
+_MAXIMUM_INTERVAL = 36_500
 NEW_A_DAY, REVIEWS_A_DAY = 20, 250  # limits of a preset
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
@@ -159,11 +159,11 @@ def _presets(
     stored = tuple(vary(languages, 0.1).tolist())
     foreign = tuple(vary(np.array(DEFAULT_PARAMETERS), 1.5).tolist())
     presets = (
-        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL,
+        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL,
                None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S),
         Preset(
             LANGUAGES, "Languages", {6: stored}, 0.9, 0.9, None,
-            (1.0, 10.0), (10.0,), MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
+            (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
             modified_s=FIRST_DAY_S,
         ),
         Preset(
@@ -187,7 +187,7 @@ def character_presets(
     """Decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
-        learning_steps, relearning_steps, MAXIMUM_INTERVAL, None, SM2_SETTINGS,
+        learning_steps, relearning_steps, _MAXIMUM_INTERVAL, None, SM2_SETTINGS,
         NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S,
     )  # fmt: skip
     decks = {

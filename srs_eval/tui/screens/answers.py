@@ -37,16 +37,16 @@ _WAY = 16
 
 def show_basis(screen: AppScreen) -> None:
     """In the top line: the reviews that answers rest on, which need not be the ranking's."""
-    app = screen.srs_app
+    session = screen.session
     for line in screen.query(ProtocolLine):
-        if app.receipt is not None:
-            kept = app.receipt.rows[app.overview.rows]
-            last = app.receipt.last_review
+        if session.receipt is not None:
+            kept = session.receipt.rows[session.overview.rows]
+            last = session.receipt.last_review
             facts = [
                 f"{words.count(kept.kept)} reviews",
                 *([f"last on {last[:10]}"] if last else []),
             ]
-            line.show(app.file_name, *facts, f"rows: {app.overview.rows}")
+            line.show(session.file_name, *facts, f"rows: {session.overview.rows}")
 
 
 class Lines(OptionList):
@@ -123,7 +123,7 @@ answers on Anki's.
 
     @property
     def overview(self) -> Overview:
-        return self.srs_app.overview
+        return self.session.overview
 
     def on_mount(self) -> None:
         self.query_one("#beside").can_focus = False
@@ -181,17 +181,18 @@ answers on Anki's.
 
     def _ranked_rows(self) -> str:
         """Which reviews the ranking rests on, the key to it, and the key there that changes it."""
-        rows = self.srs_app.protocol.rows
+        rows = self.session.models.protocol.rows
         shown = "the same" if rows == self.overview.rows else _ROWS[rows]
-        return f"{shown} (m, R)" if self.srs_app.other_rows is not None else f"{shown} (m)"
+        return f"{shown} (m, R)" if self.session.models.other_rows is not None else f"{shown} (m)"
 
     def _as_of(self) -> str:
         """Of which day the answers are, while those of today are worked out."""
-        app = self.srs_app
-        if app.earlier is None or not self.overview.waiting:
+        session = self.session
+        if session.earlier is None or not self.overview.waiting:
             return ""
-        day = time.strftime("%Y-%m-%d", time.localtime(app.earlier.at))
-        new = 0 if app.receipt is None else app.receipt.entries_read - app.earlier.entries
+        day = time.strftime("%Y-%m-%d", time.localtime(session.earlier.at))
+        entries = session.earlier.entries
+        new = 0 if session.receipt is None else session.receipt.entries_read - entries
         since = f": {counted(new, 'review')} more in the file since then" if new > 0 else ""
         return f"As of {day}{since}. Today's answers replace these as they come."
 
@@ -230,17 +231,17 @@ answers on Anki's.
     def _progress(self) -> None:
         if self.lacks("#progress"):
             return
-        app = self.srs_app
-        gone = words.clock((app.answers_ended or app.monotonic()) - app.answers_began)
-        if app.answers_ended is None:
+        session = self.session
+        gone = words.clock((session.answers_ended or session.monotonic()) - session.answers_began)
+        if session.answers_ended is None:
             text = f"{counted(len(self.overview.waiting), 'question')} open · {gone} gone"
-            if app.compiles:
+            if session.compiles:
                 text += " · models are compiled first, this once"
         elif self.overview.waiting:
             text = f"cancelled after {gone}; r asks again"
         else:
             text = f"answered in {gone}"
-        evaluation = app.of_open_file
+        evaluation = session.models.of_open_file
         if evaluation.models:
             text += f" · models: {evaluation.finished} of {len(evaluation.models)}"
         if text != self._progress_said:
@@ -261,9 +262,9 @@ answers on Anki's.
         if action in ("costs", "choose"):
             return self.overview.rows == "anki"  # else presets are not known
         if action == "cancel":
-            return self.srs_app.answers_ended is None or super().check_action(action, parameters)
+            return self.session.answers_ended is None or super().check_action(action, parameters)
         if action == "again":
-            return self.srs_app.answers_ended is not None and bool(self.overview.waiting)
+            return self.session.answers_ended is not None and bool(self.overview.waiting)
         return super().check_action(action, parameters)
 
     def action_evidence(self) -> None:
@@ -296,28 +297,27 @@ answers on Anki's.
         self._show(next((line for line in self._lines if line.question == question), None))
 
     def action_copy(self) -> None:
-        self.srs_app.copy_of(self.chosen())
+        self.session.copy_of(self.chosen())
 
     def action_ranking(self) -> None:
-        self.srs_app.show_ranking()
+        self.show_ranking()
 
     def action_cancel(self) -> None:
-        if self.srs_app.answers_ended is None and not self.srs_app.exporting:
-            self.srs_app.cancel_answers()
+        if self.session.answers_ended is None and not self.session.reports.said:
+            self.session.cancel_answers()
             self.update_now()
         else:
             super().action_cancel()
 
     def action_choose(self) -> None:
-        app = self.srs_app
-        if app.whole is None or not app.whole[1].presets:
+        session = self.session
+        if session.whole is None or not session.whole[1].presets:
             self.notify("This file says nothing of presets and decks.", timeout=3)
             return
         from srs_eval.tui.screens.dialogs import ChooseScreen
 
-        self.app.push_screen(
-            ChooseScreen(app.whole[1], self.overview.rows, app.judged_only), app.judge_only
-        )
+        screen = ChooseScreen(session.whole[1], self.overview.rows, session.judged_only)
+        self.app.push_screen(screen, session.judge_only)
 
     def action_receipt(self) -> None:
         from srs_eval.tui.screens.import_summary import ReceiptScreen
@@ -325,11 +325,11 @@ answers on Anki's.
         self.app.push_screen(ReceiptScreen())
 
     def action_again(self) -> None:
-        self.srs_app.ask()
+        self.session.ask()
         self.update_now()
 
     def action_back(self) -> None:
-        self.srs_app.close_file()
+        self.close_file()
 
 
 def _preset(line: Line, name: int, figures: int, width: int) -> Text:

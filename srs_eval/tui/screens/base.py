@@ -23,7 +23,7 @@ from srs_eval.tui.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
 from srs_eval.tui.workarounds import Forgetful, Keys
 
 if TYPE_CHECKING:
-    from srs_eval.app import SrsEvalApp
+    from srs_eval.tui.session import Session
 
 _SHOWN_AS_ACTIONS = ("Quit", "Keys")  # Textual's own commands that are actions or help here
 TOO_NARROW = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
@@ -62,8 +62,8 @@ class AppScreen(Forgetful, Screen[Any]):
         yield from ()
 
     @property
-    def srs_app(self) -> SrsEvalApp:
-        return cast("SrsEvalApp", self.app)
+    def session(self) -> Session:
+        return session_of(self)
 
     def _fit(self, width: int, height: int) -> None:
         """Take on the size's classes at once; Textual would style all widgets anew for them."""
@@ -103,36 +103,37 @@ class AppScreen(Forgetful, Screen[Any]):
         self.show_protocol()
 
     def show_protocol(self) -> None:
-        app = self.srs_app
+        session = self.session
         if self.lacks("ProtocolLine"):
             return
         line = self.query_one(ProtocolLine)
-        if app.log_ is None or app.receipt is None:
+        if session.log is None or session.receipt is None:
             line.show("")
             return
         facts = []
-        counts = app.counts()
+        counts = session.models.counts()
         if counts is not None:
             facts = [f"{words.count(counts[0])} reviews", f"{words.count(counts[1])} judged"]
-        line.show(app.file_name, *facts, f"protocol: {words.protocol(app.protocol)}")
+        protocol = words.protocol(session.models.protocol)
+        line.show(session.file_name, *facts, f"protocol: {protocol}")
 
     def show_export(self) -> None:
         """How far a report is, in the top line, and the key that stops it."""
         for line in self.query(ProtocolLine):
-            line.busy(self.srs_app.exporting)
+            line.busy(self.session.reports.said)
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
-            return bool(self.srs_app.exporting) or self.srs_app.can_cancel
+            return bool(self.session.reports.said) or self.session.models.can_cancel
         return True
 
     def action_cancel(self) -> None:
         """Of a report and of models at work, what was begun last."""
-        if self.srs_app.exporting:
-            self.srs_app.cancel_export()
+        if self.session.reports.said:
+            self.session.reports.cancel()
         else:
-            self.srs_app.cancel_evaluation()
+            self.session.models.cancel()
         self.refresh_bindings()
 
     def action_line(self, step: int) -> None:
@@ -147,10 +148,32 @@ class AppScreen(Forgetful, Screen[Any]):
     def action_back(self) -> None:
         self.app.pop_screen()
 
+    def show_ranking(self) -> None:
+        """The ranking of the models asked for; evaluates them unless that is done or under way."""
+        from srs_eval.tui.screens.ranking import RunScreen
+
+        self.session.models.rank()
+        self.app.push_screen(RunScreen())
+
+    def close_file(self) -> None:
+        """Back to the first screen; asks first where that stops what a person waits for."""
+        from srs_eval.tui.screens.dialogs import question_before_closing
+
+        def close(stop: bool | None) -> None:
+            if stop:
+                self.session.close_file()
+                self.app.pop_screen()
+
+        question = question_before_closing(self.session)
+        if question is None:
+            close(True)
+        else:
+            self.app.push_screen(question, close)
+
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.about, self.srs_app.on_keys(self.actions)))
+        self.app.push_screen(HelpScreen(self.about, self.actions))
 
     def action_jump(self) -> None:
         from srs_eval.tui.screens.dialogs import JumpScreen
@@ -166,6 +189,11 @@ class AppScreen(Forgetful, Screen[Any]):
         if widget is not None:
             widget.can_focus = True
             widget.focus()
+
+
+def session_of(screen: Screen[Any]) -> Session:
+    """Of the app that shows the screen."""
+    return cast("Session", screen.app.session)  # type: ignore[attr-defined]
 
 
 class Dialog(Forgetful, ModalScreen[Any]):

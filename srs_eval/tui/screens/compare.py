@@ -46,7 +46,7 @@ choose the models, s exchanges them, ◀ marks the better figure.
         self.pair = [left, right]
 
     def content(self) -> ComposeResult:
-        configurations = [line.configuration for line in self.srs_app.evaluation.ranked()]
+        configurations = [line.configuration for line in self.session.models.run.ranked()]
         names = [(Text(each.words), each.name) for each in configurations]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
@@ -66,9 +66,9 @@ choose the models, s exchanges them, ◀ marks the better figure.
         self.update_soon()
 
     def update_now(self) -> None:
-        results = self.srs_app.evaluation.results()
+        results = self.session.models.run.results()
         left, right = (results[name] for name in self.pair)
-        graphs = [self.srs_app.graph(result) for result in (left, right)]
+        graphs = [self.session.models.graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
         over = self.has_class("-overlay")
         for side, letter, graph in zip(("left", "right"), "AB", graphs, strict=True):
@@ -84,7 +84,7 @@ choose the models, s exchanges them, ◀ marks the better figure.
         names = [in_words(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Judged on different reviews: their figures can't be compared.", "bold")
-        says = verdict(difference, equivalence=self.srs_app.config.equivalence)
+        says = verdict(difference, equivalence=self.session.config.equivalence)
         head = {
             "better": f"{names[0]} predicts better",
             "worse": f"{names[1]} predicts better",
@@ -170,9 +170,9 @@ choose the models, s exchanges them, ◀ marks the better figure.
         self.update_now()
 
     def action_bins(self) -> None:
-        self.srs_app.next_bins()
+        self.session.next_bins()
         self.update_now()
 
     def action_log_bins(self) -> None:
-        self.srs_app.switch_log_bins()
+        self.session.switch_log_bins()
         self.update_now()

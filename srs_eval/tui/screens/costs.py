@@ -17,9 +17,9 @@ from srs_eval.advice.answers import Answer
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.engine.evaluate import in_words
 from srs_eval.report.formats import clock
+from srs_eval.tui.background import Background
 from srs_eval.tui.screens.actions import COSTS, bindings
 from srs_eval.tui.screens.answers import show_basis
-from srs_eval.tui.screens.background import Background
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.evidence import evidence
 from srs_eval.tui.widgets.facts import WidthDependent, stacked
@@ -88,12 +88,12 @@ model's estimate, and says so where you have no data.
         box.focus()
         from srs_eval.advice.workload.estimate import beginning
 
-        self._doing, self._begun = beginning(), self.srs_app.monotonic()
+        self._doing, self._begun = beginning(), self.session.monotonic()
         self._ticking = self.set_interval(1.0, self._tell_progress)
         self._tell_progress()
 
         def found(cancel: threading.Event) -> Iterator[Any]:
-            for known in self.srs_app.costs(self.preset):
+            for known in self.session.costs(self.preset):
                 if cancel.is_set():
                     return
                 yield known
@@ -117,7 +117,7 @@ model's estimate, and says so where you have no data.
         The time left goes by what came after the first figures, which may wait for kernels.
         """
         assert self._doing is not None
-        now, share = self.srs_app.monotonic(), self._doing.share
+        now, share = self.session.monotonic(), self._doing.share
         since, share_then = self._first
         said = f"{self._doing.words}  {clock(now - self._begun)}"
         if share > share_then > 0:
@@ -129,10 +129,10 @@ model's estimate, and says so where you have no data.
         if message.doing is not None:
             self._doing = message.doing
             if self._first[1] == 0:
-                self._first = self.srs_app.monotonic(), message.doing.share
+                self._first = self.session.monotonic(), message.doing.share
             self._tell_progress()
         parts: list[Text | WidthDependent] = []
-        log = self.srs_app.log_
+        log = self.session.log
         if log is not None and log.receipt.fsrs_enabled is False:
             parts.append(Text(_WERE_IT_ON))
         for answer in message.answers:

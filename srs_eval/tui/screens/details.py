@@ -60,16 +60,16 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
 
     def update_now(self) -> None:
         """Show the currently chosen configuration."""
-        evaluation = self.srs_app.evaluation
+        evaluation = self.session.models.run
         result = evaluation.results()[self.configuration]
         line = evaluation.line(self.configuration)
-        graph = self.srs_app.graph(result)
+        graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
         box.border_title = "Calibration"
         box.border_subtitle = (
             f"off by {words.percent(graph.mae)} on average · {len(graph.count)} "
-            + ("log bins" if self.srs_app.state.log_bins else "bins")
+            + ("log bins" if self.session.state.log_bins else "bins")
         )
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
@@ -98,10 +98,10 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         lines += [f"* {note}" for note in result.notes]
         self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))
         self.query_one("#metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.srs_app.log_))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
     def _move(self, step: int) -> None:
-        names = [line.configuration.name for line in self.srs_app.evaluation.ranked()]
+        names = [line.configuration.name for line in self.session.models.run.ranked()]
         place = names.index(self.configuration) + step
         if 0 <= place < len(names):
             self.configuration = names[place]
@@ -118,17 +118,17 @@ log loss and RMSE(bins) disagree at times, and RMSE(bins) can be gamed.
         chart.as_table = not chart.as_table
 
     def action_bins(self) -> None:
-        self.srs_app.next_bins()
+        self.session.next_bins()
         self.update_now()
 
     def action_log_bins(self) -> None:
-        self.srs_app.switch_log_bins()
+        self.session.switch_log_bins()
         self.update_now()
 
     def action_compare(self) -> None:
         others = [
             line.configuration.name
-            for line in self.srs_app.evaluation.ranked()
+            for line in self.session.models.run.ranked()
             if line.configuration.name != self.configuration
         ]
         if not others:
@@ -177,7 +177,7 @@ folds; your own are the ones stored in Anki, for each preset.
             yield Static("Looking for where it errs …", id="looking")
 
     def _title(self) -> str:
-        configuration = self.srs_app.evaluation.models[self.configuration].configuration
+        configuration = self.session.models.run.models[self.configuration].configuration
         errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"
         return f"Where {configuration.words} {errs}"
 
@@ -189,7 +189,7 @@ folds; your own are the ones stored in Anki, for each preset.
 
     @work(thread=True, exit_on_error=False)
     def _compute(self) -> None:
-        tables = self.srs_app.errors_of(self.configuration)
+        tables = self.session.models.errors_of(self.configuration)
         self.app.call_from_thread(self._show, tables)
 
     def _show(self, tables: list[Table]) -> None:
@@ -219,13 +219,13 @@ folds; your own are the ones stored in Anki, for each preset.
 
     def _against(self) -> str | None:
         """The learner's own scheduler, or else the best other model on the same reviews."""
-        results = self.srs_app.evaluation.results()
-        ranked = [line.configuration.name for line in self.srs_app.evaluation.ranked()]
+        results = self.session.models.run.results()
+        ranked = [line.configuration.name for line in self.session.models.run.ranked()]
         own = results.pop(self.configuration)
         return next(
             (
                 name
-                for name in dict.fromkeys([self.srs_app.own_scheduler, *ranked])
+                for name in dict.fromkeys([self.session.models.own_scheduler, *ranked])
                 if name in results and same_reviews(own, results[name])
             ),
             None,
@@ -233,14 +233,14 @@ folds; your own are the ones stored in Anki, for each preset.
 
     @work(thread=True, exit_on_error=False)
     def _compute_other(self, name: str) -> None:
-        tables = self.srs_app.errors_of(name)
+        tables = self.session.models.errors_of(name)
         found = {table.title: table for table in tables if isinstance(table, Curves)}
         self.app.call_from_thread(self._overlay, found, name)
 
     def _overlay(self, others: Mapping[str, Curves], name: str | None = None) -> None:
         if name != self._other:
             return  # it has been taken off again
-        models = self.srs_app.evaluation.models
+        models = self.session.models.run.models
         this = models[self.configuration].configuration.words
         box = self.query_one("#box")
         over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""

@@ -18,11 +18,14 @@ from textual.widget import Widget
 from textual.widgets import Button, Label, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
+from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.printable import printable
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.tui.screens.actions import EVERYWHERE, Action
-from srs_eval.tui.screens.base import Dialog
+from srs_eval.tui.screens.base import Dialog, session_of
+from srs_eval.tui.session import Chosen, Session
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns
 
 
@@ -46,10 +49,10 @@ class HelpScreen(Dialog):
             yield Static(self._keys())
 
     def _keys(self) -> WidthDependent:
-        everywhere = self.app.on_keys(EVERYWHERE)  # type: ignore[attr-defined]
+        on_keys = session_of(self).config.on_keys
         rows = [
             (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
-            for action in (*self._actions, *everywhere)
+            for action in on_keys((*self._actions, *EVERYWHERE))
         ]
         return WidthDependent(lambda width: in_columns([(Text(""),), *rows], width))
 
@@ -132,10 +135,6 @@ class Refusal(Dialog):
 
     def on_button_pressed(self) -> None:
         self.dismiss(None)
-
-
-Chosen = tuple[tuple[str, ...], tuple[str, ...]]
-"""Ids of presets and of decks; none of either means all."""
 
 
 class _Ticked(SelectionList[str]):
@@ -270,3 +269,33 @@ class JumpScreen(ModalScreen[Any]):
         if event.key in self._targets:
             event.stop()
             self.dismiss(self._targets[event.key])
+
+
+def sentence_of(error: Exception) -> str:
+    """What a person is told of an error."""
+    if isinstance(error, InputError | NotEnoughData):
+        return printable(error, None)
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this."
+    return f"Something unexpected happened ({type(error).__name__}: {printable(error)})."
+
+
+def question_before_closing(session: Session) -> Question | None:
+    """Where closing the file stops what a person waits for."""
+    if session.models.can_cancel and session.models.wanted:
+        return Question(
+            "Stop the models that still run?",
+            "What has finished is kept on disk and need not be done again.",
+            "Stop and close",
+            "Keep running",
+            lambda: "" if session.models.can_cancel else "The models have ended by themselves.",
+        )
+    if session.answers_ended is None and session.overview.waiting:
+        return Question(
+            f"Close with {counted(len(session.overview.waiting), 'question')} still open?",
+            "Answers are kept once there are all of them; till then, opening asks anew.",
+            "Stop and close",
+            "Keep running",
+            lambda: "" if session.answers_ended is None else "All questions are answered by now.",
+        )
+    return None

@@ -51,7 +51,7 @@ only": all other parameters are the defaults.
 
     def line(self) -> Line | None:
         """The line shown, as it is now."""
-        lines = self.srs_app.overview.lines
+        lines = self.session.overview.lines
         return next((each for each in lines if (each.question, each.title) == self._key), None)
 
     def update_now(self) -> None:
@@ -77,7 +77,7 @@ only": all other parameters are the defaults.
         self.refresh_bindings()
 
     def _move(self, step: int) -> None:
-        lines = [each for each in self.srs_app.overview.lines if each.answers]
+        lines = [each for each in self.session.overview.lines if each.answers]
         keys = [(each.question, each.title) for each in lines]
         place = keys.index(self._key) + step if self._key in keys else 0
         if 0 <= place < len(keys):
@@ -92,4 +92,4 @@ only": all other parameters are the defaults.
         self._move(1)
 
     def action_copy(self) -> None:
-        self.srs_app.copy_of(self.line())
+        self.session.copy_of(self.line())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from srs_eval.data.outputs import check_outputs, with_ending
 from srs_eval.data.printable import printable
 from srs_eval.report.files import FOLDERS
 from srs_eval.tui.screens.base import Dialog, Harmless
+from srs_eval.tui.session import Wanted
 
 _FORMS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",
@@ -58,15 +58,6 @@ class _Tick(Checkbox):
     def render(self) -> Any:
         self.BUTTON_INNER = "X" if self.value else " "
         return super().render()
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A report to write."""
-
-    form: str  # of FORMS
-    path: Path  # a file, or a folder for one of report.files.FOLDERS
-    anonymous: bool
 
 
 class ExportScreen(Dialog):

@@ -56,8 +56,8 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         with Horizontal(id="choice"):
             yield Static("Models")
             yield Select(
-                [(Text(words.cut(name, 24)), name) for name in self.srs_app.model_choices()],
-                value=self.srs_app.models,
+                [(Text(words.cut(name, 24)), name) for name in self.session.models.choices()],
+                value=self.session.models.asked,
                 allow_blank=False,
                 compact=True,
                 id="models",
@@ -65,7 +65,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             yield Static("Rows")
             yield Select(
                 [("benchmark", "benchmark"), ("anki", "anki")],
-                value=self.srs_app.protocol.rows,
+                value=self.session.models.protocol.rows,
                 allow_blank=False,
                 compact=True,
                 id="rows",
@@ -76,20 +76,20 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         return DataTable(id=name, cursor_type="row", zebra_stripes=True)
 
     def on_mount(self) -> None:
-        receipt = self.srs_app.receipt
+        receipt = self.session.receipt
         assert receipt is not None
         self._show(receipt)
         self._shown_at = self.app.size.width
         self.query_one("#reasons").focus()
 
     def on_resize(self) -> None:
-        receipt, width = self.srs_app.receipt, self.app.size.width
+        receipt, width = self.session.receipt, self.app.size.width
         if receipt is not None and width != self._shown_at:
             self._shown_at = width
             self._show(receipt)
 
     def _show(self, receipt: Inspection) -> None:
-        rule = self.srs_app.protocol.rows
+        rule = self.session.models.protocol.rows
         kept = receipt.rows[rule]
         dropped = sum(kept.dropped.values())
         span = ""
@@ -166,7 +166,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
 
     def _reasons(self, receipt: Inspection) -> None:
         rules = list(receipt.rows)
-        chosen = self.srs_app.protocol.rows
+        chosen = self.session.models.protocol.rows
 
         def cells(values: list[int], style: str = "") -> list[Text]:
             return [
@@ -188,7 +188,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         self._fill("reasons", ("entries that", *headings), rows)
 
     def _decks(self, receipt: Inspection) -> None:
-        anki = self.srs_app.protocol.rows == "anki"
+        anki = self.session.models.protocol.rows == "anki"
         rows: list[tuple[Any, ...]] = []
         for deck in receipt.decks:
             counts = deck.counts
@@ -206,7 +206,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
         self._fill("decks", headings, rows, left=2, may_go=("cards", "own retention", "preset"))
 
     def _presets(self, receipt: Inspection) -> None:
-        anki = self.srs_app.protocol.rows == "anki"
+        anki = self.session.models.protocol.rows == "anki"
         rows: list[tuple[Any, ...]] = []
         for preset in receipt.presets:
             counts = preset.counts
@@ -237,9 +237,9 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:
         rows: Literal["benchmark", "anki"] = "anki" if event.value == "anki" else "benchmark"
-        if rows != self.srs_app.protocol.rows:
-            self.srs_app.protocol = replace(self.srs_app.protocol, rows=rows)
-            receipt = self.srs_app.receipt
+        if rows != self.session.models.protocol.rows:
+            self.session.models.protocol = replace(self.session.models.protocol, rows=rows)
+            receipt = self.session.receipt
             if receipt is not None:
                 self._show(receipt)
             self.show_protocol()
@@ -247,7 +247,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
     @on(Select.Changed, "#models")
     def _models_chosen(self, event: Select.Changed) -> None:
         if isinstance(event.value, str):
-            self.srs_app.models = event.value
+            self.session.models.asked = event.value
 
     def action_rows(self) -> None:
         rows = self.query_one("#rows", Select)
@@ -270,7 +270,7 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
         """A preset's or a deck's row judges that alone; other rows evaluate what there is."""
-        receipt, kind = self.srs_app.receipt, event.data_table.id
+        receipt, kind = self.session.receipt, event.data_table.id
         reports: Sequence[PresetReport | DeckReport] = ()
         if receipt is not None and kind in ("presets", "decks"):
             reports = receipt.presets if kind == "presets" else receipt.decks
@@ -282,11 +282,11 @@ Decks and Presets tell where the reviews are; Enter on one judges it alone. \
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return
         one = (str(chosen.id),)
-        self.srs_app.judge_only((one, ()) if kind == "presets" else ((), one))
+        self.session.judge_only((one, ()) if kind == "presets" else ((), one))
 
     @on(Button.Pressed, "#evaluate")
     def _go(self) -> None:
         self.action_evaluate()
 
     def action_evaluate(self) -> None:
-        self.srs_app.show_ranking()
+        self.show_ranking()

@@ -159,15 +159,15 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
 
     def _is_there(self) -> None:
         self._find_profiles()
-        self.srs_app.first_screen_is_there()
+        self.app.first_screen_is_there()  # type: ignore[attr-defined]
 
     @work(thread=True, exit_on_error=False, group="profiles")
     def _find_profiles(self) -> None:
-        found = [_Found(name, path) for name, path in self.srs_app.find_profiles()]
+        found = [_Found(name, path) for name, path in self.session.find_profiles()]
         here = [_Found(path.name, path) for path in _files_here()]
         self.app.call_from_thread(self._found, found, here)
         for place, profile in enumerate(found):  # a second or so for a large collection
-            found[place] = replace(profile, facts=_facts(profile.path, self.srs_app.now()))
+            found[place] = replace(profile, facts=_facts(profile.path, self.session.now()))
             self.app.call_from_thread(self._found, list(found), here)
 
     def _found(self, found: list[_Found], here: list[_Found]) -> None:
@@ -176,7 +176,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         if not first:
             self._list()
             return
-        if not self.srs_app.state.recent:
+        if not self.session.state.recent:
             self.query_one(OptionList).highlighted = None  # the list begins with another choice now
         self._list()
 
@@ -207,7 +207,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
         """What can be opened, without scrolling where that can be, in a list of this height."""
         width = max(self.size.width - 10, 40)
         latest: dict[str, Recent] = {}
-        for each in self.srs_app.state.recent:
+        for each in self.session.state.recent:
             latest.setdefault(_whose(each.path), each)
         recents = list(latest.values())
         if recents:
@@ -215,7 +215,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             names = told_apart([_home(recent.path) for recent in recents], width // 2)
             for recent, name in zip(recents, names, strict=True):
                 facts = [f"{words.count(recent.entries)} entries"] if recent.entries else []
-                facts.append(f"opened {_ago(self.srs_app.now() - recent.opened)}")
+                facts.append(f"opened {_ago(self.session.now() - recent.opened)}")
                 yield self._option(f"recent:{recent.path}", name, facts, width)
         if self._profiles:
             yield Option(Text("Anki profiles on this machine", "bold dim"), disabled=True)
@@ -266,7 +266,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def action_forget(self) -> None:
         path = self._recent()
         if path is not None:
-            self.srs_app.remember(self.srs_app.state.forgotten(path))
+            self.session.forget(path)
             self._list()
 
     @on(Input.Changed, "#path")
@@ -283,7 +283,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
     def _selected(self, event: OptionList.OptionSelected) -> None:
         key = event.option_id or ""
         if key == _DEMO:
-            self.srs_app.open_demo()
+            self.session.open_demo()
             return
         kind, _, name = key.partition(":")
         if kind == "path" and name.endswith("/"):
@@ -295,7 +295,7 @@ Enter opens it. Nothing leaves this machine, and card contents are not read.
             self._open(Path(name).expanduser() if name.startswith("~") else Path(name))
 
     def _open(self, path: Path) -> None:
-        self.srs_app.open_file(path)
+        self.session.open_file(path)
 
     def reading(self, words_: str) -> None:
         """Show what is being read; "" when done."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
 from heapq import heapify, heapreplace
 from typing import Any, ClassVar
 
@@ -97,7 +96,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     @property
     def evaluation(self) -> Run:
-        return self.srs_app.evaluation
+        return self.session.models.run
 
     @property
     def table(self) -> RankingTable:
@@ -110,12 +109,12 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
-        if self.srs_app.state.order not in ORDERS:  # of another version
-            self.srs_app.remember(replace(self.srs_app.state, order="place"))
-        self.query_one(FilterInput).value = self.srs_app.state.filter
+        if self.session.state.order not in ORDERS:  # of another version
+            self.session.remember(order="place")
+        self.query_one(FilterInput).value = self.session.state.filter
         self.app.theme_changed_signal.subscribe(self, lambda _: self.update_now())
         self.table.focus()
-        self.query_one(FilterInput).set_class(not self.srs_app.state.filter, "-closed")
+        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
         self.set_interval(_REFRESH, self._tick)
 
     def on_unmount(self) -> None:
@@ -138,9 +137,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         if self.lacks("RankingTable"):
             return
         self._dirty = False
-        now = self.srs_app.monotonic()
-        left, state = seconds_by_model(self.evaluation, now), self.srs_app.state
-        self.table.show(self.evaluation, left, state, self.srs_app.own_scheduler)
+        now = self.session.monotonic()
+        left, state = seconds_by_model(self.evaluation, now), self.session.state
+        self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
@@ -155,10 +154,10 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def _title(self) -> None:
         """How many models are shown, where some are not, and what sets them apart."""
-        state, everyone = self.srs_app.state, len(self.evaluation.models)
+        state, everyone = self.session.state, len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else the room is for what is not shown
-            rows, other = self.srs_app.protocol.rows, self.srs_app.other_rows
+            rows, other = self.session.models.protocol.rows, self.session.models.other_rows
             title += f" on {_WHOSE[rows]} rows" + (
                 "" if other is None else f" (R: {_WHOSE[other]})"
             )
@@ -192,7 +191,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def _own_line(self) -> list[str]:
         """The learner's own scheduler against the average, in a sentence."""
-        own = self.srs_app.own_scheduler
+        own = self.session.models.own_scheduler
         line = self.evaluation.line(own) if own in self.evaluation.results() else None
         if own is None or line is None or line.against_floor is None:
             return []
@@ -238,7 +237,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             self._show_details(model)
 
     def _show_details(self, model: ModelRun) -> None:
-        state = self.srs_app.state
+        state = self.session.state
         seen = (model.name, model.stage, state.bins, state.log_bins)
         if seen == self._shown:
             return
@@ -258,7 +257,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             self.query_one("#reason", Static).update(Text(text))
             self.query_one(CalibrationChart).show(None)
             return
-        graph = self.srs_app.graph(result)
+        graph = self.session.models.graph(result)
         self.query_one(CalibrationChart).show(graph)
         line = self.evaluation.line(model.name)
         off = Text(f"{words.percent(graph.mae)} off on average", "bold")
@@ -274,7 +273,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             )
         )  # fmt: skip
         self.query_one("#all-metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.srs_app.log_))
+        self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
     @on(RankingTable.Chosen)
     def _chosen(self) -> None:
@@ -288,7 +287,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "switch_rows":
-            return self.srs_app.other_rows is not None
+            return self.session.models.other_rows is not None
         if action == "again":
             return not self.evaluation.running and self.evaluation.is_incomplete
         return super().check_action(action, parameters)
@@ -299,7 +298,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     @on(Input.Submitted, "#filter")
     def action_focus_ranking(self) -> None:
-        self.query_one(FilterInput).set_class(not self.srs_app.state.filter, "-closed")
+        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
         self.table.focus()
 
     def action_filter(self) -> None:
@@ -330,7 +329,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def action_back(self) -> None:
         """First all models are shown again: a filter that is forgotten would hide some."""
-        if self.srs_app.state.filter:
+        if self.session.state.filter:
             self.action_clear_filter()
         else:
             super().action_back()
@@ -339,26 +338,26 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def _order_by(self, event: RankingTable.OrderAsked) -> None:
         key = event.column
         key = {"log loss": "place", "drawn": "place", "verdict": "place"}.get(key, key)
-        backwards = key == self.srs_app.state.order and not self.srs_app.state.backwards
+        backwards = key == self.session.state.order and not self.session.state.backwards
         self._arrange(order=key, backwards=backwards and key != "place")
 
     def action_order(self) -> None:
         orders = list(ORDERS)
-        place = orders.index(self.srs_app.state.order)
+        place = orders.index(self.session.state.order)
         self._arrange(order=orders[(place + 1) % len(orders)], backwards=False)
 
     def action_families(self) -> None:
         from srs_eval.tui.screens.dialogs import FamiliesScreen
 
         there = {model.configuration.model.family for model in self.evaluation.models.values()}
-        self.app.push_screen(FamiliesScreen(there, self.srs_app.state.hidden), self._hide)
+        self.app.push_screen(FamiliesScreen(there, self.session.state.hidden), self._hide)
 
     def _hide(self, hidden: tuple[str, ...] | None) -> None:
         if hidden is not None:
             self._arrange(hidden=hidden)
 
     def _arrange(self, **changes: Any) -> None:
-        self.srs_app.remember(replace(self.srs_app.state, **changes))
+        self.session.remember(**changes)
         self.update_now()
 
     def action_cancel(self) -> None:
@@ -366,13 +365,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.update_now()
 
     def action_switch_rows(self) -> None:
-        self.srs_app.switch_rows()
+        self.session.models.switch_rows()
         self.show_protocol()
         self.refresh_bindings()
         self.update_now()
 
     def action_again(self) -> None:
-        self.srs_app.start_evaluation(again=True)
+        self.session.models.start(again=True)
         self.refresh_bindings()
 
     def action_details(self) -> None:
@@ -413,7 +412,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def _pair(self) -> tuple[str, str] | None:
         """The marked models; else the learner's own scheduler and the chosen one, or the best."""
         marked, chosen = self.table.marked, self.table.chosen
-        own = self.srs_app.own_scheduler
+        own = self.session.models.own_scheduler
         wanted = [*marked, chosen] if marked else [own, chosen]
         wanted += [line.configuration.name for line in self.evaluation.ranked()]
         results = self.evaluation.results()
@@ -425,11 +424,11 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         chart.as_table = not chart.as_table
 
     def action_bins(self) -> None:
-        self.srs_app.next_bins()
+        self.session.next_bins()
         self.update_now()
 
     def action_log_bins(self) -> None:
-        self.srs_app.switch_log_bins()
+        self.session.switch_log_bins()
         self.update_now()
 
 

@@ -455,7 +455,7 @@ class RankingTable(DataTable[Any]):
 def _wanted(configuration: Configuration, state: State) -> bool:
     if configuration.model.family in state.hidden and not configuration.is_floor:
         return False
-    return not state.filter or configuration.matches(state.filter)
+    return all(map(configuration.matches, state.filter.split()))
 
 
 def _heading(group: Group, first: Group) -> str:

@@ -1,0 +1,297 @@
+"""The models of a session: which are asked for, on which reviews, and what has become of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from srs_eval.data.errors import counted
+from srs_eval.data.protocol import Protocol
+from srs_eval.tui.background import Background
+
+if TYPE_CHECKING:
+    from srs_eval.advice.answers import Table
+    from srs_eval.data.reviews import ReviewLog
+    from srs_eval.engine.ranking import Group
+    from srs_eval.engine.results import Result
+    from srs_eval.engine.run import Event, Run
+    from srs_eval.engine.workers import WorkerPool
+    from srs_eval.models.configurations import Configuration
+    from srs_eval.stats.calibration_graph import CalibrationGraph
+    from srs_eval.tui.session import Session
+
+Rows = Literal["benchmark", "anki"]
+
+
+class Models:
+    """Evaluates them in a thread, and tells the session's view; `evaluate` is the engine's."""
+
+    def __init__(
+        self, session: Session, evaluate: Callable[..., Iterator[Event]] | None = None
+    ) -> None:
+        self._session, self._evaluate = session, evaluate
+        self.asked = session.options.models
+        self.protocol = session.options.protocol
+        self.wanted = False  # by the person; or they follow the answers by themselves
+        self.number = 0  # of runs
+        self.backgrounds: list[Background] = []
+        self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
+        self._rows_before: Rows | None = None  # to go back to, where others cannot be judged
+        self._graphs: dict[tuple[int, int, bool], tuple[Result, CalibrationGraph]] = {}
+        self._prepared: dict[Protocol, tuple[int, int]] = {}
+        self._warm_up: list[WorkerPool] = []
+        self._begun = threading.Event()  # once set, nothing more is compiled ahead
+
+    @cached_property
+    def run(self) -> Run:
+        """What has become of them so far."""
+        from srs_eval.engine.run import Run
+
+        return Run()
+
+    def choices(self) -> list[str]:
+        """What the receipt offers to evaluate: the models asked for at start, and the groups."""
+        from srs_eval.models.configurations import GROUPS
+
+        return list(dict.fromkeys([self._session.options.models, *GROUPS]))
+
+    # --- compiling ahead
+
+    def warm_up(self) -> None:
+        """Compile models while the user chooses a file; needed once after each update."""
+        if self._evaluate is not None:
+            return
+        from srs_eval.advice.overview import NEEDED
+        from srs_eval.engine.evaluate import warm_up
+
+        pool = warm_up(NEEDED, "fast")
+        if pool is not None:
+            self._warm_up.append(pool)
+            if self._begun.is_set():
+                self.end_warm_up()
+
+    def end_warm_up(self) -> None:
+        """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
+        self._begun.set()
+        while self._warm_up:
+            self._warm_up.pop().terminate_workers()
+
+    # --- what is open
+
+    def forget(self) -> None:
+        """Another file, or another part of it, is open."""
+        self._prepared, self._graphs = {}, {}
+
+    @property
+    def of_open_file(self) -> Run:
+        """The figures, if they are of what is open."""
+        from srs_eval.engine.run import Run
+
+        same = self._evaluated is not None and self._evaluated[0] is self._session.log
+        return self.run if same else Run(equivalence=self._session.config.equivalence)
+
+    @property
+    def protocol_of_run(self) -> Protocol:
+        return self.protocol if self._evaluated is None else self._evaluated[2]
+
+    @property
+    def own_scheduler(self) -> str | None:
+        """The configuration that stands for what the learner schedules with, if it is known."""
+        from srs_eval.engine.ranking import own_scheduler
+
+        return None if self._session.log is None else own_scheduler(self._session.log)
+
+    @property
+    def are_evaluated(self) -> bool:
+        """Whether those asked for are, or are being, evaluated on what is open."""
+        asked = (self._session.log, self.asked, self.protocol)
+        return self._evaluated == asked and not self.run.cancelled
+
+    @property
+    def can_cancel(self) -> bool:
+        """Whether models are at work that have not been told to stop."""
+        return bool(self.backgrounds) and self.run.running and not self.run.cancelled
+
+    @property
+    def other_rows(self) -> Rows | None:
+        """The other rule of which reviews count, where what is open has both."""
+        receipt = self._session.receipt
+        if receipt is None or len(receipt.rows) < 2:
+            return None
+        return "anki" if self.protocol.rows == "benchmark" else "benchmark"
+
+    def counts(self) -> tuple[int, int] | None:
+        """Numbers of reviews and of judged reviews under the protocol, once known."""
+        if self.run.reviews is not None and self.run.judged is not None:
+            self._prepared[self.protocol] = (self.run.reviews, self.run.judged)
+        return self._prepared.get(self.protocol)
+
+    def in_report(self) -> str:
+        """Which would be ranked in a report that is written now."""
+        run = self.of_open_file
+        if not run.results():
+            return "No model has finished yet: the report will have no ranking."
+        whole = counted(len(run.models), "model")
+        return f"Ranked in it: {len(run.results())} of {whole}, as far as they have finished."
+
+    # --- evaluating
+
+    def rank(self) -> None:
+        """Evaluate those asked for, unless that is done or under way."""
+        self.wanted = True
+        if not self.are_evaluated:
+            same = self._evaluated == (self._session.log, self.asked, self.protocol)
+            self.start(again=same and self.run.is_incomplete)
+
+    def start(self, again: bool = False) -> None:
+        """Evaluate the open collection; `again`: only the models without figures.
+
+        It goes on whatever screen is shown, until it is cancelled or the file is closed.
+        """
+        from srs_eval.engine.run import Run
+
+        log, session, before = self._session.log, self._session, self.run
+        if log is None:
+            return
+        missing = [model.configuration for model in before.models.values() if model.result is None]
+        if again and not missing:
+            session.view.tell("Every model has its figures.")
+            return
+        self.cancel()
+        self._rows_before = None
+        self.number += 1
+        self.run = Run(started=session.monotonic(), equivalence=session.config.equivalence)
+        self._evaluated = (log, self.asked, self.protocol)
+        if again:
+            self.run.models = before.models
+            self.run.reviews, self.run.judged = before.reviews, before.judged
+        events = self._events(log, missing if again else None)
+        deliver, ended = self._deliver(self.number), self._ended
+        number = self.number
+        background = Background(
+            events, deliver, lambda error: session.later(ended, number, error)
+        ).start()
+        self.backgrounds = [*(each for each in self.backgrounds if each.alive), background]
+
+    def _events(
+        self, log: ReviewLog, missing: list[Configuration] | None
+    ) -> Callable[[threading.Event], Iterator[Event]]:
+        """What the engine sends of those that are `missing`, or of all asked for."""
+        options, protocol = self._session.options, self.protocol
+
+        def events(cancel: threading.Event) -> Iterator[Event]:
+            from srs_eval.engine.evaluate import evaluate
+            from srs_eval.engine.ranking import with_floors, with_own
+            from srs_eval.models.configurations import resolve
+
+            self.end_warm_up()
+            wanted = missing
+            if wanted is None:
+                wanted = with_own(resolve(self.asked, protocol), log, protocol)
+                wanted = with_floors(wanted, leaves_out=log.leaves_out)
+            return (self._evaluate or evaluate)(
+                log,
+                wanted,
+                protocol,
+                jobs=self._session.jobs(),
+                context=options.context,
+                cancel=cancel,
+                use_cache=options.use_cache,
+                first={each.name for each in resolve("learner", protocol)},
+            )
+
+        return events
+
+    def _deliver(self, number: int) -> Callable[[Event], None]:
+        """Tell of an event, of a result with its graph and the ranking, which are computed here.
+
+        That is in the thread of the engine: the loop that draws and listens only shows them.
+        """
+        from srs_eval.engine.ranking import ranking
+        from srs_eval.engine.run import Finished
+
+        finished = self.run.finished_pairs()
+        equivalence = self._session.config.equivalence
+
+        def deliver(event: Event) -> None:
+            groups = None
+            if isinstance(event, Finished):
+                self.graph(event.result)
+                finished.append((event.configuration, event.result))
+                groups = ranking(finished, equivalence=equivalence)
+            self._session.later(self._told, number, event, groups)
+
+        return deliver
+
+    def _told(self, number: int, event: Event, groups: list[Group] | None) -> None:
+        from srs_eval.engine.run import Prepared
+
+        if number == self.number:
+            self.run.apply(event, self._session.monotonic(), groups)
+            self._session.view.evaluation_changed(isinstance(event, Prepared))
+
+    def _ended(self, number: int, error: Exception | None) -> None:
+        if number != self.number:
+            return
+        self.run.end(self._session.monotonic())
+        view = self._session.view
+        view.evaluation_ended()
+        if error is None:
+            return
+        self._evaluated = None  # asked for again, it is tried again
+        if self._rows_before is not None:  # where they had just been switched, back to those before
+            self.protocol = replace(self.protocol, rows=self._rows_before)
+            self.start()
+            view.refuse("Can't rank on these rows", error, "Back", "")
+        else:
+            view.evaluation_failed(error)
+
+    def switch_rows(self) -> None:
+        """Rank the models on the reviews of the other rule."""
+        rows, before = self.other_rows, self.protocol.rows
+        if rows is not None:
+            self.protocol = replace(self.protocol, rows=rows)
+            self.start()
+            self._rows_before = before
+
+    def cancel(self) -> None:
+        """Ask the engine to stop; the view is told when it has."""
+        if self.run.running and self.run.started:
+            self.run.cancelled = True
+        for background in self.backgrounds:
+            background.cancel.set()
+
+    def reset(self) -> None:
+        """Stop, and forget the figures."""
+        from srs_eval.engine.run import Run
+
+        self.cancel()
+        self.run, self._evaluated = Run(), None
+
+    # --- one model
+
+    def errors_of(self, name: str) -> list[Table]:
+        """Where a model that has finished errs; takes a moment, so call it in a thread."""
+        from srs_eval.advice.model_evidence import model_evidence
+        from srs_eval.engine.session import Session
+
+        model, log = self.run.models[name], self._session.log
+        if log is None or model.result is None:
+            return []
+        trials = Session(log).trials(model.configuration.protocol)
+        return model_evidence(log, trials, model.configuration, model.result)
+
+    def graph(self, result: Result) -> CalibrationGraph:
+        """The calibration graph of a result with the chosen bins, computed once."""
+        from srs_eval.stats.calibration_graph import calibration_graph
+
+        bins, log_bins = self._session.state.bins, self._session.state.log_bins
+        key = (id(result), bins, log_bins)
+        found = self._graphs.get(key)
+        if found is None or found[0] is not result:
+            found = (result, calibration_graph(result.y, result.p, bins, log_bins))
+            self._graphs[key] = found
+        return found[1]

@@ -1,0 +1,501 @@
+"""One person's session: opens a file, asks, evaluates, exports. Knows no Textual.
+
+All is done in threads (the engine itself works in processes); the `View` is told what comes of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from srs_eval.data.printable import printable
+from srs_eval.data.protocol import Protocol
+from srs_eval.training.context import Context
+from srs_eval.tui import state as remembered
+from srs_eval.tui.background import Background, Reports, copy_to_system
+from srs_eval.tui.config import Config
+from srs_eval.tui.costs import Costs
+from srs_eval.tui.models import Models
+
+if TYPE_CHECKING:
+    from srs_eval.advice.answers import Answer, Kept
+    from srs_eval.advice.overview import Line, Overview
+    from srs_eval.advice.workload.estimate import Doing
+    from srs_eval.data.reviews import ReviewLog
+    from srs_eval.engine.run import Event
+    from srs_eval.report.inspection import Inspection
+
+Chosen = tuple[tuple[str, ...], tuple[str, ...]]
+"""Ids of presets and of decks; none of either means all."""
+_Opened = tuple["ReviewLog", "Inspection"]
+_T = TypeVar("_T")
+_BIN_CHOICES = (10, 20, 40)
+_SHUTDOWN_SECONDS = 5.0  # that workers get to end in once the app has closed
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the app was started."""
+
+    models: str = "all"
+    jobs: int | None = None
+    protocol: Protocol = field(default_factory=Protocol)
+    timezone: str | None = None
+    rollover: int | None = None
+    user: int | None = None  # which user of a data-set folder
+    decks: tuple[str, ...] = ()  # only these of every file that is opened
+    presets: tuple[str, ...] = ()
+    context: Context = field(default_factory=Context)
+    use_cache: bool = True
+    config: Config = field(default_factory=Config)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A report to write."""
+
+    form: str
+    path: Path  # a file, or a folder for one of report.files.FOLDERS
+    anonymous: bool
+
+
+class View(typing.Protocol):
+    """Who is told what has changed; called in its own thread, but for `call_later`."""
+
+    def call_later(self, callback: Callable[..., Any], *arguments: Any) -> bool: ...
+    def copy_to_clipboard(self, text: str) -> None: ...
+    def tell(self, said: str, seconds: float = 3) -> None: ...
+    def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None: ...
+    def reading(self, said: str) -> None: ...
+    def file_opened(self) -> None: ...
+    def answers_changed(self) -> None: ...
+    def evaluation_changed(self, facts: bool) -> None: ...
+    def evaluation_ended(self) -> None: ...
+    def evaluation_failed(self, error: Exception) -> None: ...
+    def export_changed(self) -> None: ...
+    def get_ready(self) -> None:
+        """Load what is shown next; called in a thread."""
+
+
+class Session:
+    """What is open and what is known of it. The keyword arguments after `options` are for tests."""
+
+    def __init__(
+        self,
+        view: View,
+        options: Options,
+        *,
+        evaluate: Callable[..., Iterator[Event]] | None = None,
+        answer: Callable[..., Iterator[Any]] | None = None,
+        load: Callable[..., ReviewLog] | None = None,
+        profiles: Callable[[], Sequence[Any]] | None = None,
+        write_report: Callable[..., Sequence[Path]] | None = None,
+        state_folder: Path | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.view, self.options, self.config = view, options, options.config
+        self._answer, self._load = answer, load
+        self._profiles, self._write_report = profiles, write_report
+        self.monotonic, self.now = monotonic, now
+        self.state_folder = state_folder
+        self.state = remembered.load_state(state_folder)
+        self.log: ReviewLog | None = None
+        self.receipt: Inspection | None = None
+        self.whole: _Opened | None = None  # before presets were chosen
+        self.judged_only: Chosen = ((), ())
+        self.file_name = ""
+        self._place: str | None = None  # of the open file; None for the demo
+        self._demo: Path | None = None  # the folder of its learner
+        self._reading = 0
+        self.earlier: Kept | None = None  # answers of an earlier day about what is open
+        self.answers_began = 0.0
+        self.answers_ended: float | None = None
+        self.compiles = False  # before the questions asked now can be answered
+        self._asked = 0  # how many times questions were asked
+        self._followed = 0  # by models, the last of these times
+        self._costs = Costs(self)
+        self._asking: list[Background] = []
+        self.reports = Reports(self)
+        self.models = Models(self, evaluate)
+
+    # --- start and end
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The answers so far."""
+        from srs_eval.advice.overview import Overview
+
+        return Overview("anki")
+
+    def cancel_all(self) -> list[Background]:
+        """Tell all that answers, evaluates or writes behind the screens to stop."""
+        began = (*self._asking, *self.models.backgrounds, *self.reports.backgrounds)
+        at_work = [background for background in began if background.alive]
+        for background in at_work:
+            background.cancel.set()
+        return at_work
+
+    def shut_down(self) -> None:
+        """End every worker; called after the terminal has been restored."""
+        self.models.end_warm_up()
+        backgrounds = self.cancel_all()
+        until = time.monotonic() + _SHUTDOWN_SECONDS
+        for background in backgrounds:
+            background.stop(max(0.0, until - time.monotonic()))
+        if any(background.alive for background in backgrounds):
+            import multiprocessing
+
+            for process in multiprocessing.active_children():
+                process.terminate()
+        if self._demo is not None:
+            from srs_eval.data.readers.files import remove_folder
+
+            remove_folder(self._demo)
+            self._demo = None
+
+    def later(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Call it in the view's thread."""
+        with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
+            self.view.call_later(callback, *arguments)
+
+    # --- what is remembered
+
+    def remember(self, **changes: Any) -> None:
+        """Change parts of the state; kept for the next start."""
+        state = replace(self.state, **changes)
+        if state != self.state:
+            self.state = state
+            remembered.save_state(state, self.state_folder)
+
+    def next_bins(self) -> None:
+        """Switch calibration graphs to the next number of bins."""
+        larger = [bins for bins in _BIN_CHOICES if bins > self.state.bins]
+        self.remember(bins=larger[0] if larger else _BIN_CHOICES[0])
+
+    def switch_log_bins(self) -> None:
+        """Switch calibration graphs between bins of equal width and logarithmic ones."""
+        self.remember(log_bins=not self.state.log_bins)
+
+    # --- opening a file
+
+    def find_profiles(self) -> list[tuple[str, Path]]:
+        """Names and collections of the Anki profiles found here; called in a thread."""
+        from srs_eval.anki_import import find_profiles
+
+        return [(each.name, each.path) for each in (self._profiles or find_profiles)()]
+
+    def _in_thread(self, work: Callable[[], _T], then: Callable[[_T | Exception], None]) -> None:
+        """Do `work` in a thread, `then` what follows, unless something else is begun before."""
+        self._reading += 1
+        number = self._reading
+
+        def do() -> None:
+            try:
+                outcome: _T | Exception = work()
+            except Exception as error:
+                outcome = error
+            self.later(done, outcome)
+
+        def done(outcome: _T | Exception) -> None:
+            if number == self._reading:
+                self.view.reading("")
+                then(outcome)
+
+        threading.Thread(target=do, daemon=True, name="reading").start()
+
+    def open_file(self, path: Path) -> None:
+        """Read a file in a thread, then show answers about it or why it can't be read."""
+        shown = printable(path.name or path)
+
+        def read() -> _Opened:
+            from srs_eval.report.inspection import inspect_log
+
+            log = self._read(path)
+            self.view.get_ready()
+            return log, inspect_log(log)
+
+        self._in_thread(read, partial(self._opened, path, shown))
+        self.view.reading(f"Reading {shown} …")
+
+    def _read(self, path: Path) -> ReviewLog:
+        from srs_eval.anki_import import load_log
+        from srs_eval.data.selection import only_deck, only_preset
+
+        options = self.options
+        whose = {} if options.user is None else {"user": options.user}
+        log = (self._load or load_log)(
+            path, timezone=options.timezone, rollover=options.rollover, **whose
+        )
+        log = only_deck(log, *options.decks) if options.decks else log
+        return only_preset(log, *options.presets) if options.presets else log
+
+    def _opened(self, path: Path, shown: str, outcome: _Opened | Exception) -> None:
+        if isinstance(outcome, Exception):
+            if self.state.recent and not path.exists():
+                self.forget(str(path.absolute()))
+            self.view.refuse("Can't read this file", outcome)
+            return
+        self.whole, self.judged_only = outcome, ((), ())
+        protocol = self.models.protocol
+        if outcome[0].rows is not None and protocol.rows == self.config.rows:
+            self.models.protocol = replace(protocol, rows="benchmark")  # chosen already
+        asked = map(printable, (*self.options.decks, *self.options.presets))
+        from srs_eval.data.readers.files import DEMO_FOLDER
+
+        if path.parent.name.startswith(DEMO_FOLDER):
+            shown = "demo: a simulated learner"  # deleted when the app closes
+            self._place = None
+        else:
+            self._place = str(path.absolute())
+            state = self.state.opened(path, outcome[1].entries_read, self.now())
+            self.remember(recent=state.recent)
+        self._begin(outcome, " · ".join([shown, *asked] if self._place else [shown]))
+
+    def _begin(self, opened: _Opened, name: str) -> None:
+        """Ask about what has been read, or chosen of it."""
+        self.log, self.receipt = opened
+        self.file_name = name
+        self.models.forget()
+        self.ask()
+        self.view.file_opened()
+
+    def forget(self, path: str) -> None:
+        """Take a file off the list of recent ones."""
+        self.remember(recent=self.state.forgotten(path).recent)
+
+    def close_file(self) -> None:
+        self.models.cancel()
+        self.cancel_answers()
+        self.log = self.receipt = self.whole = None
+
+    def open_demo(self) -> None:
+        """Write the simulated learner's collection to a temporary folder and open it."""
+
+        def make() -> Path:
+            from srs_eval.data.readers.files import DEMO_FOLDER, make_folder
+            from srs_eval.data.simulated.files import make_demo_collection
+
+            if self._demo is None:
+                self._demo = make_folder(DEMO_FOLDER)
+            path = self._demo / "collection.anki2"
+            return path if path.exists() else make_demo_collection(self._demo)
+
+        def made(outcome: Path | Exception) -> None:
+            if isinstance(outcome, Exception):
+                self.view.refuse("Can't make the demo", outcome, "Back", "")
+            else:
+                self.open_file(outcome)
+
+        self._in_thread(make, made)
+        self.view.reading("Making up a learner …")
+
+    def judge_only(self, chosen: Chosen | None) -> None:
+        """Answers and ranking of these presets and decks alone; of none chosen, of all."""
+        whole = self.whole
+        if whole is None or chosen is None or chosen == self.judged_only:
+            return
+
+        def narrow() -> _Opened:
+            from srs_eval.data.selection import only_deck, only_preset
+            from srs_eval.report.inspection import inspect_log
+
+            log = only_preset(whole[0], *chosen[0]) if chosen[0] else whole[0]
+            log = only_deck(log, *chosen[1]) if chosen[1] else log
+            return log, inspect_log(log)
+
+        def narrowed(outcome: _Opened | Exception) -> None:
+            if isinstance(outcome, Exception):
+                self.view.refuse("Can't judge this", outcome, "Back", "")
+                return
+            self.models.reset()
+            self.judged_only = chosen
+            of = [each for each in whole[1].presets if str(each.id) in chosen[0]]
+            of_decks = [each for each in whole[1].decks if str(each.id) in chosen[1]]
+            names = [each.name or str(each.id) for each in of]
+            names += [each.name or str(each.id) for each in of_decks]
+            self._begin(outcome, " · ".join([self.file_name.split(" · ")[0], *names]))
+
+        self._in_thread(narrow, narrowed)
+
+    # --- answering
+
+    def ask(self) -> None:
+        """Ask all questions about the open collection; the models follow behind the answers."""
+        from srs_eval.advice.overview import Overview
+
+        log = self.log
+        if log is None:
+            return
+        self.cancel_answers()
+        self._asked += 1
+        number = self._asked
+        self.overview, self.earlier = Overview.begun(log), None
+        self.answers_began, self.answers_ended = self.monotonic(), None
+        background = Background(
+            partial(self._answers, number, log),
+            lambda found: self.later(self._answered, number, *found),
+            lambda error: self.later(self._all_answered, number, error),
+        ).start()
+        self._asking = [*(each for each in self._asking if each.alive), background]
+
+    def _answers(self, number: int, log: ReviewLog, cancel: threading.Event) -> Iterator[Any]:
+        """Answers with the questions that they settle; those of an earlier day are told first."""
+        from srs_eval.advice import answers as saved_answers
+        from srs_eval.advice.overview import NEEDED, Overview, overview
+        from srs_eval.engine.session import must_compile
+        from srs_eval.models.configurations import resolve
+
+        context, key = self.options.context, self.kept_as()
+        kept = None if key is None else saved_answers.last(key, self.state_folder)
+        now = "" if key is None else saved_answers.basis(log, context)
+        if kept is not None and kept.basis == now:
+            yield kept.answers, tuple(Overview.begun(log).waiting)
+            return
+        if kept is not None:
+            self.later(self._remembered, number, kept)
+        self.models.end_warm_up()
+        self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
+        found = Overview.begun(log)
+        answer = self._answer or overview
+        for answers, questions in answer(log, jobs=self.jobs(), context=context, cancel=cancel):
+            found.add(answers, questions)
+            yield answers, questions
+        if key is not None and not found.waiting and not found.failed:
+            entries = 0 if self.receipt is None else self.receipt.entries_read
+            kept = saved_answers.Kept(tuple(found.answers), now, entries, self.now())
+            saved_answers.keep(key, kept, self.state_folder)
+            better = list(self._costs.in_short(log).values())
+            if better:
+                saved_answers.improve(key, now, better, self.state_folder)
+
+    def kept_as(self) -> str | None:
+        """What the answers are kept under; None where they are not to be kept."""
+        if self._place is None or not self.options.use_cache:
+            return None
+        options = self.options
+        return repr((self._place, options.user, options.decks, options.presets, self.judged_only))
+
+    def cancel_answers(self) -> None:
+        for background in self._asking:
+            background.cancel.set()
+        if self._asking and self.answers_ended is None:
+            self.answers_ended = self.monotonic()
+
+    def _remembered(self, number: int, kept: Kept) -> None:
+        """What was answered before about the same file, some of which may be out of date."""
+        if number == self._asked:
+            self.earlier = kept
+            self.overview.add(kept.answers)
+            self.view.answers_changed()
+
+    def _answered(
+        self, number: int, answers: tuple[Answer, ...], questions: tuple[str, ...]
+    ) -> None:
+        from srs_eval.advice.questions import NOT_WAITED_FOR
+
+        if number == self._asked:
+            self.overview.add(answers, questions)
+            self.show_costs()
+            if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
+                self._rank_behind_answers()
+
+    def _all_answered(self, number: int, error: Exception | None) -> None:
+        if number != self._asked or self.log is None:
+            return
+        cancelled = self.answers_ended is not None
+        if not cancelled:
+            self.answers_ended = self.monotonic()
+        self.view.answers_changed()
+        if error is not None:
+            self.view.refuse("Can't answer this", error, "Back", "")
+        elif not cancelled:
+            self._rank_behind_answers()
+
+    def _rank_behind_answers(self) -> None:
+        """Let the models begin, once lines are answered; what they need not wait for may follow."""
+        if self._followed != self._asked and not self.models.are_evaluated:
+            self._followed = self._asked
+            self.models.wanted = False
+            self.models.start()
+
+    def show_costs(self) -> None:
+        """Show the answers, with what costs are known to be in the place of first estimates."""
+        told = {each.subject for each in self.overview.of("costs")}
+        better = self._costs.in_short(self.log)
+        self.overview.add([better[preset] for preset in told & better.keys()])
+        self.view.answers_changed()
+
+    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Answer], Doing | None]]:
+        """What a preset's desired retention costs, as it becomes known, and what is asked next.
+
+        Called in a thread; the line among the answers has ranges as soon as all draws are there.
+        """
+        if self.log is not None:
+            yield from self._costs.known(self.log, preset)
+
+    def copy_of(self, line: Line | None) -> None:
+        """Copy a line's parameters, or say that it has none."""
+        if line is None or line.parameters is None:
+            elsewhere = [each.title for each in self.overview.lines if each.parameters]
+            there = f" “{elsewhere[0]}” has." if elsewhere else ""
+            self.view.tell(f"This answer has no parameters to copy.{there}")
+        else:
+            self._copy(next(each for each in line.answers if each.parameters))
+
+    def _copy(self, answer: Answer) -> None:
+        """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
+        from srs_eval.advice.sentences import parameter_line, where_to_paste
+
+        assert answer.parameters is not None
+        line, where = parameter_line(answer.parameters), where_to_paste(answer)
+        self.view.copy_to_clipboard(line)
+
+        def copy() -> None:
+            said = f"Copied. {where}"
+            if not copy_to_system(line):  # the terminal does not tell whether it took it
+                said = f"Sent to your terminal; if nothing pastes, select the line. {where}"
+            self.later(self.view.tell, said, 6)
+
+        threading.Thread(target=copy, daemon=True, name="copy").start()
+
+    def export(self, wanted: Wanted | None) -> None:
+        """Write a report in another process, and say where it is."""
+        log = self.log
+        if log is None or wanted is None:
+            return
+        from srs_eval.report.build import export_learner
+
+        presets = [log.presets[int(each)].name for each in self.judged_only[0]]
+        decks = [log.decks[int(each)].name for each in self.judged_only[1]]
+        chosen = {
+            "preset": [*self.options.presets, *presets],
+            "deck": [*self.options.decks, *decks],
+        }
+        task = partial(
+            self._write_report or export_learner,
+            log,
+            self.models.of_open_file.snapshot(),
+            self.models.protocol_of_run,
+            form=wanted.form,
+            path=wanted.path,
+            context=self.options.context,
+            narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
+            anonymous=wanted.anonymous,
+        )
+        self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
+
+    def jobs(self) -> int:
+        """Processes that work at once."""
+        if self.options.jobs is not None:
+            return self.options.jobs
+        from srs_eval.engine.workers import cores
+
+        return max(1, cores())
