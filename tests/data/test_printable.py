@@ -164,7 +164,7 @@ async def test_the_app_shows_names_harmlessly(
         await until(pilot, lambda: WICKED in entry.value)
         await until(pilot, lambda: look().count("./\ufffd") == 2)  # as typed, and what fits
         app.session.open_file(path)
-        app._say(f"Reading {printable(path.name)} …")
+        app.reading(f"Reading {printable(path.name)} …")
         if kind != "header":
             await until(pilot, on(app, "Refusal"))
             await until(pilot, lambda: "gpj" in look())
