@@ -14,6 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from srs_eval.benchmark.cluster import Place
+from srs_eval.benchmark.result_files import read_lines
+from srs_eval.benchmark.setup import file_name, read_setup
 from srs_eval.cli.main import main
 from tests.conftest import PATIENCE
 
@@ -71,3 +73,10 @@ def in_this_process() -> Iterator[None]:
 
     with patch("srs_eval.batch.open_place", here):
         yield
+
+
+def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
+    """The lines of a configuration's result file by user; none where there is no such file."""
+    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
+    lines = read_lines(path) if path.exists() else []
+    return {line["user"]: line for line in lines if line is not None}
