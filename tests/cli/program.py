@@ -17,6 +17,7 @@ from srs_eval.benchmark.cluster import Place
 from srs_eval.benchmark.result_files import read_lines
 from srs_eval.benchmark.setup import file_name, read_setup
 from srs_eval.cli.main import main
+from srs_eval.models import all_models
 from tests.conftest import PATIENCE
 
 
@@ -61,7 +62,10 @@ def main_here(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
-    """Batches make their units in a thread of this process, one after the other."""
+    """Batches make their units in a thread of this process, one after the other.
+
+    Models of one's own are forgotten at the end.
+    """
 
     @contextmanager
     def here(*_: object, **__: object) -> Iterator[Place]:
@@ -71,7 +75,7 @@ def in_this_process() -> Iterator[None]:
         finally:
             thread.shutdown(cancel_futures=True)
 
-    with patch("srs_eval.batch.open_place", here):
+    with patch("srs_eval.batch.open_place", here), patch.dict(all_models()):
         yield
 
 
