@@ -118,6 +118,7 @@ def test_a_device_that_is_not_there_is_told_before_anything(dataset: Path, tmp_p
     assert unused.returncode == 0, unused.stderr
 
 
+@pytest.mark.slow
 def test_a_device_may_be_spelled_large(dataset: Path, tmp_path: Path) -> None:
     large = ("--device", "CPU:0", "--users", "1-2", "--jobs", "1")
     done = run(dataset, tmp_path, *large, models="AVG,THERE", TEST_ON_DEVICE="THERE")

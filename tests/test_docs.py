@@ -21,7 +21,7 @@ from srs_eval.cli.options import PROTOCOL_PANEL
 from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.engine.conformance import findings
 from srs_eval.training.context import Context
-from tests.cli.program import program
+from tests.cli.program import main_here, program
 from tests.conftest import REPOSITORY
 from tests.test_architecture import ORDER
 
@@ -79,13 +79,13 @@ def test_example_models_work_as_files_of_ones_own(
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
-    assert program(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
+    assert main_here(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
     # Of the same size and time, as bytecode would not notice.
     before = mine.stat()
     mine.write_text(plain.replace("4650", "36501").replace("3650", "3651"), encoding="utf-8")
     os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert mine.stat().st_size == before.st_size
-    changed = program(*batch, *files[:2], "--models", "FIRST-GRADE")
+    changed = main_here(*batch, *files[:2], "--models", "FIRST-GRADE")
     assert changed.returncode == 2
     assert "FIRST-GRADE had model file" in changed.stderr
 

@@ -223,6 +223,7 @@ def with_untrained() -> list[Configuration]:
     return [*CONFIGURATIONS.values(), *untrained]
 
 
+@pytest.mark.slow
 def test_models_compile_when_they_say_so() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SPY],

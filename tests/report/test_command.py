@@ -16,6 +16,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.report.build import dataset_report
 from srs_eval.report.markdown import markdown
 from srs_eval.stats.averaging import MODES
+from tests.cli.program import main_here
 from tests.report.helpers import check_page, line, many, write_results
 
 
@@ -24,8 +25,9 @@ def test_a_batch_and_its_report(
 ) -> None:
     out = tmp_path / "out"
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,SM2,MOVING-AVG"]
-    assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
-    told = capsys.readouterr().out
+    batched = main_here(*batch, "--out", out)
+    assert batched.returncode == 0, batched.stderr
+    told = batched.stdout
     made = {name: tmp_path / name for name in ("r.html", "r.md", "csv")}
     report = ["report", str(out), "--baseline", str(out), "--columns", "logloss,ICI,smECE,seconds"]
     report += ["--html", str(made["r.html"]), "--md", str(made["r.md"])]
@@ -88,12 +90,11 @@ def test_averages_of_a_batch(
 
     out = tmp_path / "out"
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,MOVING-AVG"]
-    assert main([*batch, "--out", str(out), "--jobs", "1"]) == 0
-    capsys.readouterr()
+    assert main_here(*batch, "--out", out).returncode == 0
     report = ["report", str(out), "--average", ",".join(MODES), "--csv", str(tmp_path / "csv")]
     assert main(report) == 2
     assert "evaluate with --raw" in capsys.readouterr().err
-    assert main([*batch, "--out", str(out), "--jobs", "1", "--raw"]) == 0
+    assert main_here(*batch, "--out", out, "--raw").returncode == 0
     assert main(report) == 0
     path = tmp_path / "csv" / "1-averages-LogLoss.csv"
     (average,) = (

@@ -57,8 +57,23 @@ def block(path: Path) -> None:
     (path / "in the way").mkdir(parents=True)
 
 
-@pytest.mark.parametrize("suffix", [".nbc", ".nbi"])
-@pytest.mark.parametrize("damage", [empty, tear, block])
+@pytest.mark.parametrize(
+    ("damage", "suffix"),
+    [
+        (tear, ".nbc"),
+        (block, ".nbi"),
+        pytest.param(block, ".nbc", marks=pytest.mark.slow),
+        *(
+            pytest.param(damage, suffix, marks=pytest.mark.slow)
+            for damage, suffix in (
+                (empty, ".nbc"),
+                (empty, ".nbi"),
+                (tear, ".nbi"),
+                (block, ".nbc"),
+            )
+        ),
+    ],
+)
 def test_a_damaged_cache_is_compiled_anew(
     damage: Callable[[Path], None], suffix: str, tmp_path: Path
 ) -> None:
