@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.benchmark.setup import file_name, named_by, read_setup
+from srs_eval.benchmark.setup import named_by, read_setup
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -219,13 +219,6 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         repeated=count - len(users),
         left_open=left_open(file_name, year) if setup is None else "",
     )
-
-
-def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
-    """The lines of a configuration's result file by user; none where there is no such file."""
-    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
-    lines = read_lines(path) if path.exists() else []
-    return {line["user"]: line for line in lines if line is not None}
 
 
 def year_of(lines: Iterable[Mapping[str, Any]]) -> Names:

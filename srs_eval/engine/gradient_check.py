@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from srs_eval.data.reviews import FloatArray
+from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import Trials
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 _Given = tuple[str, _Objective, Any]  # whose gradient, loss and gradient, where training begins
@@ -22,7 +23,6 @@ _TRAINERS = (
     ("scipy.optimize", "minimize"),
     ("srs_eval.training.optimisers", "minimise"),
     ("srs_eval.training.linear", "adam"),
-    ("srs_eval.training.linear", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
 )
 _OFF = 0.01  # as a part of the largest component
@@ -62,11 +62,13 @@ def wrong_gradient(where: str, objective: _Objective, start: Any) -> WrongGradie
     return WrongGradient(where, k, float(slope[k]), float(differences[0, k]))
 
 
-def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]:
-    """One for each trainer that the fit gives a wrong gradient to.
+def wrong_gradients(
+    fit: Callable[..., Any], trials: Trials, train: IntArray, *given: Any
+) -> list[WrongGradient]:
+    """One for each trainer that a model's `fit` gives a wrong gradient to.
 
     Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
-    the fit runs.
+    the fit runs, and the slope of a linear model.
     """
     found: dict[str, WrongGradient] = {}
 
@@ -90,8 +92,20 @@ def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]
                     if value is trainer:
                         here = patch.object(sys.modules[place], known, looking(trainer))
                         replaced.enter_context(here)
-        fit(*given)
-    return list(found.values())
+        fit(trials, train, *given)
+    of_linear = _slope_of(getattr(fit, "__self__", None), trials, train)
+    return [*found.values(), *filter(None, [of_linear])]
+
+
+def _slope_of(model: Any, trials: Trials, train: IntArray) -> WrongGradient | None:
+    """What is wrong with the slope of what may be a linear model."""
+    from srs_eval.training.linear import Linear, loss_and_gradient
+
+    if not isinstance(model, Linear):
+        return None
+    x, t, y = model.features(trials)[train], trials.delta_t[train], trials.y[train]
+    rows = model.name, model.recall_and_slope, x, t, y, np.ones(len(train))
+    return wrong_gradient("Linear", lambda w: loss_and_gradient(*rows, w), model.start(trials))
 
 
 def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
@@ -114,18 +128,6 @@ def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
                 return float(total(w)), np.sum([part(w, b) for b in range(batches)], axis=0)
 
             yield "linear.adam", summed, given["start"]
-        case "fit":
-            from srs_eval.training.linear import loss_and_gradient
-
-            trials, train = given["trials"], given["train"]
-            rows = (
-                given["features"][train],
-                trials.delta_t[train],
-                trials.y[train],
-                given["weights"],
-            )
-            name, step = given["name"], given["model"]
-            yield "linear.fit", lambda w: loss_and_gradient(name, step, *rows, w), given["start"]
         case "fit_recurrent":
             from srs_eval.training.recurrent import SummedLoss
 

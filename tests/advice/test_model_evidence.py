@@ -159,9 +159,11 @@ def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session)
 async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
     app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, lambda: app.log_ is not None)
-        app.start_evaluation()
-        await until(pilot, lambda: not app.evaluation.running and app.evaluation.results())
+        await until(pilot, lambda: app.session.log is not None)
+        app.session.models.start()
+        await until(
+            pilot, lambda: not app.session.models.run.running and app.session.models.run.results()
+        )
         from srs_eval.tui.screens.details import DetailsScreen
 
         app.push_screen(DetailsScreen("FSRS-6-dry-run"))
@@ -183,4 +185,4 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         assert text_of(app).count("∘") > 2  # the title and the key tell it once each
         await pilot.press("v")
         await until(pilot, lambda: "∘" not in text_of(app))
-    app.shut_down()
+    app.session.shut_down()

@@ -18,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.benchmark.check import check
-from srs_eval.benchmark.result_files import read_folders, read_results
+from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import different_environments, disagreement, environments, read_setup
 from srs_eval.benchmark.store import ResultStore, Unit, damaged_lines
 from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import write_atomically
+from tests.cli.program import read_results
 
 SETUP: dict[str, Any] = {
     "srs_eval": "1",

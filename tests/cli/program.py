@@ -14,7 +14,10 @@ from typing import Any
 from unittest.mock import patch
 
 from srs_eval.benchmark.cluster import Place
+from srs_eval.benchmark.result_files import read_lines
+from srs_eval.benchmark.setup import file_name, read_setup
 from srs_eval.cli.main import main
+from srs_eval.models import all_models
 from tests.conftest import PATIENCE
 
 
@@ -59,7 +62,10 @@ def main_here(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
-    """Batches make their units in a thread of this process, one after the other."""
+    """Batches make their units in a thread of this process, one after the other.
+
+    Models of one's own are forgotten at the end.
+    """
 
     @contextmanager
     def here(*_: object, **__: object) -> Iterator[Place]:
@@ -69,5 +75,12 @@ def in_this_process() -> Iterator[None]:
         finally:
             thread.shutdown(cancel_futures=True)
 
-    with patch("srs_eval.batch.open_place", here):
+    with patch("srs_eval.batch.open_place", here), patch.dict(all_models()):
         yield
+
+
+def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
+    """The lines of a configuration's result file by user; none where there is no such file."""
+    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
+    lines = read_lines(path) if path.exists() else []
+    return {line["user"]: line for line in lines if line is not None}

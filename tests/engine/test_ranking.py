@@ -384,7 +384,7 @@ async def test_every_view_shows_the_same_places(
         await to_receipt(pilot)
         await pilot.press("enter")
         await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.evaluation.running)
+        await until(pilot, lambda: not app.session.models.run.running)
         await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
         in_app = {

@@ -18,7 +18,6 @@ import pytest
 
 from srs_eval import models
 from srs_eval.batch import evaluate_user
-from srs_eval.benchmark.result_files import read_results
 from srs_eval.benchmark.store import Unit
 from srs_eval.benchmark.tuning import PastSession
 from srs_eval.data.errors import InputError
@@ -30,7 +29,7 @@ from srs_eval.engine.run import Event, Failed, Finished, Skipped
 from srs_eval.engine.session import Session
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.training.context import Context
-from tests.cli.program import program
+from tests.cli.program import program, read_results
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
 
