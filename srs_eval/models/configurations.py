@@ -197,7 +197,7 @@ def resolve(
     protocol: Protocol | None = None,
     fit: Fit = "trained",
 ) -> list[Configuration]:
-    """Configurations for names, aliases and groups, without doubles.
+    """Configurations for names, aliases and groups, without doubles; names also as tables show.
 
     Those that compile nothing come first; then cheapest first.
 
@@ -265,7 +265,7 @@ def in_words(name: str) -> str:
 
 def untuned(name: str) -> str:
     """The name of a configuration as published: without what a ledger's training adds to it."""
-    base = name.removesuffix(f"-{TUNED}")
+    base = _without_tuned(name)
     return name if base == name or meant_by(name) else base
 
 
@@ -283,6 +283,15 @@ def meant_by(word: str) -> str:
 def listed_names(model: Model) -> tuple[str, ...]:
     """The configurations that the group `all` holds for a model."""
     return model.configurations or (model.standard or model.name,)
+
+
+def _hyphened(name: str) -> str:
+    """A name as tables show it with the hyphens of file names; of a title what is in brackets."""
+    return "-".join(re.sub(r".* \((.+)\)$", r"\1", name).split())
+
+
+def _without_tuned(name: str) -> str:
+    return re.sub(f"[- ]{TUNED}$", "", name, flags=re.IGNORECASE)
 
 
 def _group(word: str) -> tuple[str, ...]:
@@ -304,8 +313,9 @@ def _group(word: str) -> tuple[str, ...]:
 
 def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Configuration | None:
     """The configuration of one name; None where a member of a group contradicts a flag."""
-    aliases = {a.lower(): of for model in all_models().values() for a, of in model.aliases.items()}
-    model, in_name = _parse(aliases.get(name.lower(), name), shown=name)
+    models = all_models().values()
+    aliases = {_hyphened(a).lower(): of for model in models for a, of in model.aliases.items()}
+    model, in_name = _parse(aliases.get(_hyphened(name).lower(), name), shown=name)
     asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
     flags: dict[str, Any] = {}
     for flag, asked_value in asked.items():
@@ -406,17 +416,20 @@ def _shown(flag: str) -> str:
 
 
 def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
-    """Model and flags of a name, whatever its case; the longest model that fits wins."""
+    """Model and flags of a name, also as tables show it; the longest model that fits wins."""
     models = all_models()
-    for known in sorted(models, key=len, reverse=True):
+    spelled = {_hyphened(each): models[each] for each in models}
+    spelled |= {_hyphened(words): models[each] for each, words in _MODEL_WORDS.items()}
+    name = _hyphened(name)
+    for known in sorted(spelled, key=len, reverse=True):
         start, rest = name[: len(known)], name[len(known) :]
-        model = models[known]
+        model = spelled[known]
         if start.lower() == known.lower() and (flags := flags_of(rest)) is not None:
-            standard = flags_of(model.standard[len(known) :]) or {}
+            standard = flags_of(model.standard[len(model.name) :]) or {}
             if not set(standard) & set(flags):  # else the name says itself what it means
                 flags = {**standard, **flags}
             return model, flags
-    base = shown.removesuffix(f"-{TUNED}")
+    base = _without_tuned(shown)
     if base != shown and (meant := meant_by(base)):
         raise InputError(
             f'"{shown}" is {meant} trained as the ledger of an audit says: '
@@ -437,11 +450,12 @@ def flags_of(suffixes: str) -> dict[str, Any] | None:
     """Flags of suffixes, each behind its dash; None for anything else."""
     if not suffixes:
         return {}
-    for suffix in (*SUFFIXES, *SUFFIX_ALIASES):
+    spelled = {**SUFFIX_ALIASES, **{_hyphened(words): of for of, words in SUFFIX_WORDS.items()}}
+    for suffix in (*SUFFIXES, *spelled):
         start = f"-{suffix}".lower()
         rest = suffixes[len(start) :]
         if suffixes.lower().startswith(start) and rest[:1] in ("", "-"):
-            flag, value = SUFFIXES[SUFFIX_ALIASES.get(suffix, suffix)]
+            flag, value = SUFFIXES[spelled.get(suffix, suffix)]
             others = flags_of(rest)
             if others is not None and flag not in others:
                 return {flag: value, **others}

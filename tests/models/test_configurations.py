@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.configurations import GROUPS, NAMES, listed_names, resolve
+from srs_eval.models.configurations import GROUPS, NAMES, in_words, listed_names, resolve
 from srs_eval.models.published import left_open, published, spelled
 from tests.conftest import shared_or_skip
 
@@ -104,10 +104,31 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
         ("YOUR parameters", "FSRS-6-own"),
         ("FSRS-6-preset-fallback_user", "FSRS-6-preset-fallback_user"),
         ("fsrs-6-default-RECENCY", "FSRS-6-dry-run"),
+        ("FSRS-6 defaults (FSRS-6-dry-run)", "FSRS-6-dry-run"),
+        ("Average (AVG)", "AVG"),
     ],
 )
-def test_names_are_taken_whatever_their_case(written: str, name: str) -> None:
+def test_names_are_taken_as_tables_show_them_whatever_their_case(written: str, name: str) -> None:
     assert [each.name for each in resolve(written)] == [name]
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        Protocol(),
+        Protocol(secs=True, no_test_same_day=True),
+        Protocol(recency=True, two_buttons=True),
+        Protocol(partitions="deck", fallback_user=True),
+    ],
+)
+@pytest.mark.parametrize("fit", ["trained", "default", "S0"])
+def test_words_of_configurations_are_names(protocol: Protocol, fit: str) -> None:
+    listed = {name for model in all_models().values() for name in listed_names(model)}
+    for name in names(",".join(all_models()), protocol, fit) | listed:
+        shown = in_words(name)
+        assert names(shown) == {name}
+        assert names(shown.upper()) == {name}
+        assert shown.lower() in GROUPS or names(shown.lower()) == {name}
 
 
 @pytest.mark.parametrize(
@@ -116,8 +137,6 @@ def test_names_are_taken_whatever_their_case(written: str, name: str) -> None:
         ("fsrs6", "FSRS-6"),
         ("sm-2", "SM2"),
         ("dash-mcm", "DASH[MCM]"),
-        ("average", "AVG"),
-        ("FSRS-6 defaults (FSRS-6-dry-run)", "FSRS-6-dry-run"),
     ],
 )
 def test_what_a_person_may_mean_is_proposed(written: str, name: str) -> None:
