@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
@@ -18,11 +18,12 @@ from srs_eval.data.reviews import FloatArray
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 _Given = tuple[str, _Objective, Any]  # whose gradient, loss and gradient, where training begins
 
+# A module or class, and the name of its function.
 _TRAINERS = (
     ("scipy.optimize", "minimize"),
     ("srs_eval.training.optimisers", "minimise"),
     ("srs_eval.training.linear", "adam"),
-    ("srs_eval.training.linear", "fit"),
+    ("srs_eval.training.linear.Linear", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
 )
 _OFF = 0.01  # as a part of the largest component
@@ -83,13 +84,15 @@ def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]
         return looked
 
     with ExitStack() as replaced:
-        for module, name in _TRAINERS:
-            trainer = getattr(import_module(module), name)
-            for place in {module, fit.__module__} & sys.modules.keys():
-                for known, value in list(vars(sys.modules[place]).items()):
+        for path, name in _TRAINERS:
+            owner = resolve_name(path)
+            trainer = getattr(owner, name)
+            for place in {owner, sys.modules.get(fit.__module__, owner)}:
+                for known, value in list(vars(place).items()):
                     if value is trainer:
-                        here = patch.object(sys.modules[place], known, looking(trainer))
-                        replaced.enter_context(here)
+                        replaced.enter_context(patch.object(place, known, looking(trainer)))
+        if inspect.ismethod(fit):  # of a trainer, perhaps: as it is now
+            fit = getattr(fit.__self__, fit.__name__)
         fit(*given)
     return list(found.values())
 
@@ -117,15 +120,15 @@ def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
         case "fit":
             from srs_eval.training.linear import loss_and_gradient
 
-            trials, train = given["trials"], given["train"]
+            model, trials, train = given["self"], given["trials"], given["train"]
             rows = (
-                given["features"][train],
+                model.features(trials)[train],
                 trials.delta_t[train],
                 trials.y[train],
                 given["weights"],
             )
-            name, step = given["name"], given["model"]
-            yield "linear.fit", lambda w: loss_and_gradient(name, step, *rows, w), given["start"]
+            name, step = model.name, model.recall_and_slope
+            yield "Linear", lambda w: loss_and_gradient(name, step, *rows, w), model.start(trials)
         case "fit_recurrent":
             from srs_eval.training.recurrent import SummedLoss
 
