@@ -56,7 +56,7 @@ MODELS = (
 '''
 
 # A regression's slope that is half of what it should be.
-SLOPE = '''
+SLOPE = """
 import numpy as np
 from srs_eval.models import Model
 from srs_eval.training.elementwise import exp
@@ -79,7 +79,7 @@ MODELS = (
         predict=LINEAR.predict, default=lambda context: [1.0, 0.0],
     ),
 )
-'''
+"""
 
 PREDICTED = "return 1 / (1 + np.exp(-np.clip(features(trials)[index] @ np.array(w), -8, 8)))"
 FITTED = 'return minimize(f, START, jac=True, method="L-BFGS-B").x.tolist()'
