@@ -7,22 +7,23 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
-from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
+from srs_eval.data.reviews import FloatArray
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 _Given = tuple[str, _Objective, Any]  # whose gradient, loss and gradient, where training begins
 
+# A module or class, and the name of its function.
 _TRAINERS = (
     ("scipy.optimize", "minimize"),
     ("srs_eval.training.optimisers", "minimise"),
     ("srs_eval.training.linear", "adam"),
+    ("srs_eval.training.linear.Linear", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
 )
 _OFF = 0.01  # as a part of the largest component
@@ -62,13 +63,11 @@ def wrong_gradient(where: str, objective: _Objective, start: Any) -> WrongGradie
     return WrongGradient(where, k, float(slope[k]), float(differences[0, k]))
 
 
-def wrong_gradients(
-    fit: Callable[..., Any], trials: Trials, train: IntArray, *given: Any
-) -> list[WrongGradient]:
-    """One for each trainer that a model's `fit` gives a wrong gradient to.
+def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[WrongGradient]:
+    """One for each trainer that the fit gives a wrong gradient to.
 
     Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
-    the fit runs, and the slope of a linear model.
+    the fit runs.
     """
     found: dict[str, WrongGradient] = {}
 
@@ -85,27 +84,17 @@ def wrong_gradients(
         return looked
 
     with ExitStack() as replaced:
-        for module, name in _TRAINERS:
-            trainer = getattr(import_module(module), name)
-            for place in {module, fit.__module__} & sys.modules.keys():
-                for known, value in list(vars(sys.modules[place]).items()):
+        for path, name in _TRAINERS:
+            owner = resolve_name(path)
+            trainer = getattr(owner, name)
+            for place in {owner, sys.modules.get(fit.__module__, owner)}:
+                for known, value in list(vars(place).items()):
                     if value is trainer:
-                        here = patch.object(sys.modules[place], known, looking(trainer))
-                        replaced.enter_context(here)
-        fit(trials, train, *given)
-    of_linear = _slope_of(getattr(fit, "__self__", None), trials, train)
-    return [*found.values(), *filter(None, [of_linear])]
-
-
-def _slope_of(model: Any, trials: Trials, train: IntArray) -> WrongGradient | None:
-    """What is wrong with the slope of what may be a linear model."""
-    from srs_eval.training.linear import Linear, loss_and_gradient
-
-    if not isinstance(model, Linear):
-        return None
-    x, t, y = model.features(trials)[train], trials.delta_t[train], trials.y[train]
-    rows = model.name, model.recall_and_slope, x, t, y, np.ones(len(train))
-    return wrong_gradient("Linear", lambda w: loss_and_gradient(*rows, w), model.start(trials))
+                        replaced.enter_context(patch.object(place, known, looking(trainer)))
+        if inspect.ismethod(fit):  # of a trainer, perhaps: as it is now
+            fit = getattr(fit.__self__, fit.__name__)
+        fit(*given)
+    return list(found.values())
 
 
 def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
@@ -128,6 +117,18 @@ def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
                 return float(total(w)), np.sum([part(w, b) for b in range(batches)], axis=0)
 
             yield "linear.adam", summed, given["start"]
+        case "fit":
+            from srs_eval.training.linear import loss_and_gradient
+
+            model, trials, train = given["self"], given["trials"], given["train"]
+            rows = (
+                model.features(trials)[train],
+                trials.delta_t[train],
+                trials.y[train],
+                given["weights"],
+            )
+            name, step = model.name, model.recall_and_slope
+            yield "Linear", lambda w: loss_and_gradient(name, step, *rows, w), model.start(trials)
         case "fit_recurrent":
             from srs_eval.training.recurrent import SummedLoss
 

@@ -123,10 +123,12 @@ def _numba() -> tuple[Any, Path | None]:
 
 
 def own_digest(path: Path) -> str:
-    """Of a Python file and of those beside it, also in folders there, which it may import."""
+    """Of a Python file, by its name, and of those beside it, also in folders there, which it may
+    import."""
     beside = (each for kind in ("*.py", "*/*.py") for each in path.parent.glob(kind))
     readable = (each for each in beside if each.is_file() and os.access(each, os.R_OK))
-    return content_digest(path.parent, {path, *readable})
+    content = content_digest(path.parent, {path, *readable})
+    return hashlib.sha256(f"{path.name}:{content}".encode()).hexdigest()
 
 
 def _described(value: Any) -> str:

@@ -440,6 +440,7 @@ def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: i
     from srs_eval.training.compile import specialised
     from srs_eval.training.recurrent_kernel import recurrent_pass
 
+    _check_states(steps, states, parameters + constants)
     return specialised(
         recurrent_pass,
         re.sub(r"\W", "_", name),
@@ -453,6 +454,18 @@ def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: i
         },
         taped=[key for key, _ in steps if key in _TAPED],
     )
+
+
+def _check_states(steps: _Steps, states: int, values: int) -> None:
+    """Raises TypeError where a step, called with ones, returns no tuple of so many states."""
+    state, w = (1.0,) * states, np.ones(values)
+    for key, step in steps:
+        if key == "recall":
+            continue
+        with np.errstate(all="ignore"):
+            found = step(1.0, w) if key == "first" else step(state, 1.0, 1.0, w)
+        if not isinstance(found, tuple) or len(found) != states:
+            raise TypeError(f"{step.__name__} returns no tuple of {states} (states={states})")
 
 
 def _gradients(steps: _Steps, parameters: int) -> dict[str, Gradient]:

@@ -170,6 +170,9 @@ class Traced:
     def __bool__(self) -> bool:
         raise TypeError("a step has no branches; where(condition, a, b) chooses")
 
+    def __float__(self) -> float:
+        raise TypeError("a step computes with srs_eval.training.elementwise, not with math")
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options:
             return NotImplemented

@@ -55,6 +55,32 @@ MODELS = (
 )
 '''
 
+# A regression's slope that is half of what it should be.
+SLOPE = """
+import numpy as np
+from srs_eval.models import Model
+from srs_eval.training.elementwise import exp
+from srs_eval.training.linear import Linear
+
+
+def recall_and_slope(z, t):
+    p = 1 / (1 + exp(-z))
+    return p, 0.5 * p * (1 - p)
+
+
+def features(trials):
+    return np.stack([np.ones(len(trials)), np.log1p(trials.delta_t)], axis=1)
+
+
+LINEAR = Linear("HALF", recall_and_slope, features, lambda trials: [1.0, 0.0])
+MODELS = (
+    Model(
+        name="NAME", family="history", inputs="IL", parameters=2, source="a test", fit=LINEAR.fit,
+        predict=LINEAR.predict, default=lambda context: [1.0, 0.0],
+    ),
+)
+"""
+
 PREDICTED = "return 1 / (1 + np.exp(-np.clip(features(trials)[index] @ np.array(w), -8, 8)))"
 FITTED = 'return minimize(f, START, jac=True, method="L-BFGS-B").x.tolist()'
 # What is written instead of what, and the kinds of findings that there must be.
@@ -169,6 +195,7 @@ def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
     for name, content, where in (
         ("function", as_function, "scipy.optimize.minimize"),
         ("by-itself", own, "Model.loss"),
+        ("slope", SLOPE, "Linear"),
     ):
         (found,) = [e for e in found_with(tmp_path, name, content) if e.kind == "gradient"]
         assert found.what == where

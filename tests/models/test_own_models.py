@@ -330,6 +330,20 @@ def test_a_file_imports_what_lies_beside_it(jobs: str, write: Write, collection:
     assert "AssertionError" in json.loads(program(*run).stdout)["failed"][0]["reason"]
 
 
+def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: ReviewLog) -> None:
+    file = write()
+    copy = file.with_name("copy_of_slip.py")
+    copy.write_text(file.read_text("utf-8").replace("[0.9]", "[0.7]"), encoding="utf-8")
+    found = []
+    for each in (file, copy):
+        models.load_model_file(each)
+        try:
+            found.append(results(log, resolve("SLIP"), jobs=0)["SLIP"].p[0])
+        finally:
+            del models.all_models()["SLIP"]
+    assert found == [0.9, 0.7]
+
+
 def test_two_files_with_equally_named_helpers_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,15 @@ def test_a_kernel_of_ones_own_is_made_from_its_file_and_those_beside_it(tmp_path
     assert len(list(cache.rglob("*.nbc"))) == 2
 
 
+def test_a_kernel_of_a_copy_beside_it_is_another(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    (tmp_path / "helper.py").write_text("FACTOR = 2\n")
+    programs = {tmp_path / f"times_{by}.py": by for by in (3, 4)}
+    for path, by in programs.items():
+        path.write_text(OWN.replace("FACTOR * x", f"FACTOR * x * {by}.0"))
+    assert [output(path, cache) for path in programs] == ["18.0\n", "24.0\n"]
+
+
 def test_steps_of_another_closure_make_another_kernel() -> None:
     def made(power: int) -> Any:
         return lambda x: x**power

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -551,6 +552,22 @@ def test_a_step_with_a_branch_is_refused() -> None:
 
     with pytest.raises(Exception, match="a step has no branches"):
         _evaluate(compiled_step(branch), np.zeros(8))
+
+
+def test_a_step_with_functions_of_math_is_refused() -> None:
+    def step(x: Any) -> Any:
+        return math.exp(x)
+
+    with pytest.raises(Exception, match="elementwise, not with math"):
+        _evaluate(compiled_step(step), np.zeros(8))
+
+
+@pytest.mark.parametrize("change", [{"first": lambda rating, w: w[0]}, {"states": 3}])
+def test_steps_return_their_states(change: dict[str, Any], trials: Trials) -> None:
+    model = replace(fsrs6.recurrent(0.001), name="REFUSED", **change)
+    train = np.arange(64)
+    with pytest.raises(TypeError, match="returns no tuple of"):
+        fit_recurrent(model, trials, train, np.ones(64), model.default, Context())
 
 
 def add_to_gradient(x: Any, w: Any, w_bar: Any) -> None:
