@@ -381,7 +381,7 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
     return WatchedApp(path, options, state_folder=folder, **settings)
 
 
-async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
     """Let the app work until something is true that stays so.
 
     What is there for a moment only may have gone before the first look.
