@@ -40,11 +40,11 @@ _SENTENCES = {
     "hyperparameter": "the hyperparameter {what} does nothing: another value changes no "
     "prediction. Look whether fit reads it from the context",
     "default": "fit does not use the default that the hyperparameter {what} declares",
-    "gradient": "the gradient that {what} gets is wrong: for parameter {parameter} it is "
+    "gradient": "the gradient that {what} gets is wrong: for w[{parameter}] it is "
     "{found:.4g}, and differences of the loss give {expected:.4g}",
-    "idle parameter": "training leaves parameter {parameter} at its default, although changing it "
+    "idle parameter": "training leaves w[{parameter}] at its default, although changing it "
     "by a tenth lowers the training loss by {found:.4f}. Its gradient may be missing",
-    "not converged": "training stops early: changing parameter {parameter} by a tenth lowers the "
+    "not converged": "training stops early: changing w[{parameter}] by a tenth lowers the "
     "training loss by {found:.4f}. Look at gradient, learning rate and number of epochs",
     "worse than average": "its log loss on the training reviews is {found:.4f} after training, and "
     "their average has {expected:.4f}. It has not converged, or the formula cannot fit them",

@@ -247,7 +247,7 @@ def _wrong_with(model: Model, before: Sequence[str]) -> str:
     from srs_eval.models.configurations import meant_by
 
     known = meant_by(model.name)
-    return f"{model.name} means {known} already" if known else ""
+    return f"{model.name} means {known} already; give it another name" if known else ""
 
 
 @cache
