@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,6 +168,16 @@ def test_the_first_example_finds_its_curve_again() -> None:
     fitted = names["fit"](trials, everything, np.ones(n), Context())
     found = names["predict"](trials, fitted, everything, Context())
     np.testing.assert_allclose(found, recall, atol=0.03)
+
+
+def test_what_examples_import_is_there() -> None:
+    for document in DOCUMENTS:
+        imports = re.findall(
+            r"^ *from (srs_eval[\w.]*) import (.+)$", document.read_text(encoding="utf-8"), re.M
+        )
+        for module, names in imports:
+            for name in names.split(", "):
+                assert hasattr(import_module(module), name), (document.name, module, name)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
