@@ -193,7 +193,7 @@ def models(
         if not names:
             say(
                 f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
-                "SM2 and SM-2 are one model, sm2 is the group."
+                "SM2 is a model, sm2 is the group."
             )
     return FINE
 
