@@ -131,7 +131,7 @@ def _wrong_keys(value: Any) -> str:
     actions = {action.id: action for each in SCREENS.values() for action in each}
     for name, key in value.items():
         if name not in actions:
-            return f"there is no action {name}; `srs-eval config` lists them"
+            return f"there is no action {name}, only {', '.join(actions)}"
         if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
             return f"the key of {name} must be a name in quotes such as {actions[name].key!r}"
     return conflict(value)

@@ -70,7 +70,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
         (f"# {'x' * (1 << 20)}", "larger than 1,048,576 bytes"),
         ('reduced_motion = "yes"', "reduced_motion must be true or false"),
         ("keys = 3", "[keys] must be a table"),
-        ('[keys]\nfly = "x"', "there is no action fly"),
+        ('[keys]\nfly = "x"', "there is no action fly, only help, "),
         ("[keys]\ncancel = 3", "the key of cancel must be a name in quotes"),
         ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
         ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
