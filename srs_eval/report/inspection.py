@@ -289,7 +289,7 @@ def entries_table(inspection: Inspection) -> Table:
     reasons = dict.fromkeys(reason for counts in of_kinds for reason in counts.dropped)
     rows: list[tuple[Cell, ...]] = [
         ("kept", *(counts.kept for counts in of_kinds)),
-        ("of them on a later day", *(counts.later_days for counts in of_kinds)),
+        ("kept, on a later day", *(counts.later_days for counts in of_kinds)),
     ]
     for reason in reasons:
         rows.append((reason, *(counts.dropped.get(reason, 0) for counts in of_kinds)))
