@@ -9,7 +9,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
-WORKERS ?= 2
+# One more than two cores: tests of the app wait for what is drawn.
+WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 

@@ -55,6 +55,7 @@ def results(out: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @needs_proc
 def test_one_process_has_the_device_and_the_others_go_on(dataset: Path, tmp_path: Path) -> None:
     """The same files as without a lane."""

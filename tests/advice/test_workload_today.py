@@ -236,7 +236,10 @@ def today_of(trials: Trials, index: IntArray) -> Today:
     )
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(each, marks=pytest.mark.slow) if each == "LSTM" else each for each in MODELS],
+)
 def test_a_memory_is_the_model_that_is_evaluated(model: str, simulated_collection: Path) -> None:
     """Followed through a card's history, it recalls the card as the engine predicts it."""
     session = Session(load(simulated_collection))

@@ -368,6 +368,8 @@ def test_refusals(tmp_path: Path) -> None:
     assert main(["results", "check", str(tmp_path / "nowhere")]) == 2
 
 
-@pytest.mark.parametrize("folder", ["golden/expected", "published"])
+@pytest.mark.parametrize(
+    "folder", ["golden/expected", pytest.param("published", marks=pytest.mark.slow)]
+)
 def test_nothing_is_wrong_with_the_reference(folder: str) -> None:
     assert check(shared_or_skip(folder)) == []

@@ -344,7 +344,7 @@ def test_models_judged_on_other_reviews_are_not_ranked_together(dataset: Path) -
     assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
 
 
-@pytest.mark.parametrize("user", [1, 2])
+@pytest.mark.parametrize("user", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_every_view_shows_the_same_places(
     user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

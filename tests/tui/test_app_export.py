@@ -261,6 +261,7 @@ async def test_what_is_ranked_in_a_report_follows_the_models(here: Path, tmp_pat
         await until(pilot, lambda: "Ranked in it: 8 of 8 models" in text_of(app))
 
 
+@pytest.mark.slow
 async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:
     """A real one, in a process of its own: answers, ranking of what has finished, no names."""
     path = here / "collection.anki2"

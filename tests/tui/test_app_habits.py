@@ -30,7 +30,8 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.simulated import simulate_learner, write_collection
-from srs_eval.engine.results import Result, TestSet
+from srs_eval.engine import results
+from srs_eval.engine.results import Result
 from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve
 from srs_eval.report import formats as words
@@ -68,7 +69,7 @@ def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
 def beginning(result: Result, reviews: int) -> Result:
     """Of the first so many reviews."""
     tests = {name: values[:reviews] for name, values in vars(result.tests).items()}
-    return replace(result, p=result.p[:reviews], tests=TestSet(**tests))
+    return replace(result, p=result.p[:reviews], tests=results.TestSet(**tests))
 
 
 def footer(app: object) -> list[str]:
