@@ -2,9 +2,9 @@
 
     python tools/experience.py PUBLISHED [OUT]
 
-PUBLISHED holds per-user result files of srs-benchmark (`FSRS-5.jsonl.gz`, ...: one JSON line a user).
-Of each user the table keeps the number of evaluated reviews and figures to five decimals; not who
-it is.
+PUBLISHED holds per-user result files of srs-benchmark (`FSRS-5.jsonl.gz`, ...: one JSON line a
+user). Of each user the table keeps the number of evaluated reviews and figures to five decimals,
+not the user's number.
 """
 
 from __future__ import annotations

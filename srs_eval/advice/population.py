@@ -4,10 +4,11 @@ A learner's paired difference alone settles little; what 9,999 published users g
 reviews (FSRS-5 stands for FSRS-6) settles much. With d_u what user u gained, n_u the user's
 evaluated reviews, and m ± se the learner's own difference on n of them,
 
-    w_u ∝ K(log n_u - log n) · t_4((m - d_u) / √(se² + τ²)),  P = Σ w_u [d_u < 0],  gain = -Σ w_u d_u.
+    w_u ∝ K(log n_u - log n) · t_4((m - d_u) / √(se² + τ²)),  τ = c √(1,000 / n),
+    P = Σ w_u [d_u < 0],  gain = -Σ w_u d_u.
 
-K is a Gaussian of width 0.7. τ stands for how much the coming reviews differ from the past: τ = c √(1,000 / n).
-c, and how surely anything can be said, are chosen by leaving learners out (benchmarks/advice.py).
+K is a Gaussian of width 0.7; τ stands for how much the coming reviews differ from the past. c, and
+how surely anything can be said, are chosen by leaving learners out (benchmarks/advice.py).
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def standings(figures: Mapping[str, float | None], average: float, reviews: int)
         worse = values[order] < figure if metric == "AUC" else values[order] > figure
         place = np.searchsorted(np.cumsum(weight), (0.1, 0.25, 0.5, 0.75, 0.9))
         quantiles = values[order][np.minimum(place, len(order) - 1)]
-        found.append(Standing(metric, figure, float(weight[worse].sum()), tuple(quantiles.tolist())))
+        found.append(
+            Standing(metric, figure, float(weight[worse].sum()), tuple(quantiles.tolist()))
+        )
     return found
 
 
