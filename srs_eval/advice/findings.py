@@ -23,6 +23,7 @@ class Missing:
 
     reviews: int | None = None
     days: int | None = None
+    date: str | None = None  # when it will be there, at the learner's pace
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
+from srs_eval.advice.candidates import BY_PRESET, DEFAULTS, NOW, OPTIMIZED, SM2, Learner
 from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.predictions import brought_along
 from srs_eval.advice.sentences import FITTED, figures, so_far, what_is_missing
@@ -39,8 +39,7 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     reviews. Who does not schedule with FSRS is first told whether to change to it.
     """
     by_preset = learner.trials.protocol == BY_PRESET
-    fsrs, older = ("optimized", SM2) if by_preset else ("FSRS-6", OLDER)
-    defaults = "defaults" if by_preset else "FSRS-6 defaults"
+    fsrs, older, defaults = OPTIMIZED, SM2, DEFAULTS
     index = learner.trials.test_index
     brought = brought_along(learner)
     enabled = learner.log.receipt.fsrs_enabled

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, Learner
+from srs_eval.advice.candidates import BY_PRESET, OPTIMIZED, Learner
 from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
@@ -120,7 +120,7 @@ def was_i_predictable(learner: Learner) -> Finding:
 
     Its subject is the latest month with enough reviews and days, as `_month_of` names it.
     """
-    fsrs = "optimized" if learner.trials.protocol == BY_PRESET else "FSRS-6"
+    fsrs = OPTIMIZED
     index = learner.trials.test_index
     p, losses = learner.held_out(fsrs), learner.held_out_losses(fsrs)
     average = learner.held_out_losses("average")
@@ -167,7 +167,7 @@ def was_i_predictable(learner: Learner) -> Finding:
             f"You recalled {recalled}, FSRS-6 expected {expected}, on "
             f"{counted(now.reviews, 'review')}.",
         ]
-    if fsrs == "optimized":
+    if learner.trials.protocol == BY_PRESET:
         sentences.append("FSRS-6 is fitted to each preset here, all reviews weighing the same.")
     sentences.append("The more is recalled, the lower log loss is anyway: see both columns.")
     return phrased("time", latest, conclusion, tuple(sentences), (table,), difference=change)

@@ -31,13 +31,13 @@ SURE, LIKELY = 0.95, 0.8
 _SCALE = 100_000
 _WIDTH = 0.7  # of the kernel, in log reviews
 _FREEDOM = 4
-_SHIFT = 0.01  # c: between parameters of one model
+_SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
 _FEWEST = 50  # reviews: below, differences scatter no more than here
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
-_UNKNOWN_GROWTH = 0.5
+_UNKNOWN_GROWTH, _MOST_GROWTH = 0.5, 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +72,10 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
 def refit(growth: float | None) -> Prior:
     """What fitting anew gains when reviews have grown by a share since the last fit.
 
-    By 13 people's histories: 0.006 √growth, and as different between them as that is after a
-    doubling. None: nobody knows when the parameters were fitted.
+    By 13 people's histories, in which they grew to fivefold: 0.006 √growth, give or take. None:
+    nobody knows when the parameters were fitted.
     """
-    usual = _REFIT * math.sqrt(_UNKNOWN_GROWTH if growth is None else growth)
+    usual = _REFIT * math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MOST_GROWTH))
     from scipy.special import ndtri
 
     z = ndtri((np.arange(200) + 0.5) / 200)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
 from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import figures, needs, on_days, what_is_missing, would_tell
 from srs_eval.advice.tables import Table
@@ -24,7 +24,7 @@ GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Optimizing again whenever there are so many more reviews; the first is the yardstick."""
 NEVER, DEFAULTS = "once, then never", "never (defaults)"
 _START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
-_CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
+_CANDIDATE = RECENCY  # what Anki's optimizer fits
 
 
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Sequence
+from datetime import date
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, Missing
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
@@ -119,6 +120,19 @@ def would_tell(difference: Interval) -> str:
         return why_open(difference)
     more = more_reviews(difference)
     return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
+
+
+def by_when(missing: Missing | None) -> str:
+    """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
+    if missing is None:
+        return ""
+    if missing.date is not None:
+        day = date.fromisoformat(missing.date)
+        year = f" {day.year}" if day.year != date.today().year else ""
+        return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
+    if missing.reviews:
+        return f"after about {counted(missing.reviews, 'more review')}"
+    return f"after {counted(missing.days or 0, 'more day')}"
 
 
 def where_to_paste(answer: Finding) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
-from srs_eval.advice.shown import worded
+from srs_eval.advice.parameters import LeftOut, OfAll, OfPreset
+from srs_eval.advice.shown import parameters, worded
 from srs_eval.advice.tables import Table
 
 
@@ -26,7 +27,13 @@ def _unanswered(finding: Finding) -> tuple[str]:
     return (f"Can't tell: {finding.evidence.reason}.",)
 
 
+_PARAMETERS = _Renderer(
+    parameters.in_line, parameters.sentences, parameters.tables, parameters.conclusion
+)
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
+    OfPreset: _PARAMETERS,
+    OfAll: _PARAMETERS,
+    LeftOut: _PARAMETERS,
     Worded: _Renderer(
         worded.in_one_line,
         lambda finding: worded.of(finding).sentences,

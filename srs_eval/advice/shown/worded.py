@@ -12,53 +12,20 @@ from srs_eval.advice.sentences import (
     listed,
     percent,
     span,
-    told,
     too_few_in_short,
     why_open,
-    would_tell,
 )
 from srs_eval.advice.tables import Cell
 from srs_eval.stats.intervals import Interval, enough_to_tell
 
 OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-_MOST_NAMED = 3  # presets that do not get the one line yet
 MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
-WAYS = {
-    "optimize": "OPTIMIZE",
-    "paste parameters": "PASTE THESE",
-    "paste one line for all": "PASTE ONE LINE",
-    "use the defaults": "USE DEFAULTS",
-    "use one preset": "SHARE A PRESET",
-    "can't tell": "can't tell yet",
-}
-"""What to do with a preset, by the conclusion."""
 
 
 def of(finding: Finding) -> Worded:
     """Its evidence."""
     assert isinstance(finding.evidence, Worded)
     return finding.evidence
-
-
-def of_preset(finding: Finding, fsrs_is_off: bool) -> str:
-    """How sure it is what to do with a preset, or what is missing to tell."""
-    if finding.interval is None:
-        return of(finding).why
-    if of(finding).conclusion == "can't tell":
-        return would_tell(finding.interval)
-    if fsrs_is_off and finding.parameters is not None:
-        return f"once FSRS is on: {told(finding.interval, 3, ' than not optimized')}"
-    return told(finding.interval, 3)
-
-
-def also_into(others: Sequence[str], are_all: bool, waiting: Sequence[str]) -> str:
-    """Into which other presets the one line goes, and into which it does not yet."""
-    same = "all others" if are_all and len(others) > 1 else listed(others)
-    said = f"; the same into {same}" if same else ""
-    if waiting:
-        names = listed(waiting) if len(waiting) <= _MOST_NAMED else "the others"
-        said += f"; not yet into {names}: can't tell there"
-    return said
 
 
 def headline(told: str, below: bool) -> str:
@@ -217,17 +184,17 @@ def _against_what_there_was(findings: Sequence[Finding]) -> str:
 
     Against what came with the reviews, else against SM-2, and against the floor.
     """
-    from srs_eval.advice.candidates import OLDER, WITHOUT_PRESETS
+    from srs_eval.advice.candidates import SM2, WITHOUT_PRESETS
 
     table = of(findings[0]).tables[0]
     differences, verdicts = table.column("minus it"), table.column("verdict")
-    brought = [name for name in differences if name not in WITHOUT_PRESETS]
+    brought = [name for name in differences if name not in (*WITHOUT_PRESETS, SM2)]
     said, once = [], ""
-    for name in [*(brought or [OLDER]), "average"]:
+    for name in [*(brought or [SM2]), "average"]:
         difference, says = differences[name], verdicts[name]
         assert isinstance(difference, Interval)
         bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
-        shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
+        shown = {SM2: "SM-2", "average": "your average"}.get(name, name)
         said.append(f"{_THAN[str(says)]} {shown} {bounds}".rstrip())
         once = once if says == "can't tell yet" else ", once optimized"
     return "; ".join(said) + once
