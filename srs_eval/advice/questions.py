@@ -244,11 +244,9 @@ def answering(
         asked.given(asked.over_all)
 
     def answers() -> Iterator[Finding]:
-        if MODELS in wanted:
-            yield from ask(MODELS, asked)
         if of_presets and OF_PRESETS not in wanted:
             yield from what_is_left_out(log)
-        for question in QUESTIONS:
+        for question in every:
             if question in wanted:
                 yield from ask(question, asked)
 
@@ -265,11 +263,16 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     return list(answering(log, **options))
 
 
-def document(answers: Sequence[Finding]) -> dict[str, Any]:
-    """Answers as JSON has them (layout: docs/formats.md)."""
+def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
+    """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
+    return "anki" if judged_by_preset(log) and set(questions) - {MODELS} else "benchmark"
+
+
+def document(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
+    """Findings as JSON has them (layout: docs/formats.md); `rows` as `rows_of` tells them."""
     return {
-        "layout": 1,
+        "layout": 2,
         "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
-        "answers": list(map(finding_document, answers)),
+        "rows": rows,
+        "findings": list(map(finding_document, findings)),
     }

@@ -159,7 +159,14 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.advice.candidates import too_few
-    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.questions import (
+        MODELS,
+        QUESTIONS,
+        answering,
+        document,
+        questions_for,
+        rows_of,
+    )
     from srs_eval.advice.sentences import parsed_parameters
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
@@ -185,7 +192,7 @@ def compare(
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        write(json, to_json(document(answers)))
+        write(json, to_json(document(answers, rows_of(log, wanted))))
     return FINE
 
 

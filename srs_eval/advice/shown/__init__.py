@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
 from srs_eval.advice.parameters import LeftOut, OfAll, OfPreset
 from srs_eval.advice.shown import parameters, worded
 from srs_eval.advice.tables import Table
+from srs_eval.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,41 @@ def conclusion(finding: Finding) -> str:
 
 
 def document(finding: Finding) -> dict[str, Any]:
-    """As JSON has it (layout: docs/formats.md)."""
-    return {
+    """As JSON has it (layout: docs/formats.md, docs/findings.schema.json); None is not known."""
+    found: dict[str, Any] = {
         "question": finding.question,
         "subject": finding.subject,
+        "act": finding.act or None,
+        "probability": _figure(finding.probability),
+        "gain": _figure(finding.gain),
+        "interval": None if finding.interval is None else _interval(finding.interval),
+        "parameters": list(finding.parameters) if finding.parameters else None,
+        "reviews": int(finding.reviews),
+        "missing": None if finding.missing is None else vars(finding.missing),
+    }
+    if finding.probabilities is not None:
+        chances = finding.probabilities.items()
+        found["probabilities"] = {candidate: _figure(each) for candidate, each in chances}
+    return found | {
         "conclusion": conclusion(finding),
         "sentences": list(sentences(finding)),
-        "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
     }
+
+
+def _interval(interval: Interval) -> dict[str, float | int | None]:
+    return {
+        "estimate": _figure(interval.estimate),
+        "low": _figure(interval.low),
+        "high": _figure(interval.high),
+        "reviews": int(interval.reviews),
+        "days": int(interval.days),
+    }
+
+
+def _figure(value: float | None) -> float | None:
+    """None for what is not defined, such as the interval of a single day."""
+    return None if value is None or not math.isfinite(value) else round(float(value), 6)
 
 
 def _of(finding: Finding) -> _Renderer:
