@@ -36,6 +36,7 @@ from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
+from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.glance import at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
@@ -44,12 +45,13 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.training.context import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import FloatArray, ReviewLog
-    from srs_eval.training.context import Context
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
+STANDING = "standing"  # asked of a log whole, whether presets are known or not
 OF_PRESETS = "parameters"  # the question with a line for each preset
 
 
@@ -98,6 +100,9 @@ class Asked:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
         yield from learner_state(self.log, protocol, self.context).answers
 
+    def _standing(self) -> Iterator[Finding]:
+        yield from where_do_i_stand(self.log, self.context or Context())
+
     def _parameters(self) -> Iterator[Finding]:
         given = self.given(self.over_all)
         yield from what_is_left_out(self.log)
@@ -139,6 +144,7 @@ REGISTRY: Mapping[str, Question] = {
     OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
     "health": Question("Is FSRS right for me?", _of_presets(is_fsrs_right_for_me), "FSRS for you?"),
     MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
+    STANDING: Question("Where do I stand?", Asked._standing, "Where you stand"),
     "split": Question("Split or merge presets?", _of_presets(split_or_merge), "Split or merge?"),
     COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
     "often": Question(
@@ -182,12 +188,13 @@ TASKS = (
     ("retention",),
     ("day",),
     ("hard",),
+    (STANDING,),
     (COSTS,),
     ("buttons", "noise"),
 )
 """What the app answers, in the order in which it is begun; a task's questions share their fits."""
-TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",))
-OVER_ALL = ("fit", OF_PRESETS, "says", "time")  # those of a report that need no presets
+TASKS_WITHOUT_PRESETS = (("fit",), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,))
+OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
 NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
@@ -214,8 +221,9 @@ def answering(
 ) -> Iterator[Finding]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
-    Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
-    rule did not choose, only MODELS can be answered, on the benchmark's rows. Each answer comes
+    Without `questions` those of `questions_for`; of a log without presets, or with rows that
+    Anki's rule did not choose, only OF_PRESETS, MODELS and STANDING can be answered, on the
+    benchmark's rows. Each answer comes
     as soon as it is known: question by question in the order of QUESTIONS, preset by preset,
     those with the most reviews first. Before them each preset is named whose stored parameters
     Anki does not run, an answer to "parameters" whatever is asked of presets: it is left out of all
@@ -228,12 +236,12 @@ def answering(
     none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
     an unknown question and for one that needs presets where there are none.
     """
-    every = (*QUESTIONS, MODELS)
+    every = (*QUESTIONS, MODELS, STANDING)
     wanted = set(questions_for(log) if questions is None else questions)
     for question in sorted(wanted.difference(every)):
         raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    of_presets = wanted - {MODELS}
-    if wanted - {MODELS, OF_PRESETS}:
+    of_presets = wanted - {MODELS, STANDING}
+    if of_presets - {OF_PRESETS}:
         refuse_without_presets(log)
     lines = {name: as_anki_runs(values) for name, values in (parameters or {}).items()}
     files = read_predictions(predictions) if predictions else {}
@@ -265,7 +273,7 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 
 def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
     """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
-    return "anki" if judged_by_preset(log) and set(questions) - {MODELS} else "benchmark"
+    return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
 
 
 def document(findings: Sequence[Finding], rows: str) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def compare(
         str,
         option(
             "Which to answer.",
-            metavar="parameters|split|often|health|hard|steps|noise|retention|models|all",
+            metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|all",
         ),
     ] = "all",
     json: JsonOption = None,
@@ -162,18 +162,20 @@ def compare(
     from srs_eval.advice.questions import (
         MODELS,
         QUESTIONS,
+        STANDING,
         answering,
         document,
         questions_for,
         rows_of,
     )
     from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
-    asked = one_of("--question", question, (*QUESTIONS, MODELS, "all"))
+    asked = one_of("--question", question, (*QUESTIONS, MODELS, STANDING, "all"))
     lines = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
     log = source.load()
     wanted = questions_for(log) if asked == "all" else (asked,)
@@ -182,10 +184,14 @@ def compare(
         if json == "-":
             answers = list(coming)
         else:
-            closing = MODELS_ROWS if wanted == (MODELS,) else ANKI_ROWS
+            closing = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
             answers = print_answers(coming, console_for(sys.stdout), closing)
+        if not answers:
+            raise NotEnoughData(
+                f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on"
+            )
     except NotEnoughData as error:
-        if wanted == (MODELS,):
+        if rows_of(log, wanted) == "benchmark":
             raise
         why = too_few(log, error)
         if why == str(error) and not left_out(log):

@@ -9,7 +9,8 @@ from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
 from srs_eval.advice.parameters import LeftOut, OfAll, OfPreset
-from srs_eval.advice.shown import parameters, worded
+from srs_eval.advice.shown import parameters, standing, worded
+from srs_eval.advice.standing import Standings
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
 
@@ -36,6 +37,9 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     OfPreset: _PARAMETERS,
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
+    Standings: _Renderer(
+        standing.in_line, standing.sentences, standing.tables, standing.conclusion
+    ),
     Worded: _Renderer(
         worded.in_one_line,
         lambda finding: worded.of(finding).sentences,
