@@ -8,7 +8,8 @@ from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
 from srs_eval.advice.parameters import LeftOut, OfAll, OfPreset
-from srs_eval.advice.shown import parameters, worded
+from srs_eval.advice.shown import parameters, sharing, worded
+from srs_eval.advice.split import Sharing
 from srs_eval.advice.tables import Table
 
 
@@ -32,6 +33,7 @@ _PARAMETERS = _Renderer(
 )
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     OfPreset: _PARAMETERS,
+    Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables, sharing.conclusion),
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
     Worded: _Renderer(
