@@ -7,7 +7,8 @@ of the five time-series folds the program is asked with the reviews before it al
 is judged on the next part: the log loss there of FSRS-6 fitted to all reviews before
 (`optimized`), with newer ones weighing more (`recency`), of SM-2 and of FSRS-6's defaults. Stored
 parameters are taken away first, for they know the future. With --by-preset each preset is asked
-about, on the rows that Anki's optimizer takes; otherwise the whole file is, on the benchmark's.
+about, on the rows that Anki's optimizer takes; otherwise the whole file is, on the benchmark's,
+and fits of earlier are compared with later ones.
 
 Printed are, over all points: the log score of the probabilities (nats; less is better) beside
 that of the constant rate, how often one is 90 or 70 % sure and how often that is right, and the
@@ -35,7 +36,7 @@ from srs_eval.advice.findings import Finding
 from srs_eval.advice.parameters import KEEP, are_my_parameters_good
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import FloatArray, ReviewLog
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import EQUIVALENT, Interval, verdict
 
@@ -47,6 +48,8 @@ PAIRS = {  # what is asked: candidate, and what it is compared with
     "FSRS or SM-2": ("optimized", "sm2"),
     "recency or not": ("recency", "optimized"),
 }
+AGAIN = "optimized again or kept"  # where parameters were fitted once
+TWELFTHS_SINCE = (1, 2, 4, 6)
 SHIFTS = (0.003, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.03)
 
 
@@ -65,7 +68,7 @@ class Point:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    points: dict[str, list[Point]] = {pair: [] for pair in PAIRS}
+    points: dict[str, list[Point]] = {pair: [] for pair in (*PAIRS, AGAIN)}
     for path in sorted(options.histories.iterdir()):
         try:
             log = untouched(load_log(path))
@@ -74,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         for pair, point in points_of(path.name, log, options.by_preset):
             points[pair].append(point)
+        if not options.by_preset:
+            points[AGAIN] += refits(path.name, log)
     for pair, found in points.items():
         if found:
             print(f"{pair}: {len({each.learner for each in found})} learners, {len(found)} points")
@@ -131,6 +136,33 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
                         pair,
                         said(f"{name} {group}", part, learner, group, finding, pair, difference),
                     )
+
+
+def refits(name: str, log: ReviewLog) -> Iterator[Point]:
+    """Of parameters fitted once, as Anki does it: whether a later fit predicts better."""
+    try:
+        learner = Learner.of(log, protocol=WHOLE)
+    except NotEnoughData:
+        return
+    bounds = [round(len(learner.trials) * part / 12) for part in range(13)]
+    for fitted in range(1, 11):
+        once = np.arange(bounds[fitted])
+        for now in (fitted + since for since in TWELFTHS_SINCE if fitted + since <= 10):
+            seen = np.arange(bounds[now])
+            since, coming = seen[len(once) :], np.arange(bounds[now], bounds[now + 2])
+
+            def minus_kept(
+                folds: Sequence[Fold], index: IntArray, once: IntArray = once
+            ) -> FloatArray:
+                kept = learner.predict("recency", [Fold(once, index)])
+                again = learner.predict("recency", folds)
+                return learner.losses(again, index) - learner.losses(kept, index)
+
+            own = learner.interval(minus_kept(learner.renewed(since), since), since)
+            prior = population.refit(len(since) / len(once))
+            found = population.belief(own, prior)
+            came = float(minus_kept([Fold(seen, coming)], coming).mean())
+            yield Point(name, now, own, found.probability, found.gain > 0, came, prior)
 
 
 def before(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:

@@ -334,10 +334,17 @@ class Learner:
         found = mean_interval(values, self.trials.day[index])
         return found if found.days >= fewest_days else replace(found, half_width=math.nan)
 
-    def missing(self, difference: Interval | None, group: int) -> Missing | None:
-        """How many more reviews or days of a preset would tell; None where nothing would."""
+    def missing(
+        self, difference: Interval | None, group: int | None = None, reviews: int = 0
+    ) -> Missing | None:
+        """How many more reviews or days of a preset (default: of all) would tell.
+
+        None where nothing would. Without a difference there are so many `reviews` so far.
+        """
         if difference is None or not enough_to_tell(difference):
-            reviews, days = (0, 0) if difference is None else (difference.reviews, difference.days)
+            days = FEWEST_DAYS
+            if difference is not None:
+                reviews, days = difference.reviews, difference.days
             reviews, days = max(FEWEST_REVIEWS - reviews, 0), max(FEWEST_DAYS - days, 0)
         elif verdict(difference) != "can't tell yet" or not (more := more_reviews(difference)):
             return None
@@ -345,14 +352,15 @@ class Learner:
             reviews, days = more, 0
         return Missing(reviews or None, days or None, self._reached(reviews, days, group))
 
-    def _reached(self, reviews: int, days: int, group: int) -> str | None:
+    def _reached(self, reviews: int, days: int, group: int | None) -> str | None:
         """The date by which a preset has so many more reviews, done on so many more days.
 
         By the pace of the last month; None where nobody knows dates, or reviews have stopped.
         """
         if self.log.entries is None:
             return None
-        of_group = self.time_s[self.trials.partition == group]
+        mine = slice(None) if group is None else self.trials.partition == group
+        of_group = self.time_s[mine]
         now = time.time()
         lately = of_group[of_group > now - _PACE_DAYS * 86_400]
         if not len(lately):

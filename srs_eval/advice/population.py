@@ -84,8 +84,24 @@ def refit(growth: float | None) -> Prior:
     return Prior(_REFIT_SCATTER * z - usual, np.zeros(len(z)))
 
 
-def belief(own: Interval | None, prior: Prior) -> Belief:
-    """Of a candidate, from the learner's own paired difference, if there is one, and a prior."""
+def sharing() -> Prior:
+    """What separate or pooled parameters of several presets make of shared ones' log loss.
+
+    By simulated pairs: 0.0003 worse where they forget alike, which half of them do; else 0.0049
+    better, give or take a factor of 2.
+    """
+    from scipy.special import ndtri
+
+    z = ndtri((np.arange(200) + 0.5) / 200)
+    difference = np.concatenate([0.0003 * (1 + 0.5 * z), -0.0049 * np.exp(0.7 * z)])
+    return Prior(difference, np.zeros(len(difference)))
+
+
+def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
+    """Of a candidate, from the learner's own paired difference, if there is one, and a prior.
+
+    The probability is that of a difference below the margin.
+    """
     log_weight = prior.log_weight
     if own is not None and math.isfinite(own.standard_error):
         tau = prior.shift * math.sqrt(1000 / max(own.reviews, _FEWEST))
@@ -96,7 +112,7 @@ def belief(own: Interval | None, prior: Prior) -> Belief:
     order = np.argsort(prior.difference)
     place = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
     low, high = prior.difference[order[np.minimum(place, len(order) - 1)]]
-    better = float(weight[prior.difference < 0].sum())
+    better = float(weight[prior.difference < margin].sum())
     return Belief(
         probability=_LAPSE + (1 - 2 * _LAPSE) * better,
         gain=-float(weight @ prior.difference),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from srs_eval.advice.findings import Finding, Missing
+from srs_eval.advice.population import LIKELY, SURE
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
@@ -210,6 +211,29 @@ def share_bounds(share: Interval, places: int) -> tuple[str, str]:
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+# How sure
+
+_DOTS = 5
+
+
+def sureness(probability: float) -> str:
+    """ "sure", "likely" or "could go either way"."""
+    if probability >= SURE:
+        return "sure"
+    return "likely" if probability >= LIKELY else "could go either way"
+
+
+def dots(probability: float) -> str:
+    """ "●●●●○": how sure, from a coin's toss on."""
+    full = round(_DOTS * max(2 * probability - 1, 0.0))
+    return "●" * full + "○" * (_DOTS - full)
+
+
+def of_100(probability: float) -> str:
+    """ "likely, 88 of 100"."""
+    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
 
 
 # Parameters as a person writes them

@@ -9,7 +9,8 @@ from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
 from srs_eval.advice.parameters import LeftOut, OfAll, OfPreset
-from srs_eval.advice.shown import parameters, standing, worded
+from srs_eval.advice.shown import parameters, sharing, standing, worded
+from srs_eval.advice.split import Sharing
 from srs_eval.advice.standing import Standings
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
@@ -35,6 +36,7 @@ _PARAMETERS = _Renderer(
 )
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     OfPreset: _PARAMETERS,
+    Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables, sharing.conclusion),
     OfAll: _PARAMETERS,
     LeftOut: _PARAMETERS,
     Standings: _Renderer(

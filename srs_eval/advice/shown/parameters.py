@@ -15,8 +15,8 @@ from srs_eval.advice.candidates import (
 )
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.parameters import KEEP, Candidate, LeftOut, OfAll, OfPreset
-from srs_eval.advice.population import LIKELY, SURE
-from srs_eval.advice.sentences import by_when, figures, listed
+from srs_eval.advice.population import SURE
+from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -45,7 +45,6 @@ _DO: Mapping[str, str] = {
     "one line": "Copy the line below into every preset that says so",
     "defaults": "Go back to the default parameters",
 }
-_DOTS = 5
 
 
 def named(candidate: str) -> str:
@@ -53,29 +52,12 @@ def named(candidate: str) -> str:
     return NAMES.get(candidate, candidate)
 
 
-def sureness(probability: float) -> str:
-    """ "sure", "likely" or "could go either way"."""
-    if probability >= SURE:
-        return "sure"
-    return "likely" if probability >= LIKELY else "could go either way"
-
-
-def dots(probability: float) -> str:
-    """ "●●●●○": how sure, from a coin's toss on."""
-    full = round(_DOTS * max(2 * probability - 1, 0.0))
-    return "●" * full + "○" * (_DOTS - full)
-
-
 def in_line(findings: Sequence[Finding]) -> str:
     """ "●●●●○ likely, 88 of 100"."""
     (finding,) = findings[:1]
     if finding.probability is None:
         return sentences(finding)[0]
-    return f"{dots(finding.probability)} {_of_100(finding.probability)}"
-
-
-def _of_100(probability: float) -> str:
-    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
+    return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
 def conclusion(finding: Finding) -> str:
@@ -105,7 +87,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
         do = f"Turn FSRS on and {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
         do += ", or leave it: neither is a mistake"
-    return (f"{do} ({_of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
+    return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
 
 
 def _basis(finding: Finding, evidence: OfPreset) -> str:

@@ -76,24 +76,6 @@ def _time(findings: Sequence[Finding]) -> str:
     return f"{says} {_bounds(first.interval)}"
 
 
-def _split(findings: Sequence[Finding]) -> str:
-    finding = findings[0]
-    tables = of(finding).tables[:1]
-    found = [each for table in tables for row in table.rows for each in row]
-    intervals = [each for each in found if isinstance(each, Interval)]
-    bounds = [f" {_bounds(each)}" for each in intervals] + ["", ""]
-    match of(finding).conclusion:
-        case "keep shared":
-            fits = "one line of parameters fits all, separate ones gain nothing"
-            return f"keep them: {fits}{bounds[0]}"
-        case "pooled":
-            return f"keep them apart, with parameters drawn to each other: better{bounds[1]}"
-        case "split":
-            return f"keep them apart, each with its own parameters: better{bounds[0]}"
-    why = _open_bounds(intervals[0]) if intervals else ""
-    return f"{MEANWHILE} {why}".rstrip()
-
-
 def _costs(findings: Sequence[Finding]) -> str:
     """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
@@ -231,7 +213,6 @@ def _open_bounds(difference: Interval) -> str:
 
 
 _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
-    "split": _split,
     "often": _often,
     "costs": _costs,
     "hard": _hard,
