@@ -30,6 +30,7 @@ from srs_eval.models import all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve
 from srs_eval.models.own_parameters import as_anki_runs, why_left_out, younger_than_s
 from srs_eval.stats.intervals import (
+    EQUIVALENT,
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
@@ -125,12 +126,16 @@ class Learner:
     session: Session
     trials: Trials  # n reviews of later days; the partition is the preset
     context: Context
+    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
     _known: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """What several questions ask for, by function and arguments: computed once."""
 
     @staticmethod
     def of(
-        log: ReviewLog, context: Context | None = None, protocol: Protocol = BY_PRESET
+        log: ReviewLog,
+        context: Context | None = None,
+        protocol: Protocol = BY_PRESET,
+        equivalence: float = EQUIVALENT,
     ) -> Learner:
         """Without presets whose parameters Anki does not run, where it is asked of presets.
 
@@ -141,7 +146,9 @@ class Learner:
             log = without_presets(log, told)
         session = Session(replace(log, user=None))  # all models are judged on the same reviews
         try:
-            return Learner(log, session, session.trials(protocol), context or Context())
+            return Learner(
+                log, session, session.trials(protocol), context or Context(), equivalence
+            )
         except NotEnoughData as reason:
             if not told:
                 raise
@@ -168,7 +175,9 @@ class Learner:
 
         def narrowed() -> Learner | None:
             try:
-                return Learner.of(only_preset(self.log, str(group)), self.context, _BY_DECK)
+                return Learner.of(
+                    only_preset(self.log, str(group)), self.context, _BY_DECK, self.equivalence
+                )
             except NotEnoughData:
                 return None
 
@@ -346,9 +355,11 @@ class Learner:
             if difference is not None:
                 reviews, days = difference.reviews, difference.days
             reviews, days = max(FEWEST_REVIEWS - reviews, 0), max(FEWEST_DAYS - days, 0)
-        elif verdict(difference) != "can't tell yet" or not (more := more_reviews(difference)):
-            return None
         else:
+            margin = self.equivalence
+            more = more_reviews(difference, equivalence=margin)
+            if verdict(difference, equivalence=margin) != "can't tell yet" or not more:
+                return None
             reviews, days = more, 0
         return Missing(reviews or None, days or None, self._reached(reviews, days, group))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from srs_eval.advice.tables import Table
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import EQUIVALENT, Interval
 
 
 class Evidence:
@@ -42,6 +42,7 @@ class Finding:
     missing: Missing | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
     evidence: Evidence | None = None
+    equivalence: float = EQUIVALENT  # differences in log loss within it counted as none
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,12 +69,12 @@ class Asked:
     @cached_property
     def learner(self) -> Learner:
         """By preset. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context)
+        return Learner.of(self.log, self.context, equivalence=self.equivalence)
 
     @cached_property
     def whole(self) -> Learner:
         """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE)
+        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
 
     @property
     def over_all(self) -> Learner:
@@ -202,7 +202,8 @@ NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_be
 def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
-    return iter(()) if answers is None else answers(asked)
+    found = iter(()) if answers is None else answers(asked)
+    return (replace(each, equivalence=asked.equivalence) for each in found)
 
 
 def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
@@ -282,5 +283,6 @@ def document(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
         "layout": 2,
         "srs_eval": VERSION,
         "rows": rows,
+        "equivalence": next((each.equivalence for each in findings), None),
         "findings": list(map(finding_document, findings)),
     }

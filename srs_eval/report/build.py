@@ -145,7 +145,8 @@ def learner_report(
     from srs_eval.stats.calibration_graph import calibration_graph
 
     asked_of = {each for task in tasks_of(log) for each in task}
-    questions = [*(each for each in OVER_ALL if each in asked_of), *questions_for(log)]
+    over_all = [each for each in OVER_ALL if each in asked_of]
+    questions = list(dict.fromkeys([*over_all, *questions_for(log)]))
     every = [*questions, "day", "workload"]
 
     def at(question: str) -> None:
@@ -155,7 +156,7 @@ def learner_report(
     at("day")
     state, days = _state(log, protocol, context)
     at("workload")
-    costs = _workload(log, context)
+    costs = _workload(log, context, run.equivalence)
     groups = run.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
@@ -249,17 +250,17 @@ def export_learner(
     return write_as(document, form, path)
 
 
-def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
+def _workload(log: ReviewLog, context: Context | None, equivalence: float) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
     from srs_eval.advice.candidates import knows_presets
-    from srs_eval.advice.workload.estimate import workload
+    from srs_eval.advice.workload.estimate import Question, workload
 
     if not knows_presets(log):
         return ""
     if log.receipt.fsrs_enabled is False:
         return "FSRS is off, so that no desired retention is in force."
     try:
-        *_, found = workload(log, context=context)
+        *_, found = workload(log, question=Question(equivalence=equivalence), context=context)
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:

@@ -57,7 +57,7 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
             blocks.append(Section(f"Parameters for {line.title}", copied, folded=True))
     for number, line in enumerate(lines, start=1):
         rests_on = [
-            evidence(replace(answer, parameters=None), f"{OF_PRESETS}-{number}")
+            evidence(replace(answer, parameters=None), f"{answer.question}-{number}")
             for answer in line.answers
         ]
         blocks.append(Section(f"Why: {line.title}", _flat(rests_on), folded=True))
@@ -86,6 +86,7 @@ def answers_section(
     }
     preset_lines = [line for line in lines if line.question == OF_PRESETS and line.way]
     told = {id(answer) for line in preset_lines for answer in line.answers}
+    told_of_presets = {answer.question for line in preset_lines for answer in line.answers}
     blocks: list[Block] = []
     for question, about in REGISTRY.items():
         of_question = [
@@ -96,9 +97,10 @@ def answers_section(
         subject = of_question[0].subject
         first = "" if subject in _ALL else f"{subject}: "
         first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
+        said_before = len(preset_lines) if question in told_of_presets else 0
         rests_on = [
             evidence(answer, f"{question}-{number}")
-            for number, answer in enumerate(of_question, start=1)
+            for number, answer in enumerate(of_question, start=1 + said_before)
         ]
         blocks.append(
             Section(

@@ -32,24 +32,27 @@ class Costs:
         """A preset's, as they become known, and what is asked next."""
         from srs_eval.advice import saved
         from srs_eval.advice.workload.answers import answers
-        from srs_eval.advice.workload.estimate import workload
+        from srs_eval.advice.workload.estimate import Question, workload
         from srs_eval.advice.workload.glance import in_short, were_it_on
 
         session = self._session
         key, context = session.kept_as(), session.options.context
+        equivalence = session.config.equivalence
         if self._of is not log:
             self._of, self._said, self._in_short = log, {}, {}
         whole, short = self._said, self._in_short
         if preset in whole:
             yield whole[preset], None
             return
-        for found in workload(log, preset, parameters=were_it_on(log), context=context):
+        question = Question(equivalence=equivalence)
+        on = were_it_on(log)
+        for found in workload(log, preset, question, parameters=on, context=context):
             said = answers(found)
             if found.drawn and found.preset not in short:
                 better = short[found.preset] = in_short(found, log)
                 session.later(session.show_costs)
                 if key is not None:
-                    basis = saved.basis(log, context)
+                    basis = saved.basis(log, context, equivalence)
                     saved.improve(key, basis, [better], session.state_folder)
             if found.finished:
                 # That with the most reviews is asked for by its name, too.

@@ -353,7 +353,7 @@ class Session:
 
         context, key = self.options.context, self.kept_as()
         kept = None if key is None else saved.last(key, self.state_folder)
-        now = "" if key is None else saved.basis(log, context)
+        now = "" if key is None else saved.basis(log, context, self.config.equivalence)
         if kept is not None and kept.basis == now:
             yield kept.findings, tuple(Overview.begun(log).waiting)
             return
@@ -363,7 +363,14 @@ class Session:
         self.compiles = self._answer is None and any(map(must_compile, resolve(NEEDED)))
         found = Overview.begun(log)
         answer = self._answer or overview
-        for answers, questions in answer(log, jobs=self.jobs(), context=context, cancel=cancel):
+        coming = answer(
+            log,
+            jobs=self.jobs(),
+            context=context,
+            cancel=cancel,
+            equivalence=self.config.equivalence,
+        )
+        for answers, questions in coming:
             found.add(answers, questions)
             yield answers, questions
         if key is not None and not found.waiting and not found.failed:

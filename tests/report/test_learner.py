@@ -25,7 +25,7 @@ def test_a_learners_report_in_every_form_without_names(
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.data.simulated import simulate_learner, write_collection
 
-    def of_few_draws(log: ReviewLog, _: object) -> Workload:
+    def of_few_draws(log: ReviewLog, *_: object) -> Workload:
         *_, found = workload(log, question=Question(draws=3, memory="FSRS-6"))
         return found
 
@@ -131,7 +131,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
 def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from srs_eval.data.simulated import simulate_learner, write_collection
 
-    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context: "")
+    monkeypatch.setattr("srs_eval.report.build._workload", lambda log, context, equivalence: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")

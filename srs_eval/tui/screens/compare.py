@@ -91,7 +91,9 @@ choose the models, s exchanges them, ◀ marks the better figure.
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[says]
-        why = f": {what_is_missing(difference, 1)}" if says == "can't tell yet" else ""
+        margin = self.session.config.equivalence
+        missing = what_is_missing(difference, 1, margin)
+        why = f": {missing}" if says == "can't tell yet" else ""
         basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
         return Text.assemble(
             (head, "bold"),
