@@ -8,13 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from srs_eval.advice.tables import Table
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import (
+    EQUIVALENT,
+    FEWEST_DAYS,
+    FEWEST_REVIEWS,
+    Interval,
+    enough_to_tell,
+    more_reviews,
+)
+
+OPEN: Literal["can't tell"] = "can't tell"
+FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
+"""Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
+days, an interval of a part of the reviews."""
 
 
 class Evidence:
     """What the evidence of every question inherits: saved findings name its subclass."""
+
+    says: str
+    """A code: what was found where no act is recommended; OPEN where that can't be told."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +58,59 @@ class Finding:
     probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
     evidence: Evidence | None = None
 
+    @property
+    def says(self) -> str:
+        """The act, or what was found where none hangs on it, as a code."""
+        return self.act or ("" if self.evidence is None else self.evidence.says)
+
 
 @dataclass(frozen=True)
 class Unanswered(Evidence):
     """That a question could not be answered."""
 
     reason: str
+    says: str = "no answer"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some reviews: the share recalled, and what the parameters in force expected of them."""
+
+    name: str  # "all", "young cards", "2024-10", "88–92 %"
+    recalled: Interval
+    expected: float
+
+
+@dataclass(frozen=True)
+class Retention(Evidence):
+    """What is recalled of a preset's reviews of later days, and what was desired."""
+
+    says: Literal["below", "above", "no matter", "can't tell", "not asked for"]
+    parts: tuple[Part, ...]  # all reviews first
+    desired: float | None  # None: not known, or none while FSRS is off
+    fsrs_is_off: bool
+    timing: Interval
+    """What was expected of the reviews when they were done, minus what is desired."""
+    expecting: Interval
+    """What was recalled, minus that; the two add up to recalled minus desired."""
+
+
+@dataclass(frozen=True)
+class Calibration(Evidence):
+    """What is recalled of the reviews of which the parameters in force say about the same."""
+
+    says: Literal["below", "above", "no matter", "can't tell"]
+    near: Part | None  # of which they say about 90 %, or what is nearest to it
+    whole: Part
+    bins: tuple[Part, ...]
+    fsrs_is_off: bool
 
 
 @dataclass(frozen=True)
 class Worded(Evidence):
     """Evidence in English: of questions that return no numbers yet."""
 
-    conclusion: str  # in two or three words, e.g. "keep"
+    says: str  # in two or three words, e.g. "keep"
     sentences: tuple[str, ...]  # the answer, then what it rests on
     tables: tuple[Table, ...] = ()
     why: str = ""
@@ -66,7 +122,7 @@ class Worded(Evidence):
 def phrased(
     question: str,
     subject: str,
-    conclusion: str,
+    says: str,
     sentences: tuple[str, ...],
     tables: tuple[Table, ...] = (),
     parameters: tuple[float, ...] | None = None,
@@ -75,13 +131,29 @@ def phrased(
     brief: str = "",
 ) -> Finding:
     """A finding whose evidence is English."""
-    evidence = Worded(conclusion, sentences, tables, why, brief)
+    evidence = Worded(says, sentences, tables, why, brief)
     return Finding(question, subject, interval=difference, parameters=parameters, evidence=evidence)
 
 
 def unanswered(question: str, reason: str) -> Finding:
     """What stands for the findings on a question that has none."""
     return Finding(question, "all reviews", evidence=Unanswered(reason))
+
+
+def missing(difference: Interval, margin: float = EQUIVALENT) -> Missing:
+    """What has to be added to a difference of which nothing can be told; `margin` hardly matters.
+
+    Nothing where reviews are not what is missing, or over 20 times as many as there are.
+    """
+    if not enough_to_tell(difference):
+        return missing_of(difference.reviews, difference.days, FEWEST_REVIEWS, FEWEST_DAYS)
+    return Missing(more_reviews(difference, equivalence=margin))
+
+
+def missing_of(reviews: int, days: int, fewest: int, fewest_days: int) -> Missing:
+    """What so many reviews of so many days lack."""
+    lack, lack_days = fewest - reviews, fewest_days - days
+    return Missing(lack if lack > 0 else None, lack_days if lack_days > 0 else None)
 
 
 def best(estimates: Iterable[tuple[str, Interval]]) -> str:

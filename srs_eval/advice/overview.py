@@ -161,7 +161,7 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or shown.conclusion(line.answers[0]) not in OPEN:
+    if not line.answers or line.answers[0].says not in OPEN:
         return line
     if line.question == OF_PRESETS:
         return replace(line, text="")  # its way says it
@@ -212,7 +212,7 @@ def preset_line(
         for name in (SM2 if fsrs_is_off else NOW, "optimized", POOLED, "defaults")
     )
     text = of_preset(answer, fsrs_is_off)
-    way = WAYS.get(shown.conclusion(answer), shown.conclusion(answer))
+    way = WAYS.get(answer.says, answer.says)
     return Line(OF_PRESETS, answer.subject, text, (answer, *beside), way, figures)
 
 

@@ -32,7 +32,6 @@ from srs_eval.advice.sentences import (
     sure,
     what_is_missing,
 )
-from srs_eval.advice.shown import conclusion as conclusion_of
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import NotEnoughData, counted
@@ -349,7 +348,7 @@ def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
 def _all_presets(learner: Learner, answers: Sequence[Finding], everything: Compared) -> Finding:
     by_conclusion: dict[str, list[str]] = {}
     for answer in answers:
-        by_conclusion.setdefault(conclusion_of(answer), []).append(answer.subject)
+        by_conclusion.setdefault(answer.says, []).append(answer.subject)
     sentences = [
         f"{conclusion[0].upper()}{conclusion[1:]}: {', '.join(names)}."
         for conclusion, names in by_conclusion.items()

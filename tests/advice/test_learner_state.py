@@ -44,7 +44,7 @@ def moody() -> LearnerState:
 
 
 def conclusion(state: LearnerState, question: str) -> str:
-    return next(shown.conclusion(answer) for answer in state.answers if answer.question == question)
+    return next(answer.says for answer in state.answers if answer.question == question)
 
 
 def figures(table: Table, column: int) -> FloatArray:
@@ -63,7 +63,7 @@ def test_a_learner_without_days(plain: LearnerState) -> None:
 
 def test_bad_days_are_found(moody: LearnerState) -> None:
     answer = moody.answers[0]
-    assert shown.conclusion(answer) == "matters"
+    assert answer.says == "matters"
     share = next(each for each in shown.sentences(answer) if "% is your day" in each)
     assert int(share.split(" %")[0].split()[-1]) > 60
     # Its share of FSRS-6's log loss is that of all months together.
@@ -82,7 +82,7 @@ def test_an_open_answer_quotes_the_share_of_the_day(plain: LearnerState) -> None
     answer = plain.answers[0]
     basis = " ".join(shown.sentences(answer))
     assert "the benchmark's" in basis
-    if shown.conclusion(answer) == "can't tell yet":
+    if answer.says == "can't tell yet":
         assert "of itself it makes log loss" in shown.sentences(answer)[0]
 
 

@@ -43,7 +43,7 @@ def test_splitting_has_to_prove_itself(
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     answer = compare(log, questions=["split"])[0]
-    assert shown.conclusion(answer) in ("keep shared", "can't tell")  # never: split
+    assert answer.says in ("keep shared", "can't tell")  # never: split
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all presets", "all presets"]
     assert "9,999 users" in shown.sentences(answer)[-1]
@@ -57,7 +57,7 @@ def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) ->
     loss = {row["candidate"]: row["log loss"] for row in first.records()}
     rows = {row["parameters"]: row for row in shown.tables(found["split"])[0].records()[:2]}
     assert loss[POOLED] - loss[TOGETHER] == pytest.approx(rows["pooled"]["minus shared"])
-    assert shown.conclusion(found["split"]) == "keep shared"
+    assert found["split"].says == "keep shared"
     assert found["split"].parameters == pytest.approx(
         pooling.fitted(learner.trials, np.arange(len(learner.trials)))
     )
@@ -140,7 +140,7 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
-    assert shown.conclusion(answer) == "one preset"
+    assert answer.says == "one preset"
 
 
 def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
@@ -162,7 +162,7 @@ def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
     assert decks.held_out(TOGETHER) == pytest.approx(whole[index], abs=1e-9)
     answers = compare(learner.log, questions=["split"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
-    assert shown.conclusion(answers[1]) in ("keep shared", "can't tell")
+    assert answers[1].says in ("keep shared", "can't tell")
     assert "decks" in shown.sentences(answers[1])[0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from textual import events
 
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.findings import Calibration, Finding, Part, Retention, phrased
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
@@ -214,11 +214,10 @@ def make_answers() -> list[Finding]:
         ("against", "minus it", "verdict"),
         (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
     )
-    recalled = Table(
-        "Default: retention",
-        ("reviews of", "reviews", "recalled", "expected", "desired"),
-        (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
-    )
+    whole = Part("all", interval(0.847, 0.012), 0.87)
+    near = Part("88–92 %", interval(0.88, 0.02), 0.9)
+    late = interval(-0.03, 0.01), interval(-0.023, 0.03)
+    remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = Table(
         "Default: what a desired retention costs",
         ("desired retention", "", "reviews a day", "minutes a day"),
@@ -272,22 +271,9 @@ def make_answers() -> list[Finding]:
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
         phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
-        phrased(
-            "says",
-            "all presets",
-            "less than it says",
-            ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
-            brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
-        ),
+        Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
         phrased("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        phrased(
-            "retention",
-            "Default",
-            "less than desired",
-            ("Less than desired.",),
-            (recalled,),
-            why="3.0 points less as cards came later than that asks for",
-        ),
+        Finding("retention", "Default", evidence=remembered),
         phrased(
             "day",
             "your reviews",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
-from srs_eval.advice.shown import worded
+from srs_eval.advice.findings import Calibration, Evidence, Finding, Retention, Unanswered, Worded
+from srs_eval.advice.shown import memory, worded
 from srs_eval.advice.tables import Table
 
 
@@ -18,7 +18,6 @@ class _Renderer:
     line: Callable[[Sequence[Finding]], str]
     sentences: Callable[[Finding], Sequence[str]]
     tables: Callable[[Finding], Sequence[Table]]
-    conclusion: Callable[[Finding], str]
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
@@ -31,14 +30,16 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         worded.in_one_line,
         lambda finding: worded.of(finding).sentences,
         lambda finding: worded.of(finding).tables,
-        lambda finding: worded.of(finding).conclusion,
     ),
     Unanswered: _Renderer(
         lambda findings: _unanswered(findings[0])[0],
         _unanswered,
         lambda _: (),
-        lambda _: "no answer",
     ),
+    Retention: _Renderer(
+        memory.retention_line, memory.retention_sentences, memory.retention_tables
+    ),
+    Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
 }
 
 
@@ -57,17 +58,12 @@ def tables(finding: Finding) -> tuple[Table, ...]:
     return tuple(_of(finding).tables(finding))
 
 
-def conclusion(finding: Finding) -> str:
-    """The answer in two or three words, e.g. "keep"."""
-    return _of(finding).conclusion(finding)
-
-
 def document(finding: Finding) -> dict[str, Any]:
     """As JSON has it (layout: docs/formats.md)."""
     return {
         "question": finding.question,
         "subject": finding.subject,
-        "conclusion": conclusion(finding),
+        "conclusion": finding.says,
         "sentences": list(sentences(finding)),
         "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],

@@ -1,0 +1,156 @@
+"""What is said of what is remembered, and of the learner's days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from srs_eval.advice.findings import OPEN, Calibration, Finding, Part, Retention
+from srs_eval.advice.sentences import (
+    has_a_figure,
+    in_groups,
+    lacks,
+    percent,
+    share_bounds,
+    share_range,
+    signed,
+    spanned,
+    what_lacks,
+)
+from srs_eval.advice.tables import Table
+from srs_eval.data.errors import counted
+from srs_eval.stats.intervals import Interval, side
+
+_DESIRED = {
+    "below": "less than desired",
+    "no matter": "as desired",
+    "above": "more than desired",
+    OPEN: "can't tell yet",
+    "not asked for": "recalled",
+}
+"""By how it is said what was found, those first of which something may follow."""
+
+
+def _retention(finding: Finding) -> Retention:
+    assert isinstance(finding.evidence, Retention)
+    return finding.evidence
+
+
+def _parts(found: Retention) -> list[tuple[Interval, str]]:
+    """What makes for the difference from what is desired, as far as it is known: that which lies
+    beyond zero on its side."""
+    if found.says not in ("below", "above"):
+        return []
+    late, much = ("later", "much") if found.says == "below" else ("earlier", "little")
+    causes = (
+        (found.timing, f"as cards came {late} than that asks for"),
+        (found.expecting, f"as FSRS expects too {much}"),
+    )
+    return [(part, why) for part, why in causes if side(part, 0.0) == found.says]
+
+
+def retention_line(findings: Sequence[Finding]) -> str:
+    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
+    groups: dict[str, list[tuple[str, str]]] = {each: [] for each in _DESIRED.values()}
+    for finding in findings:
+        found = _retention(finding)
+        recalled, desired = found.parts[0].recalled, found.desired
+        beside = [] if desired is None else [f"desired {percent(desired, 0)}"]
+        if finding.missing is not None and not has_a_figure(recalled):
+            beside.append(lacks(finding.missing, is_short=len(findings) > 1))
+        elif found.says == OPEN:
+            beside.append(share_range(recalled))
+        parts = _parts(found)
+        if parts:
+            lost = "less" if found.says == "below" else "more"
+            said = [f"{abs(100 * part.estimate):.1f} points {lost} {why}" for part, why in parts]
+            beside = [": ".join([*beside, ", ".join(said)])]
+        figure = f"{percent(recalled.estimate)} " if has_a_figure(recalled) else ""
+        told = f"{figure}({', '.join(beside)})" if beside else figure
+        groups[_DESIRED[found.says]].append((finding.subject, told.strip()))
+    return in_groups({says: names for says, names in groups.items() if names})
+
+
+def retention_sentences(finding: Finding) -> list[str]:
+    """What is recalled, why it is not what is desired, what was expected."""
+    found = _retention(finding)
+    recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
+    figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')} "
+    figures += spanned(*share_bounds(recalled, 1), recalled)
+    who = "FSRS, which is off, would have" if found.fsrs_is_off else "The parameters in force"
+    last = f"{who} expected {expected} of these."
+    if found.desired is None:
+        nobody = "FSRS is off, so none was asked for" if found.fsrs_is_off else "not known"
+        return [f"{figures}; desired: {nobody}.", last]
+    lead = _DESIRED[found.says]
+    first = f"{lead[0].upper()}{lead[1:]}: {figures}, {percent(found.desired)} desired."
+    if finding.missing is not None:
+        return [first, what_lacks(finding.missing), last]
+    parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
+    return (
+        [first, f"Of the difference in points: {', '.join(parts)}.", last]
+        if parts
+        else [first, last]
+    )
+
+
+def _points(part: Interval) -> str:
+    """ "−12.1 (−13.4 … −10.8)"."""
+    estimate, low, high = (signed(100 * each, 1) for each in (part.estimate, part.low, part.high))
+    return f"{estimate} ({low} … {high})"
+
+
+def retention_tables(finding: Finding) -> list[Table]:
+    """All reviews, young and mature cards, months."""
+    parts = _retention(finding).parts
+    return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
+
+
+def _of_parts(title: str, of: str, parts: Sequence[Part]) -> Table:
+    rows = [(each.name, each.recalled.reviews, each.recalled, each.expected) for each in parts]
+    return Table(title, (of, "reviews", "recalled", "expected"), tuple(rows))
+
+
+# When FSRS says 90 %
+
+
+def _calibration(finding: Finding) -> Calibration:
+    assert isinstance(finding.evidence, Calibration)
+    return finding.evidence
+
+
+def says_line(findings: Sequence[Finding]) -> str:
+    """ "90 %, you recall 88 % (86 … 90 %): less than it says"."""
+    found = _calibration(findings[0])
+    if found.near is None:
+        return f"can't tell yet ({lacks(findings[0].missing)})"
+    recalled = found.near.recalled
+    words = {
+        "below": "less than it says",
+        "above": "more than it says",
+        "no matter": "it means what it says",
+    }.get(found.says, "can't tell yet whether it means what it says")
+    off = " (it is off, and would)" if found.fsrs_is_off else ""
+    said = f"{percent(found.near.expected, 0)}{off}"
+    return f"{said}, you recall {percent(recalled.estimate, 0)} ({share_range(recalled)}): {words}"
+
+
+def says_sentences(finding: Finding) -> list[str]:
+    """The same of what is nearest to 90 %, and of all reviews."""
+    found = _calibration(finding)
+    if found.near is None:
+        first = f"Can't tell yet: {what_lacks(finding.missing, 'with about the same prediction')}"
+    else:
+        first = f"When it says {says_line([finding])}."
+    whole = found.whole
+    return [
+        first,
+        f"Over all {counted(whole.recalled.reviews, 'review')} of later days it expected "
+        f"{percent(whole.expected)}, and you recalled {percent(whole.recalled.estimate)}.",
+        "The parameters in force may have been fitted to these reviews.",
+    ]
+
+
+def says_tables(finding: Finding) -> list[Table]:
+    """By what it says."""
+    bins = _calibration(finding).bins
+    return [_of_parts("What Anki's FSRS says and what you recall", "when it says", bins)]
