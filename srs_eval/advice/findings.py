@@ -107,6 +107,55 @@ class Calibration(Evidence):
 
 
 @dataclass(frozen=True)
+class Month:
+    """The held-out reviews of a calendar month, or of 30 days where there are no dates."""
+
+    name: str  # "2024-10", "days 31-60"
+    recalled: Interval  # share
+    predicted: float  # mean p
+    log_loss: Interval
+
+    @property
+    def reviews(self) -> int:
+        return self.recalled.reviews
+
+
+@dataclass(frozen=True)
+class Months(Evidence):
+    """FSRS-6 month by month; `says`: where the last one's log loss lies beside those before."""
+
+    says: Literal["below", "above", "no matter", "can't tell"]
+    months: tuple[Month, ...]
+
+
+@dataclass(frozen=True)
+class Habit(Evidence):
+    """What knowing how the day goes, its hour or the session would be worth."""
+
+    says: Literal["matters", "hardly matters", "does not matter", "can't tell", "unknown"]
+    worth: Interval | None = None  # share of FSRS-6's log loss
+
+
+@dataclass(frozen=True)
+class DayState:
+    """How a day went: `state` is what it adds to the logits of recall, 95 % band."""
+
+    name: str  # "2024-10-01", "day 12"
+    recalled: float
+    expected: float  # by FSRS-6
+    state: Interval
+
+
+@dataclass(frozen=True)
+class Days(Evidence):
+    """Every day with held-out reviews; what is said of the last one holds `since` a day."""
+
+    says: Literal["as usual", "more forgotten", "less forgotten"]
+    since: str
+    days: tuple[DayState, ...]
+
+
+@dataclass(frozen=True)
 class Worded(Evidence):
     """Evidence in English: of questions that return no numbers yet."""
 

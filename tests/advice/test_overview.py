@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.findings import Finding, Part, Retention, phrased, unanswered
+from srs_eval.advice.findings import Finding, Months, Part, Retention, phrased, unanswered
 from srs_eval.advice.fsrs import _change, _headline, how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview, preset_line
@@ -563,14 +563,16 @@ def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
     assert ("(41 … 100 %)" in told) == (not few)
 
 
-def test_a_month_that_has_only_begun_is_not_this_month(log: ReviewLog) -> None:
-    """Nor is one with too few days for an interval in its own table."""
+def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
+    """It is never surer than its share of the months before makes it."""
     answer = was_i_predictable(Learner.of(log))
-    rows = [row for row in shown.tables(answer)[0].rows if isinstance(row[4], Interval)]
-    months = [row[0] for row in rows if row[1] >= 100 and math.isfinite(row[4].half_width)]
-    assert months[-1] != rows[-1][0]  # else nothing is shown here
-    assert answer.subject == months[-1]
-    assert month_in_words(str(months[-1])) in shown.sentences(answer)[0]
+    found = answer.evidence
+    assert isinstance(found, Months)
+    assert answer.subject == found.months[-1].name
+    assert (answer.interval is None) == (answer.missing is not None)
+    if answer.interval is not None:
+        assert answer.interval.half_width >= found.months[-1].log_loss.half_width
+    assert month_in_words(answer.subject) in shown.sentences(answer)[0]
 
 
 def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -745,7 +747,7 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await pilot.press("n")
         await until(pilot, lambda: "Maps" in text_of(app))
         await pilot.press("escape", "t")
-        await until(pilot, lambda: "minus the average" in text_of(app))
+        await until(pilot, lambda: "Month by month" in text_of(app))
         await pilot.press("escape", "s")
         await until(pilot, lambda: "Your day hardly matters" in text_of(app))
 

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 from textual import events
 
-from srs_eval.advice.findings import Calibration, Finding, Part, Retention, phrased
+from srs_eval.advice.findings import (
+    Calibration,
+    Finding,
+    Habit,
+    Month,
+    Months,
+    Part,
+    Retention,
+    phrased,
+)
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
@@ -196,13 +205,9 @@ def make_answers() -> list[Finding]:
             ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
         ),
     )
-    by_month = Table(
-        "Month by month",
-        ("month", "reviews", "recalled", "expected", "log loss", "minus the average"),
-        tuple(
-            (f"2024-0{month}", 400, interval(0.84, 0.03), 0.86, interval(0.43, 0.03), gain)
-            for month, gain in ((4, interval(-0.06, 0.02)), (5, interval(-0.05, 0.03)))
-        ),
+    by_month = tuple(
+        Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
+        for number in (4, 5)
     )
     shared = Table(
         "Parameters of their own against one set for all",
@@ -272,15 +277,14 @@ def make_answers() -> list[Finding]:
         phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
         Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
-        phrased("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        Finding("retention", "Default", evidence=remembered),
-        phrased(
-            "day",
-            "your reviews",
-            "hardly matters",
-            ("Your day hardly matters.",),
-            brief="hardly matters.",
+        Finding(
+            *("time", "2024-05"),
+            interval=interval(0.002, 0.015),
+            reviews=400,
+            evidence=Months("no matter", by_month),
         ),
+        Finding("retention", "Default", evidence=remembered),
+        Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
         phrased("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]
 

@@ -6,9 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.findings import Calibration, Evidence, Finding, Retention, Unanswered, Worded
+from srs_eval.advice.findings import (
+    Calibration,
+    Days,
+    Evidence,
+    Finding,
+    Habit,
+    Months,
+    Retention,
+    Unanswered,
+    Worded,
+)
 from srs_eval.advice.shown import memory, worded
 from srs_eval.advice.tables import Table
+from srs_eval.data.paths import VERSION
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,9 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         memory.retention_line, memory.retention_sentences, memory.retention_tables
     ),
     Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
+    Months: _Renderer(memory.time_line, memory.time_sentences, memory.time_tables),
+    Habit: _Renderer(memory.habit_line, memory.habit_sentences, lambda _: ()),
+    Days: _Renderer(memory.today_line, memory.today_sentences, memory.today_tables),
 }
 
 
@@ -67,6 +81,18 @@ def document(finding: Finding) -> dict[str, Any]:
         "sentences": list(sentences(finding)),
         "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
+    }
+
+
+def state_document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What the learner's days tell, as JSON has it (layout: docs/formats.md)."""
+    by_day = [each.evidence.days for each in findings if isinstance(each.evidence, Days)]
+    return {
+        "layout": 2,
+        "srs_eval": VERSION,
+        "model": "STATE-FSRS-6",
+        "answers": list(map(document, findings)),
+        "days": [record for days in by_day for record in memory.days_table(days).records()],
     }
 
 

@@ -98,16 +98,6 @@ def _hard(findings: Sequence[Finding]) -> str:
     }.get(of(findings[0]).says, "can't tell yet whether it behaves like Again")
 
 
-def _time(findings: Sequence[Finding]) -> str:
-    first = findings[0]
-    if first.interval is None:
-        return of(first).sentences[0]
-    says = of(first).says
-    if says == "can't tell":
-        says = "can't tell yet whether more predictable than before"
-    return f"{says} {_bounds(first.interval)}"
-
-
 def _split(findings: Sequence[Finding]) -> str:
     finding = findings[0]
     tables = of(finding).tables[:1]
@@ -233,6 +223,5 @@ _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
     "hard": _hard,
     "health": _against_older,
     "fit": _against_what_there_was,
-    "time": _time,
 }
 """By question; the others' lines are their findings' own words."""
