@@ -289,18 +289,6 @@ class Learner:
         """Losses on these."""
         return self.losses(self.held_out(candidate), self.trials.test_index)
 
-    def fitted_before(self, number: int) -> dict[int, list[float]]:
-        """Each preset's parameters ("optimized") as fitted for one of the protocol's folds."""
-
-        def fit() -> dict[int, list[float]]:
-            configuration = self.configuration("optimized")
-            folds = self.trials.folds[number : number + 1]
-            trials = replace(self._trials_of(configuration), folds=folds)
-            fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
-            return {group: list(values) for group, values in fitted.items()}
-
-        return self.once(("fitted before", number), fit)
-
     def days_of(self, index: IntArray) -> int:
         """On how many days the reviews at the positions were done."""
         return len(np.unique(self.trials.day[index]))

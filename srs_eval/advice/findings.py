@@ -16,6 +16,7 @@ from srs_eval.stats.intervals import (
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
+    Verdict,
     enough_to_tell,
     more_reviews,
 )
@@ -153,6 +154,87 @@ class Days(Evidence):
     says: Literal["as usual", "more forgotten", "less forgotten"]
     since: str
     days: tuple[DayState, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A candidate's paired difference in log loss, negative: better, and the verdict on it."""
+
+    name: str
+    difference: Interval
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Often(Evidence):
+    """What optimizing less often than at every +2 % costs; `act`: how often is enough.
+
+    `says`: whether that is known of this learner, or what is safe for everybody.
+    """
+
+    says: Literal["as good", "safe"]
+    costs: tuple[Compared, ...] = ()
+    defaults: Compared | None = None  # in their place: not to optimize at all
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A fitted parameter, and its standard deviations had days gone otherwise, and of learners."""
+
+    fitted: float
+    over_days: float
+    of_learners: float
+    is_noise: bool
+
+
+@dataclass(frozen=True)
+class Noise(Evidence):
+    """The parameters that move by more than half of what learners differ by."""
+
+    says: str  # "3 of 21"
+    parameters: tuple[Spread, ...] = ()
+
+
+@dataclass(frozen=True)
+class AfterButton:
+    """At the review after a button: the share recalled, and what FSRS expects above it."""
+
+    button: str
+    recalled: float
+    bias: Interval
+
+
+@dataclass(frozen=True)
+class Hard(Evidence):
+    """Whether Hard behaves like Again; the finding's interval is of counting it as Again."""
+
+    says: Literal["yes", "no", "seldom", "can't tell"]
+    share: float  # of the answers to reviews
+    after: tuple[AfterButton, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """Next answers on the same day after one situation, and when recall is what is desired."""
+
+    situation: str
+    says: Literal["longer", "shorter", "as it is", "can't tell"]
+    answers: int
+    usual: float  # minutes, the median
+    recalled: Interval
+    step: float | None  # minutes; None: none within a day, or not known
+    delay: tuple[float, float, float] | None = None  # minutes and its bounds
+    seen: tuple[float, float] | None = None  # minutes between which nearly all delays lie
+    unknown: Literal["", "few", "alike", "no curve"] = ""  # why there is no delay
+
+
+@dataclass(frozen=True)
+class Steps(Evidence):
+    """Within a day, when recall falls to what is `desired`."""
+
+    says: Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
+    desired: float
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 import srs_eval
 from srs_eval.advice import fsrs, refitting, shown
 from srs_eval.advice.candidates import SM2, Learner
-from srs_eval.advice.findings import Retention
+from srs_eval.advice.findings import Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
@@ -164,27 +164,20 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
-    answers = compare(log, questions=["noise"])
-    for answer in answers:
-        if not shown.tables(answer):
-            assert answer.says == "can't tell"
-            continue
-        rows = shown.tables(answer)[0].records()
-        noisy = [row for row in rows if row["over days"] > 0.5 * row["learners"]]
-        assert answer.says == f"{len(noisy)} of 21"
-        assert all(row["parameter"] in shown.sentences(answer)[0] for row in noisy)
-    assert any(shown.tables(answer) for answer in answers)
+    (first, *_) = compare(log, questions=["noise"])
+    assert isinstance(first.evidence, Noise)
+    moved = [each.over_days > 0.5 * each.of_learners for each in first.evidence.parameters]
+    assert moved == [each.is_noise for each in first.evidence.parameters]
+    assert first.says == f"{sum(moved)} of 21"
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = np.tile(np.array(fsrs6.DEFAULT), (refitting.DRAWS, 1))
     fits[::2, 3] += 100
     monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
-    answer = next(each for each in compare(log, questions=["noise"]) if shown.tables(each))
+    answer = compare(log, questions=["noise"])[0]
     assert answer.says == "1 of 21"
-    assert shown.sentences(answer)[0].startswith(
-        "1 of 21 parameters is noise: had days gone otherwise, it"
-    )
+    assert shown.line([answer]).endswith("had days gone otherwise (w3).")
 
 
 # Retention

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.findings import Finding, Months, Part, Retention, phrased, unanswered
+from srs_eval.advice.findings import Finding, Months, Often, Part, Retention, phrased, unanswered
 from srs_eval.advice.fsrs import _change, _headline, how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview, preset_line
@@ -364,26 +364,17 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
     assert all(each.startswith("changed lately, needs ") for each in why(stored))
 
 
-def test_why_it_is_open_how_often_to_optimize() -> None:
+def test_how_often_to_optimize_is_told_of_all_presets_at_once() -> None:
     answers = [
-        phrased("often", "Words", "can't tell", ("",), why="up to 900 more reviews"),
-        phrased("often", "Maps", "at every +25 %", ("",)),
+        Finding("often", "Words", "every +10 %", evidence=Often("safe")),
+        Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Fish", "every +10 %", evidence=Often("safe")),
     ]
-    assert shown.line(answers[:1]) == "can't tell yet (up to 900 more reviews)"
+    assert shown.line(answers[:1]) == "every +10 % of reviews is safe for everybody"
     assert shown.line(answers) == (
-        "can't tell yet: Words (up to 900 more reviews); "
-        "at 25 % more reviews than last time is enough: Maps"
+        "every +10 % of reviews is safe for everybody: Words and Fish; "
+        "every +25 % of reviews is as good as always: Maps"
     )
-
-
-def test_what_several_presets_lack_is_told_once() -> None:
-    """Each lacks another number of reviews, and of each question; their own answers tell it."""
-    few = [
-        phrased("often", name, "can't tell", ("",), why=f"needs {number} more reviews")
-        for name, number in (("Words", 275), ("Maps", 344))
-    ]
-    assert shown.line(few) == "can't tell yet: Words and Maps (too few reviews)"
-    assert shown.line(few[:1]) == "can't tell yet (needs 275 more reviews)"
 
 
 def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
@@ -394,7 +385,10 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     judged = next(each.interval for each in found.of("fit"))
     assert judged is not None
     said = " ".join(
-        [found.headline, *(line.text for line in found.lines if line.question != "costs")]
+        [
+            found.headline,
+            *(line.text for line in found.lines if line.question not in ("costs", "often")),
+        ]
     )
     assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
     (split,) = (line.text for line in found.lines if line.question == "split")

@@ -206,6 +206,20 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     assert cost[refitting.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
+def test_the_first_schedule_that_fails_ends_the_search(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that passes after it passes by chance."""
+    sure = Interval(0.0, 0.001, 5_000, 100)
+    open_ = Interval(0.003, 0.004, 5_000, 100)
+    labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
+    cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
+    cost |= {refitting.NEVER: open_, refitting.DEFAULTS: open_}
+    monkeypatch.setattr(refitting, "staleness", lambda *_: cost)
+    (found,) = refitting.how_often(learner, [100], 0.002)
+    assert found.act == "every +25 %"
+
+
 def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> None:
     """There is no figure of them yet, but how often one should optimize tells."""
     assert log.entries is not None
@@ -213,8 +227,7 @@ def test_young_parameters_are_judged_by_what_their_age_costs(log: ReviewLog) -> 
     presets = {key: replace(each, modified_s=lately) for key, each in log.presets.items()}
     young = replace(log, presets=presets)
     answer = compare(young, questions=["parameters"])[0]
-    (about,) = (sentence for sentence in shown.sentences(answer) if "reviews old" in sentence)
-    assert about in shown.sentences(compare(young, questions=["often"])[0])
+    assert any("reviews old" in sentence for sentence in shown.sentences(answer))
     never = {key: replace(each, fsrs_parameters={}) for key, each in presets.items()}
     answers = compare(replace(log, presets=never), questions=["parameters"])
     assert "never been optimized" not in " ".join(shown.sentences(answers[0]))
@@ -225,4 +238,5 @@ def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
-    assert all("1,000 are needed" in shown.sentences(answer)[0] for answer in answers)
+    assert all((answer.act, answer.says) == ("every +10 %", "every +10 %") for answer in answers)
+    assert shown.line(answers) == "every +10 % of reviews is safe for everybody"

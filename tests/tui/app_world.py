@@ -16,8 +16,11 @@ from srs_eval.advice.findings import (
     Calibration,
     Finding,
     Habit,
+    Hard,
     Month,
     Months,
+    Noise,
+    Often,
     Part,
     Retention,
     phrased,
@@ -270,12 +273,12 @@ def make_answers() -> list[Finding]:
                 ),
             ),
         ),
-        phrased("noise", "Default", "none of 21", ("No parameter is noise.",)),
+        Finding("noise", "Default", evidence=Noise("0 of 21")),
         phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
-        phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
-        phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
+        Finding("often", "Default", "every +25 %", evidence=Often("as good")),
+        Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
         Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
         Finding(
             *("time", "2024-05"),
@@ -285,7 +288,7 @@ def make_answers() -> list[Finding]:
         ),
         Finding("retention", "Default", evidence=remembered),
         Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
-        phrased("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
+        Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
     ]
 
 

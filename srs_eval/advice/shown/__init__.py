@@ -12,12 +12,16 @@ from srs_eval.advice.findings import (
     Evidence,
     Finding,
     Habit,
+    Hard,
     Months,
+    Noise,
+    Often,
     Retention,
+    Steps,
     Unanswered,
     Worded,
 )
-from srs_eval.advice.shown import memory, worded
+from srs_eval.advice.shown import habits, memory, worded
 from srs_eval.advice.tables import Table
 from srs_eval.data.paths import VERSION
 
@@ -31,6 +35,12 @@ class _Renderer:
     tables: Callable[[Finding], Sequence[Table]]
 
 
+def _first(
+    of: Callable[[Finding], Sequence[str]],
+) -> Callable[[Sequence[Finding]], str]:
+    return lambda findings: of(findings[0])[0]
+
+
 def _unanswered(finding: Finding) -> tuple[str]:
     assert isinstance(finding.evidence, Unanswered)
     return (f"Can't tell: {finding.evidence.reason}.",)
@@ -42,17 +52,17 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         lambda finding: worded.of(finding).sentences,
         lambda finding: worded.of(finding).tables,
     ),
-    Unanswered: _Renderer(
-        lambda findings: _unanswered(findings[0])[0],
-        _unanswered,
-        lambda _: (),
-    ),
+    Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
         memory.retention_line, memory.retention_sentences, memory.retention_tables
     ),
     Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
     Months: _Renderer(memory.time_line, memory.time_sentences, memory.time_tables),
     Habit: _Renderer(memory.habit_line, memory.habit_sentences, lambda _: ()),
+    Often: _Renderer(habits.often_line, habits.often_sentences, habits.often_tables),
+    Noise: _Renderer(_first(habits.noise_sentences), habits.noise_sentences, habits.noise_tables),
+    Hard: _Renderer(habits.hard_line, habits.hard_sentences, habits.hard_tables),
+    Steps: _Renderer(_first(habits.steps_sentences), habits.steps_sentences, habits.steps_tables),
     Days: _Renderer(memory.today_line, memory.today_sentences, memory.today_tables),
 }
 

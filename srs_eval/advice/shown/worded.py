@@ -74,30 +74,6 @@ def in_one_line(findings: Sequence[Finding]) -> str:
     return made(findings)
 
 
-def _often(findings: Sequence[Finding]) -> str:
-    """ "at 25 % more reviews than last time is enough: Maps; can't tell yet: Words (…)"."""
-    subjects: dict[str, list[tuple[str, str]]] = {}
-    for each in findings:
-        why = of(each).why if len(findings) == 1 else too_few_in_short(of(each).why)
-        says = "can't tell yet"
-        if of(each).says != "can't tell":
-            growth = of(each).says.replace("at every +", "at ")
-            says = f"{growth} more reviews than last time is enough"
-        subjects.setdefault(says, []).append((each.subject, f"({why})" if why else ""))
-    if len(findings) == 1 or (len(subjects) == 1 and not any(of(each).why for each in findings)):
-        (says,) = subjects
-        return f"{says} {subjects[says][0][1] if len(findings) == 1 else ''}".rstrip()
-    return in_groups(subjects)
-
-
-def _hard(findings: Sequence[Finding]) -> str:
-    return {
-        "yes": "behaves like Again: press Again for what you have forgotten",
-        "no": "used as it should be",
-        "seldom": "hardly ever pressed: too seldom to matter",
-    }.get(of(findings[0]).says, "can't tell yet whether it behaves like Again")
-
-
 def _split(findings: Sequence[Finding]) -> str:
     finding = findings[0]
     tables = of(finding).tables[:1]
@@ -218,9 +194,7 @@ def _open_bounds(difference: Interval) -> str:
 
 _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
     "split": _split,
-    "often": _often,
     "costs": _costs,
-    "hard": _hard,
     "health": _against_older,
     "fit": _against_what_there_was,
 }
