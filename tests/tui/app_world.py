@@ -13,10 +13,13 @@ import numpy as np
 from textual import events
 
 from srs_eval.advice.findings import (
+    Against,
     Calibration,
     Finding,
+    Fit,
     Habit,
     Hard,
+    Health,
     Month,
     Months,
     Noise,
@@ -200,13 +203,19 @@ def make_answers() -> list[Finding]:
             ),
         )
 
-    against = Table(
-        "FSRS-6, fitted to earlier reviews, against",
-        ("predicted by", "log loss", "minus it", "verdict"),
-        (
-            ("optimized", interval(0.436, 0.02), None, ""),
-            ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
-        ),
+    saved = interval(0.13, 0.03)
+    average = Against(
+        "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
+    )
+    older = Against(
+        "SM-2 as scheduled",
+        "older scheduler",
+        *(interval(0.46, 0.02), interval(-0.024, 0.013)),
+        "better",
+        interval(0.05, 0.03),
+    )
+    fit = Fit(
+        "well", "stored", interval(0.11, 0.03), interval(0.436, 0.02), (average, older), False
     )
     by_month = tuple(
         Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
@@ -217,11 +226,6 @@ def make_answers() -> list[Finding]:
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
-    older = Table(
-        "Default: FSRS-6 against",
-        ("against", "minus it", "verdict"),
-        (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
-    )
     whole = Part("all", interval(0.847, 0.012), 0.87)
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
@@ -231,17 +235,13 @@ def make_answers() -> list[Finding]:
         ("desired retention", "", "reviews a day", "minutes a day"),
         (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
     )
-    fits = (
-        "FSRS predicts you well: with your parameters 11 % better than guessing your average "
-        "(8 … 14 %), optimized 13 % better (10 … 16 %)."
-    )
     to_optimize = "Optimize this preset: the parameters in force (FSRS-6) lose 0.0290 log loss."
     open_ = (
         "Can't tell yet whether “pooled” predicts better: so far log loss 0.0110 better.",
         "More reviews would tell.",
     )
     return [
-        phrased("fit", "all reviews", "better", (fits,), (against,)),
+        Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         phrased(
             "parameters",
             "Default",
@@ -274,7 +274,7 @@ def make_answers() -> list[Finding]:
             ),
         ),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
+        Finding("health", "Default", evidence=Health("yes", (older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

@@ -11,8 +11,11 @@ from srs_eval.advice.findings import (
     Days,
     Evidence,
     Finding,
+    Fit,
     Habit,
     Hard,
+    Health,
+    Models,
     Months,
     Noise,
     Often,
@@ -21,7 +24,7 @@ from srs_eval.advice.findings import (
     Unanswered,
     Worded,
 )
-from srs_eval.advice.shown import habits, memory, worded
+from srs_eval.advice.shown import habits, memory, predicted, worded
 from srs_eval.advice.tables import Table
 from srs_eval.data.paths import VERSION
 
@@ -59,6 +62,11 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
     Months: _Renderer(memory.time_line, memory.time_sentences, memory.time_tables),
     Habit: _Renderer(memory.habit_line, memory.habit_sentences, lambda _: ()),
+    Fit: _Renderer(predicted.fit_line, predicted.fit_sentences, predicted.fit_tables),
+    Health: _Renderer(predicted.health_line, predicted.health_sentences, predicted.health_tables),
+    Models: _Renderer(
+        _first(predicted.models_sentences), predicted.models_sentences, predicted.models_tables
+    ),
     Often: _Renderer(habits.often_line, habits.often_sentences, habits.often_tables),
     Noise: _Renderer(_first(habits.noise_sentences), habits.noise_sentences, habits.noise_tables),
     Hard: _Renderer(habits.hard_line, habits.hard_sentences, habits.hard_tables),

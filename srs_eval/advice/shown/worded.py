@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from srs_eval.advice.findings import Finding, Worded
 from srs_eval.advice.sentences import (
-    FITTED,
-    in_groups,
     listed,
     span,
     told,
-    too_few_in_short,
     why_open,
     would_tell,
 )
@@ -58,11 +55,6 @@ def also_into(others: Sequence[str], are_all: bool, waiting: Sequence[str]) -> s
         names = listed(waiting) if len(waiting) <= _MOST_NAMED else "the others"
         said += f"; not yet into {names}: can't tell there"
     return said
-
-
-def headline(told: str, below: bool) -> str:
-    """How well FSRS predicts; parameters to paste stand `below` it, if there are any."""
-    return told.replace(FITTED, "with the line below pasted") if below else told
 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
@@ -124,58 +116,6 @@ def _costs(findings: Sequence[Finding]) -> str:
     return f"{finding.subject}: {told} ({known})"
 
 
-_THAN = {
-    "better": "better than",
-    "worse": "worse than",
-    "as good": "as good as",
-    "can't tell yet": "can't tell yet whether better than",
-}
-
-
-def _against_older(findings: Sequence[Finding]) -> str:
-    """ "better than SM-2 once optimized: Maps (.011 … .037 better); can't tell yet: Words".
-
-    With why it can't be told.
-    """
-    shown: dict[str, list[tuple[str, str]]] = {}
-    for finding in findings:
-        says, bounds = "can't tell yet", ""
-        table = of(finding).tables[0] if of(finding).tables else None
-        if table and table.columns[0] == "against":  # else nothing is held out
-            _, difference, found = table.rows[0]  # against the older scheduler
-            assert isinstance(difference, Interval)
-            is_open = found == says
-            bounds = _open_bounds(difference) if is_open else _bounds(difference)
-            if is_open and len(findings) > 1 and not enough_to_tell(difference):
-                bounds = f"({too_few_in_short(why_open(difference))})"
-            says = says if is_open else f"{_THAN[str(found)]} SM-2 once optimized"
-        if len(findings) == 1:
-            return f"{says} {bounds}".rstrip()
-        shown.setdefault(says, []).append((finding.subject, bounds))
-    return in_groups(shown)
-
-
-def _against_what_there_was(findings: Sequence[Finding]) -> str:
-    """ "better than SuperMemo SM-15 (.016 … .031 better); …, once optimized".
-
-    Against what came with the reviews, else against SM-2, and against the floor.
-    """
-    from srs_eval.advice.candidates import OLDER, WITHOUT_PRESETS
-
-    table = of(findings[0]).tables[0]
-    differences, verdicts = table.column("minus it"), table.column("verdict")
-    brought = [name for name in differences if name not in WITHOUT_PRESETS]
-    said, once = [], ""
-    for name in [*(brought or [OLDER]), "average"]:
-        difference, says = differences[name], verdicts[name]
-        assert isinstance(difference, Interval)
-        bounds = _open_bounds(difference) if says == "can't tell yet" else _bounds(difference)
-        shown = {OLDER: "SM-2", "average": "your average"}.get(name, name)
-        said.append(f"{_THAN[str(says)]} {shown} {bounds}".rstrip())
-        once = once if says == "can't tell yet" else ", once optimized"
-    return "; ".join(said) + once
-
-
 def _bounds(difference: Interval) -> str:
     """ "(.011 … .037 better)", "(.004 better … .002 worse)": the 95 % interval, if there is one."""
     if not math.isfinite(difference.half_width):
@@ -195,7 +135,5 @@ def _open_bounds(difference: Interval) -> str:
 _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
     "split": _split,
     "costs": _costs,
-    "health": _against_older,
-    "fit": _against_what_there_was,
 }
 """By question; the others' lines are their findings' own words."""
