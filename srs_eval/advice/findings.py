@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import (
@@ -342,6 +342,15 @@ def phrased(
     """A finding whose evidence is English."""
     evidence = Worded(says, sentences, tables, why, brief)
     return Finding(question, subject, interval=difference, parameters=parameters, evidence=evidence)
+
+
+_E = TypeVar("_E", bound=Evidence)
+
+
+def of(finding: Finding, kind: type[_E]) -> _E:
+    """Its evidence, which is of that kind."""
+    assert isinstance(finding.evidence, kind)
+    return finding.evidence
 
 
 def unanswered(question: str, reason: str) -> Finding:

@@ -159,8 +159,9 @@ def compare(
     Without presets (SuperMemo, CSV): which model predicts best.
     """
     from srs_eval.advice.candidates import too_few
-    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, document, questions_for
+    from srs_eval.advice.questions import MODELS, QUESTIONS, answering, questions_for
     from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.shown import documents
     from srs_eval.models.own_parameters import left_out
     from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
@@ -185,7 +186,7 @@ def compare(
             why += " among those that Anki's optimizer takes"
         raise NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)") from None
     if json is not None:
-        write(json, to_json(document(answers)))
+        write(json, to_json(documents(answers)))
     return FINE
 
 

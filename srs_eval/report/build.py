@@ -150,9 +150,8 @@ def learner_report(
     def at(question: str) -> None:
         tell(every.index(question) + 1, len(every), question)
 
-    answers = _answers(Asked(log, context, run.equivalence), questions, at)
-    at("day")
-    state = _state(log, protocol, context)
+    asked = Asked(log, context, run.equivalence)
+    answers, state = _answers(asked, questions, at), _answers(asked, ["day"], at)
     at("workload")
     costs = _workload(log, context)
     groups = run.groups()
@@ -197,18 +196,8 @@ def _answers(
             at(question)
             found += ask(question, asked)
     except NotEnoughData as error:
-        return f"Too little data to answer questions about settings: {error}."
+        return f"Too little data to answer: {error}."
     return found
-
-
-def _state(log: ReviewLog, protocol: Protocol, context: Context | None) -> Sequence[Finding] | str:
-    """What the learner's days tell, or why they don't."""
-    from srs_eval.advice.over_time import learner_state
-
-    try:
-        return learner_state(log, protocol, context)
-    except NotEnoughData as error:
-        return f"Too little data to tell your days from your cards: {error}."
 
 
 def export_learner(
@@ -246,7 +235,7 @@ def export_learner(
 
 def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
     """What a desired retention costs; a sentence, or none, where that cannot be told."""
-    from srs_eval.advice.candidates import knows_presets
+    from srs_eval.advice.questions import knows_presets
     from srs_eval.advice.workload.estimate import workload
 
     if not knows_presets(log):

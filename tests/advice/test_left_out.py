@@ -13,10 +13,9 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Unanswered
+from srs_eval.advice.findings import Unanswered, Worded, of
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.shown import worded
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
@@ -130,7 +129,7 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
     )
     (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
-    assert worded.of(first).why == fault_of(values)
+    assert of(first, Worded).why == fault_of(values)
     assert rest == compare(of_its_own(log), questions=asked)
 
 

@@ -30,6 +30,8 @@ from srs_eval.advice.findings import (
     Often,
     Part,
     Retention,
+    Worded,
+    of,
     phrased,
     unanswered,
 )
@@ -46,7 +48,6 @@ from srs_eval.advice.sentences import (
     parsed_parameters,
     told,
 )
-from srs_eval.advice.shown import worded
 from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.answers import answers as costs_in_words
@@ -366,7 +367,7 @@ def test_what_never_changed_is_not_called_changed(log: ReviewLog) -> None:
 
     def why(presets: dict[int, Preset]) -> list[str]:
         answers = compare(replace(few, presets=presets), questions=["parameters"])
-        return [worded.of(each).why for each in answers if each.subject != "all presets"]
+        return [of(each, Worded).why for each in answers if each.subject != "all presets"]
 
     never = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
     stored = {

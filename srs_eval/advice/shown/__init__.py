@@ -23,6 +23,7 @@ from srs_eval.advice.findings import (
     Steps,
     Unanswered,
     Worded,
+    of,
 )
 from srs_eval.advice.shown import habits, memory, predicted, worded
 from srs_eval.advice.tables import Table
@@ -45,15 +46,14 @@ def _first(
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
-    assert isinstance(finding.evidence, Unanswered)
-    return (f"Can't tell: {finding.evidence.reason}.",)
+    return (f"Can't tell: {of(finding, Unanswered).reason}.",)
 
 
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     Worded: _Renderer(
         worded.in_one_line,
-        lambda finding: worded.of(finding).sentences,
-        lambda finding: worded.of(finding).tables,
+        lambda finding: of(finding, Worded).sentences,
+        lambda finding: of(finding, Worded).tables,
     ),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
@@ -99,6 +99,16 @@ def document(finding: Finding) -> dict[str, Any]:
         "sentences": list(sentences(finding)),
         "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
+    }
+
+
+def documents(findings: Sequence[Finding]) -> dict[str, Any]:
+    """All that `compare` answers, as JSON has it (layout: docs/formats.md)."""
+    return {
+        "layout": 1,
+        "srs_eval": VERSION,
+        "rows": "benchmark" if all(each.question == "models" for each in findings) else "anki",
+        "answers": list(map(document, findings)),
     }
 
 

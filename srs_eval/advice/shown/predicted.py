@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from srs_eval.advice.findings import OPEN, Against, Finding, Fit, Health, HealthCheck, Models
+from srs_eval.advice.findings import OPEN, Against, Finding, Fit, Health, HealthCheck, Models, of
 from srs_eval.advice.sentences import (
     figures,
     in_groups,
@@ -22,11 +22,6 @@ _THAN = {
     "as good": "as good as",
     "can't tell yet": "can't tell yet whether better than",
 }
-
-
-def _fit(finding: Finding) -> Fit:
-    assert isinstance(finding.evidence, Fit)
-    return finding.evidence
 
 
 def _name(other: Against) -> str:
@@ -60,7 +55,7 @@ def headline(finding: Finding, below: bool = False) -> str:
 
 def _change(finding: Finding, below: bool = False) -> str:
     """Whether to change to FSRS, of who schedules with something else; else ""."""
-    found = _fit(finding)
+    found = of(finding, Fit)
     if found.now is None:
         return ""
     against, name = found.now, f"{_name(found.now)}, your scheduler"
@@ -83,7 +78,7 @@ def _change(finding: Finding, below: bool = False) -> str:
 
 
 def _how_well(finding: Finding) -> str:
-    found = _fit(finding)
+    found = of(finding, Fit)
     name, verb = ("FSRS is off; it", "would predict") if found.fsrs_is_off else ("FSRS", "predicts")
     whose = {"stored": "with your parameters ", "defaults": "with its defaults "}
     saved = f"{whose.get(found.by, 'optimized, ')}{_share(found.saved, 'guessing your average')}"
@@ -103,7 +98,7 @@ def _how_well(finding: Finding) -> str:
 
 def fit_line(findings: Sequence[Finding]) -> str:
     """ "better than SuperMemo SM-15 (16 … 31 %); better than your average (…), once optimized"."""
-    found = _fit(findings[0])
+    found = of(findings[0], Fit)
     brought = [each for each in found.against if each.kind == "brought along"]
     told = [
         _against(each)
@@ -119,7 +114,7 @@ def _against(each: Against) -> str:
 
 def fit_sentences(finding: Finding) -> list[str]:
     """Whether to change to FSRS, how well it predicts, on what that rests."""
-    found = _fit(finding)
+    found = of(finding, Fit)
     told = [each for each in (_change(finding), _how_well(finding)) if each]
     if found.now is None:
         older = found.of("older scheduler")
@@ -139,7 +134,7 @@ def fit_sentences(finding: Finding) -> list[str]:
 
 def fit_tables(finding: Finding) -> list[Table]:
     """Log loss of everything else, against FSRS-6."""
-    found = _fit(finding)
+    found = of(finding, Fit)
     rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
     rows += [(each.name, each.log_loss, each.difference, each.verdict) for each in found.against]
     columns = ("predicted by", "log loss", "minus it", "verdict")
@@ -149,16 +144,11 @@ def fit_tables(finding: Finding) -> list[Table]:
 # Is FSRS right for a preset?
 
 
-def _health(finding: Finding) -> Health:
-    assert isinstance(finding.evidence, Health)
-    return finding.evidence
-
-
 def health_line(findings: Sequence[Finding]) -> str:
     """ "better than SM-2 once optimized: Maps (3 … 7 %); can't tell yet: Words (too few …)"."""
     shown: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        against = _health(finding).against[:1]
+        against = of(finding, Health).against[:1]
         says, bounds = "can't tell yet", ""
         for each in against:  # the older scheduler
             if each.verdict != "can't tell yet":
@@ -175,7 +165,7 @@ def health_line(findings: Sequence[Finding]) -> str:
 
 def health_sentences(finding: Finding) -> list[str]:
     """Against the older scheduler, and Anki's own check."""
-    found = _health(finding)
+    found = of(finding, Health)
     said = []
     for each in found.against[:1]:
         lead = f"FSRS-6 is {_share(each.saved, 'SM-2')} once optimized"
@@ -203,7 +193,7 @@ def _check(found: HealthCheck | None) -> str:
 
 def health_tables(finding: Finding) -> list[Table]:
     """Against the older scheduler and the average."""
-    rows = tuple((each.name, each.difference, each.verdict) for each in _health(finding).against)
+    rows = tuple((each.name, each.difference, each.verdict) for each in of(finding, Health).against)
     columns = ("against", "minus it", "verdict")
     return [Table(f"{finding.subject}: FSRS-6 against", columns, rows)] if rows else []
 
@@ -211,14 +201,9 @@ def health_tables(finding: Finding) -> list[Table]:
 # Which model predicts best?
 
 
-def _models(finding: Finding) -> Models:
-    assert isinstance(finding.evidence, Models)
-    return finding.evidence
-
-
 def models_sentences(finding: Finding) -> list[str]:
     """The best one, those that were brought along, what was left out."""
-    found = _models(finding)
+    found = of(finding, Models)
     reviews = counted(finding.reviews, "held-out review")
     said = []
     for each in found.models:
@@ -239,7 +224,7 @@ def models_tables(finding: Finding) -> list[Table]:
     """All models, the best first."""
     rows = tuple(
         (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict)
-        for each in _models(finding).models
+        for each in of(finding, Models).models
     )
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus FSRS-6", "verdict")
     return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]

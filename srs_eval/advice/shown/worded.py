@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from srs_eval.advice.findings import Finding, Worded
+from srs_eval.advice.findings import Finding, Worded, of
 from srs_eval.advice.sentences import (
     listed,
     span,
@@ -30,17 +30,11 @@ WAYS = {
 """What to do with a preset, by the conclusion."""
 
 
-def of(finding: Finding) -> Worded:
-    """Its evidence."""
-    assert isinstance(finding.evidence, Worded)
-    return finding.evidence
-
-
 def of_preset(finding: Finding, fsrs_is_off: bool) -> str:
     """How sure it is what to do with a preset, or what is missing to tell."""
     if finding.interval is None:
-        return of(finding).why
-    if of(finding).says == "can't tell":
+        return of(finding, Worded).why
+    if of(finding, Worded).says == "can't tell":
         return would_tell(finding.interval)
     if fsrs_is_off and finding.parameters is not None:
         return f"once FSRS is on: {told(finding.interval, 3, ' than not optimized')}"
@@ -62,17 +56,17 @@ def in_one_line(findings: Sequence[Finding]) -> str:
     first = findings[0]
     made = _LINES.get(first.question)
     if made is None:
-        return of(first).brief or of(first).sentences[0]
+        return of(first, Worded).brief or of(first, Worded).sentences[0]
     return made(findings)
 
 
 def _split(findings: Sequence[Finding]) -> str:
     finding = findings[0]
-    tables = of(finding).tables[:1]
+    tables = of(finding, Worded).tables[:1]
     found = [each for table in tables for row in table.rows for each in row]
     intervals = [each for each in found if isinstance(each, Interval)]
     bounds = [f" {_bounds(each)}" for each in intervals] + ["", ""]
-    match of(finding).says:
+    match of(finding, Worded).says:
         case "keep shared":
             fits = "one line of parameters fits all, separate ones gain nothing"
             return f"keep them: {fits}{bounds[0]}"
@@ -94,10 +88,10 @@ def _costs(findings: Sequence[Finding]) -> str:
     from srs_eval.advice.workload.glance import NOW as AS_NOW
 
     finding = findings[0]
-    rows = of(finding).tables[0].rows
+    rows = of(finding, Worded).tables[0].rows
     today = [row for row in rows if row[1] == AS_NOW]
     others = [row for row in rows if row[1] != AS_NOW]
-    is_first = of(finding).says == FIRST
+    is_first = of(finding, Worded).says == FIRST
     known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
     mark = "~" * is_first
 
@@ -106,7 +100,7 @@ def _costs(findings: Sequence[Finding]) -> str:
 
     if not today:
         told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
-        told += f"; {of(finding).why}" if of(finding).why else ""
+        told += f"; {of(finding, Worded).why}" if of(finding, Worded).why else ""
     elif any(row[0] == today[0][0] for row in others):
         # Today's retention first, then the one that is asked about beside it.
         ordered = sorted(others, key=lambda row: row[0] != today[0][0])
