@@ -14,7 +14,6 @@ from srs_eval.advice.sentences import (
     signed,
     spanned,
     sure,
-    what_lacks,
 )
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
@@ -63,7 +62,7 @@ def often_tables(finding: Finding) -> list[Table]:
 def noise_sentences(finding: Finding) -> list[str]:
     """How many parameters are noise, and which."""
     if finding.missing is not None:
-        return [f"Can't tell yet: {what_lacks(finding.missing)}"]
+        return [f"Can't tell yet: {lacks(finding.missing)}."]
     noisy = [f"w{k}" for k, each in enumerate(of(finding, Noise).parameters) if each.is_noise]
     named = f" ({', '.join(noisy)})" if noisy else ""
     return [
@@ -91,7 +90,7 @@ def hard_line(findings: Sequence[Finding]) -> str:
     return {
         "yes": "behaves like Again: press Again for what you have forgotten",
         "no": "used as it should be",
-        "seldom": "hardly ever pressed: too seldom to matter",
+        "seldom": "hardly ever pressed, too seldom to matter",
         OPEN: f"can't tell yet whether it behaves like Again ({lacks(findings[0].missing)})",
     }[of(findings[0], Hard).says]
 

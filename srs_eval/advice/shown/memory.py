@@ -142,7 +142,7 @@ def says_sentences(finding: Finding) -> list[str]:
     """The same of what is nearest to 90 %, and of all reviews."""
     found = of(finding, Calibration)
     if found.near is None:
-        first = f"Can't tell yet: {what_lacks(finding.missing, 'with about the same prediction')}"
+        first = f"Can't tell yet: it {lacks(finding.missing)} with about the same prediction."
     else:
         first = f"When it says {says_line([finding])}."
     whole = found.whole
