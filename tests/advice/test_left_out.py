@@ -123,7 +123,7 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
 ) -> None:
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
-    assert (first.question, first.subject, shown.conclusion(first)) == (
+    assert (first.question, first.subject, first.says) == (
         "parameters",
         "Preset 1",
         "left out",

@@ -13,8 +13,8 @@ from srs_eval.advice.candidates import (
     SM2,
     TOGETHER,
 )
-from srs_eval.advice.findings import Finding
-from srs_eval.advice.parameters import KEEP, Candidate, LeftOut, OfAll, OfPreset
+from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
+from srs_eval.advice.parameters import KEEP
 from srs_eval.advice.population import SURE
 from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
 from srs_eval.advice.tables import Cell, Table
@@ -60,10 +60,6 @@ def in_line(findings: Sequence[Finding]) -> str:
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
-def conclusion(finding: Finding) -> str:
-    return ACTS[finding.act]
-
-
 def sentences(finding: Finding) -> tuple[str, ...]:
     """What to do and how sure that is, what it rests on, and what is missing."""
     match finding.evidence:
@@ -74,7 +70,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
             best = held_out[0]
             assert best.log_loss is not None
             return (
-                f"{'; '.join(each)}.".capitalize(),
+                f"{'; '.join(each)[:1].upper()}{'; '.join(each)[1:]}.",
                 f"Over all presets, {named(best.name)} predict best: log loss "
                 f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
                 "no candidate had seen.",
@@ -128,9 +124,9 @@ def chosen_of(finding: Finding) -> Candidate:
     evidence = finding.evidence
     assert isinstance(evidence, OfPreset)
     known = [each for each in evidence.candidates if each.belief is not None]
-    for each in known:
-        if CODES.get(each.name) == finding.act:
-            return each
+    if finding.parameters is not None:
+        pasted = [each for each in known if CODES.get(each.name) == finding.act]
+        return pasted[0]
     return max(
         (each for each in known if each.name in CODES),
         key=lambda each: each.belief.gain if each.belief else 0.0,

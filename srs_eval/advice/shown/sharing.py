@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, Sharing
 from srs_eval.advice.sentences import by_when, dots, listed, of_100
-from srs_eval.advice.split import Sharing
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -25,10 +24,6 @@ _SENTENCE: Mapping[str, str] = {
 def of(finding: Finding) -> Sharing:
     assert isinstance(finding.evidence, Sharing)
     return finding.evidence
-
-
-def conclusion(finding: Finding) -> str:
-    return finding.act or ("one preset" if of(finding).parts == 1 else "too few reviews")
 
 
 def in_line(findings: Sequence[Finding]) -> str:
