@@ -235,6 +235,7 @@ def _of_preset(
     assert belief is not None
     evidence = OfPreset(
         current=version_of(learner.stored(group)),
+        stored=stored,
         known=preset is not None and preset.is_told,
         fsrs_is_off=learner.log.receipt.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),

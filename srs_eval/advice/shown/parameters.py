@@ -79,8 +79,8 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     assert isinstance(evidence, OfPreset)
     assert finding.probability is not None
     do, probability = _DO[finding.act], finding.probability
-    if evidence.fsrs_is_off and finding.act != KEEP:
-        do = f"Turn FSRS on and {do[0].lower()}{do[1:]}"
+    if evidence.fsrs_is_off:
+        do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
         do += ", or leave it: neither is a mistake"
     return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
@@ -91,15 +91,16 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     belief = chosen.belief
     assert belief is not None
     gain = f"a gain of {belief.gain:.3f} log loss ({belief.low:.3f} to {belief.high:.3f})"
-    others = "What other people gained with as many reviews"
-    if evidence.growth is not None or evidence.current != "defaults":
-        others = "What other people gained by optimizing again"
+    others = "What people with as many reviews gained"
+    reference = "FSRS's defaults"
+    if evidence.stored:
+        others, reference = "What people gained by optimizing again", "yours"
     name = named(chosen.name)
     if chosen.difference is None:
-        few = f"{counted(evidence.since, 'review')} since the parameters were last changed say"
-        return f"{others} speaks for {gain} with {name}; {few} too little yet."
-    own = figures(chosen.difference, "unseen review", " than the current ones")
-    return f"Yours: {name}, {own}. {others}, with that: {gain}."
+        few = "The reviews that neither had seen say too little yet"
+        return f"{few}; {others[0].lower()}{others[1:]} speaks for {gain}."
+    own = figures(chosen.difference, "unseen review", f" than {reference}")
+    return f"Of yours: {name}, {own}. {others}, with that: {gain}."
 
 
 def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
