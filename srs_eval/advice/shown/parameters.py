@@ -109,7 +109,7 @@ def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
     when = by_when(finding.missing)
     if when and finding.probability is not None and finding.probability < SURE:
-        said.append(f"Settled {when}.")
+        said.append(f"Ask again {when}.")
     if evidence.search:
         said.append(
             f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "

@@ -49,7 +49,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
         said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
     when = by_when(finding.missing)
     if when and finding.act == "pooled":
-        said.append(f"Whether they differ is settled {when}.")
+        said.append(f"Ask again {when}.")
     if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
         together = "; ".join(listed(each) for each in evidence.groups)
         said.append(
