@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import (
     EQUIVALENT,
@@ -40,6 +41,7 @@ class Missing:
 
     reviews: int | None = None
     days: int | None = None
+    date: str | None = None  # when it will be there, at the learner's pace
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,78 @@ class Unanswered(Evidence):
 
     reason: str
     says: str = "no answer"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Parameters that a preset could have."""
+
+    name: str
+    log_loss: Interval | None = None  # on reviews that it had not seen
+    difference: Interval | None = None  # on these, minus the current parameters
+    verdict: Verdict | None = None
+    belief: Belief | None = None  # of the coming reviews; None where it is not recommended
+
+
+@dataclass(frozen=True)
+class OfPreset(Evidence):
+    """What is known of a preset's parameters."""
+
+    current: str  # the version that is in force, in words
+    stored: bool  # whether it was fitted once; the defaults are in force otherwise
+    known: bool  # whether the file says which parameters are in force
+    fsrs_is_off: bool
+    since: int  # reviews that the current parameters cannot have been fitted to
+    growth: float | None  # these as a share of those before; None: nobody knows, or defaults
+    candidates: tuple[Candidate, ...]  # the current parameters first
+    held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
+    reference: str  # that the differences of `held_out` are from
+    search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class OfAll(Evidence):
+    """The presets by act, and candidates on the held-out reviews of all."""
+
+    by_act: tuple[tuple[str, tuple[str, ...]], ...]
+    held_out: tuple[Candidate, ...]
+    reference: str
+    says: str = "see each preset"
+
+
+@dataclass(frozen=True)
+class LeftOut(Evidence):
+    """Why Anki does not run a preset's stored parameters."""
+
+    sentence: str
+    says: str = ""
+
+
+Decision = Literal["keep shared", "split", "can't tell"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Log loss of some presets' (or decks') reviews: parameters of one kind minus shared ones."""
+
+    of: str  # the preset's name, or "all"
+    parameters: str  # "split" or "pooled"
+    difference: Interval
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Sharing(Evidence):
+    """What parameters of their own are worth to presets, or to the decks of one."""
+
+    part: str  # "preset" or "deck"
+    parts: int
+    differences: tuple[Difference, ...] = ()  # none: too few reviews
+    pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
+    """Parameters of the first on the second's reviews, minus the second's own."""
+    groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by these
+    says: str = "too few"  # where no act is recommended
 
 
 @dataclass(frozen=True)

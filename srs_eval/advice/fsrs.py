@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
+from srs_eval.advice.candidates import BY_PRESET, DEFAULTS, NOW, OPTIMIZED, SM2, Learner
 from srs_eval.advice.findings import (
     OPEN,
     Against,
@@ -43,15 +43,13 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
     does not schedule with FSRS is compared with what they have.
     """
     by_preset = learner.trials.protocol == BY_PRESET
-    fsrs, older = ("optimized", SM2) if by_preset else ("FSRS-6", OLDER)
-    defaults = "defaults" if by_preset else "FSRS-6 defaults"
     index = learner.trials.test_index
     brought = brought_along(learner)
     is_off = learner.log.receipt.fsrs_enabled is False
-    now = next(iter(brought), older if is_off else None)
+    now = next(iter(brought), SM2 if is_off else None)
     by = _own(learner) if now is None and by_preset else "optimized"
-    beside = [NOW] * (by != "optimized") + [defaults] * (now is not None)
-    p = {name: learner.held_out(name) for name in (fsrs, "average", older, *beside)} | brought
+    beside = [NOW] * (by != "optimized") + [DEFAULTS] * (now is not None)
+    p = {name: learner.held_out(name) for name in (OPTIMIZED, "average", SM2, *beside)} | brought
     # SuperMemo predicts most reviews, not all.
     known = {name: np.isfinite(each) for name, each in p.items() if np.isfinite(each).any()}
     losses = {name: learner.losses(p[name], index) for name in known}
@@ -69,10 +67,10 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         name: learner.interval(each[known[name]], index[known[name]])
         for name, each in losses.items()
     }
-    difference = {name: minus(fsrs, name) for name in known if name != fsrs}
+    difference = {name: minus(OPTIMIZED, name) for name in known if name != OPTIMIZED}
     asked = {name: each for name, each in difference.items() if name not in beside}
     verdicts_ = verdicts(asked, equivalence=equivalence)
-    kinds: dict[str, _Kind] = {"average": "average", older: "older scheduler"}
+    kinds: dict[str, _Kind] = {"average": "average", SM2: "older scheduler"}
     kinds |= dict.fromkeys(brought, "brought along")
     against = {
         name: Against(
@@ -81,21 +79,23 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
             log_loss[name],
             each,
             verdicts_.get(name, ""),
-            saves(fsrs, name),
+            saves(OPTIMIZED, name),
         )
         for name, each in difference.items()
     }
-    shown = fsrs if by == "optimized" else NOW
+    shown = OPTIMIZED if by == "optimized" else NOW
     floor, saved = minus(shown, "average"), saves(shown, "average")
     found = verdict(floor, equivalence=equivalence) if by != "optimized" else verdicts_["average"]
     says = _well(found, saved)
     open_ = [floor] if says == OPEN else []
     if now is not None and verdicts_[now] == "can't tell yet":
         open_ = [difference[now]]
-    of_defaults = now and verdict(minus(defaults, now), equivalence=equivalence)
+    of_defaults = now and verdict(minus(DEFAULTS, now), equivalence=equivalence)
     instead = against[now] if now else None
     others = tuple(against.values())
-    evidence = Fit(says, by, saved, log_loss[fsrs], others, is_off, instead, of_defaults or None)
+    evidence = Fit(
+        says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
+    )
     return Finding(
         *("fit", "all reviews"),
         act="turn on" if now is not None and verdicts_[now] == "better" else "",

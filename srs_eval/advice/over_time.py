@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, Learner
+from srs_eval.advice.candidates import OPTIMIZED, Learner
 from srs_eval.advice.findings import (
     FEWEST_DAYS_SHOWN,
     OPEN,
@@ -101,7 +101,7 @@ def was_i_predictable(learner: Learner) -> Finding:
 
     Its subject is the month of the last review, as `_month_of` names it.
     """
-    fsrs = "optimized" if learner.trials.protocol == BY_PRESET else "FSRS-6"
+    fsrs = OPTIMIZED
     index = learner.trials.test_index
     day, loss = learner.trials.day[index], learner.held_out_losses(fsrs)
     name_of = dates(learner.log, learner.trials.protocol)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import OPTIMIZED, SM2, Learner
 from srs_eval.advice.findings import Finding, Model, Models
 from srs_eval.advice.parameters import compared
 from srs_eval.data.bins import rmse_bin_ids
@@ -22,7 +22,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import auc, rmse_bins
 
-_REFERENCE = "FSRS-6"
+_REFERENCE = OPTIMIZED
 
 
 def which_predicts_best(
@@ -38,7 +38,7 @@ def which_predicts_best(
     """
     everything = learner.trials.test_index
     p = {}
-    for name in learner.configurations:
+    for name in (*learner.configurations, SM2):
         try:
             p[name] = learner.held_out(name)
         except NotEnoughData:

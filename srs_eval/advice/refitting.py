@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
 from srs_eval.advice.findings import (
     OPEN,
     Compared,
@@ -22,7 +22,6 @@ from srs_eval.advice.findings import (
     Spread,
     missing_of,
 )
-from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold, recency_weights
 from srs_eval.models import fsrs6
@@ -33,7 +32,7 @@ GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
 NEVER, DEFAULTS = "once, then never", "never (defaults)"
 _START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
 _SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 (docs/verdicts.md)
-_CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
+_CANDIDATE = RECENCY  # what Anki's optimizer fits
 
 
 def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
@@ -89,34 +88,6 @@ def _judged(learner: Learner, group: int) -> IntArray:
     """Positions of the reviews after the first fit."""
     index = np.flatnonzero(learner.trials.partition == group)
     return index[len(index) // _START :]
-
-
-def cost_of_age(learner: Learner, group: int) -> list[str]:
-    """How old the present parameters can be, and what parameters of that age cost, in words.
-
-    Nothing where too few reviews can be judged.
-    """
-    if len(_judged(learner, group)) < FEWEST_REVIEWS:
-        return []
-    cost = staleness(learner, group)
-    preset = learner.log.presets.get(group)
-    if preset is not None and not preset.is_told:
-        return []
-    if preset is None or not preset.parameters_in_force:
-        return ["No parameters are stored: this preset has never been optimized."]
-    old = learner.since_optimized(group)
-    if old is None:
-        return []
-    before = int((learner.trials.partition == group).sum()) - len(old)
-    if not before:
-        return [f"Yours are older than all {len(old):,} reviews: they fit none of these."]
-    growth = next((each for each in GROWTHS if each >= len(old) / before), None)
-    name = NEVER if growth is None else _label(growth)
-    costs = 0.0 if name == _label(GROWTHS[0]) else cost[name].estimate
-    return [
-        f"Yours are at most {counted(len(old), 'review')} old, with {before:,} before that; "
-        f"at that age parameters cost you about {max(costs, 0):.4f} log loss."
-    ]
 
 
 def _label(growth: float) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, Finding, Missing
+from srs_eval.advice.population import LIKELY, SURE
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import (
@@ -115,6 +117,19 @@ def would_tell(difference: Interval) -> str:
         return why_open(difference)
     more = more_reviews(difference)
     return "more won't tell soon" if more is None else f"up to {more:,} more reviews"
+
+
+def by_when(missing: Missing | None) -> str:
+    """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
+    if missing is None:
+        return ""
+    if missing.date is not None:
+        day = date.fromisoformat(missing.date)
+        year = f" {day.year}" if day.year != date.today().year else ""
+        return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
+    if missing.reviews:
+        return f"after about {counted(missing.reviews, 'more review')}"
+    return f"after {counted(missing.days or 0, 'more day')}"
 
 
 def where_to_paste(answer: Finding) -> str:
@@ -232,6 +247,29 @@ def share_range(share: Interval) -> str:
 def has_a_figure(found: Interval) -> bool:
     """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
     return found.reviews >= FEWEST_SHOWN and found.days >= FEWEST_DAYS_SHOWN
+
+
+# How sure
+
+_DOTS = 5
+
+
+def sureness(probability: float) -> str:
+    """ "sure", "likely" or "could go either way"."""
+    if probability >= SURE:
+        return "sure"
+    return "likely" if probability >= LIKELY else "could go either way"
+
+
+def dots(probability: float) -> str:
+    """ "●●●●○": how sure, from a coin's toss on."""
+    full = round(_DOTS * max(2 * probability - 1, 0.0))
+    return "●" * full + "○" * (_DOTS - full)
+
+
+def of_100(probability: float) -> str:
+    """ "likely, 88 of 100"."""
+    return f"{sureness(probability)}, {100 * probability:.0f} of 100"
 
 
 # Parameters as a person writes them

@@ -66,7 +66,7 @@ def learner_document(learner: Learner) -> Document:
     groups = learner.run.groups()
     lines = _lines(learner)
     sections = [
-        *presets_section(lines, learner.fsrs_is_off),
+        *presets_section(lines),
         *_in_pictures(learner),
         *answers_section(learner.answers, lines, learner.workload, learner.load),
         *(

@@ -15,17 +15,21 @@ from srs_eval.advice.findings import (
     Habit,
     Hard,
     Health,
+    LeftOut,
     Models,
     Months,
     Noise,
+    OfAll,
+    OfPreset,
     Often,
     Retention,
+    Sharing,
     Steps,
     Unanswered,
     Worded,
     of,
 )
-from srs_eval.advice.shown import habits, memory, predicted, worded
+from srs_eval.advice.shown import habits, memory, parameters, predicted, sharing, worded
 from srs_eval.advice.tables import Table
 from srs_eval.data.paths import VERSION
 
@@ -49,7 +53,12 @@ def _unanswered(finding: Finding) -> tuple[str]:
     return (f"Can't tell: {of(finding, Unanswered).reason}.",)
 
 
+_PARAMETERS = _Renderer(parameters.in_line, parameters.sentences, parameters.tables)
 _RENDERERS: Mapping[type[Evidence], _Renderer] = {
+    OfPreset: _PARAMETERS,
+    Sharing: _Renderer(sharing.in_line, sharing.sentences, sharing.tables),
+    OfAll: _PARAMETERS,
+    LeftOut: _PARAMETERS,
     Worded: _Renderer(
         worded.in_one_line,
         lambda finding: of(finding, Worded).sentences,
@@ -88,6 +97,11 @@ def sentences(finding: Finding) -> tuple[str, ...]:
 def tables(finding: Finding) -> tuple[Table, ...]:
     """The figures behind it."""
     return tuple(_of(finding).tables(finding))
+
+
+def act(finding: Finding) -> str:
+    """What is recommended of a preset's parameters, in two or three words."""
+    return parameters.ACTS.get(finding.act, finding.says)
 
 
 def document(finding: Finding) -> dict[str, Any]:

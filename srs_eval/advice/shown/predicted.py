@@ -226,5 +226,5 @@ def models_tables(finding: Finding) -> list[Table]:
         (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict)
         for each in of(finding, Models).models
     )
-    columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus FSRS-6", "verdict")
+    columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
     return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]
