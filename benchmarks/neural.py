@@ -58,7 +58,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.data is None:
-            from srs_eval.data.simulated import simulate_learner, write_dataset
+            from tools.simulated import simulate_learner, write_dataset
 
             write_dataset({options.user: simulate_learner(1, 12_000)}, Path(folder))
             options.data = Path(folder)

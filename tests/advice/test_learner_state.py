@@ -16,9 +16,9 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import SimulatedLearner, simulate_learner
 from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
+from tools.simulated import SimulatedLearner, simulate_learner
 
 
 def with_bad_days(learner: SimulatedLearner) -> ReviewLog:

@@ -20,7 +20,6 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import (
@@ -42,6 +41,7 @@ from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.recurrent import SEED, fit_recurrent
 from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
+from tools.simulated import simulate_learner, write_dataset
 
 SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
 GOLDEN = {

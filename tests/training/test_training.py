@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import Session
 from srs_eval.models import Cancelled, Context, fsrs6
@@ -35,6 +34,7 @@ from srs_eval.training.orders import permutations, quicksort_order
 from srs_eval.training.records import Int32Array, packed, unpacked
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
+from tools.simulated import simulate_learner
 
 
 @pytest.fixture(scope="module")
@@ -602,7 +602,7 @@ from srs_eval.models import Context, fsrs6
 from srs_eval.training.compile import compiled
 from srs_eval.training.trie import _build_trie
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner
+from tools.simulated import simulate_learner
 from srs_eval.training.recurrent import _kernel_of
 trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train
