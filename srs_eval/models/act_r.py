@@ -27,7 +27,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training.compile import Gradient, as_function, compiled, specialised
-from srs_eval.training.elementwise import LANES, exp, log, minimum, where
+from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
 from srs_eval.training.orders import quicksort_order
 
@@ -37,24 +37,22 @@ MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
 _SECONDS = 86_400.0
 _TINY = 1e-300  # a sum of powers or a time below this counts as this
 
-_Value = Any  # float, array or vector
-
 
 # The steps work on e^m and ln(t_n - t_k); `left` is one term of the sum.
 
 
-def left(before: _Value, ln_age: _Value, w: _Value) -> _Value:
+def left(before: Value, ln_age: Value, w: Value) -> Value:
     """What is left of a practice that found the activation ln `before`."""
     ln = log(_SECONDS * w[4]) + ln_age
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
-def _odds(activation: _Value, w: _Value) -> _Value:
+def _odds(activation: Value, w: Value) -> Value:
     """(tau - m) / s, from e^m."""
     return (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
 
 
-def recall(activation: _Value, w: _Value) -> _Value:
+def recall(activation: Value, w: Value) -> Value:
     """p, from e^m."""
     return 1.0 / (1.0 + exp(minimum(_odds(activation, w), 700.0)))
 
@@ -234,13 +232,13 @@ def _kernel() -> Any:
     from srs_eval.training.sweeps import activations
 
     steps: dict[str, Any] = {
-        "left": left,
-        "left_adjoint": _LEFT_ADJOINT,
-        "recall": recall,
-        "recall_adjoint": Gradient(recall, ("activation",), "w"),
+        "_left": left,
+        "_left_adjoint": _LEFT_ADJOINT,
+        "_recall": recall,
+        "_recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
-    constants = {"PARAMETERS": len(START), "TAPE": _tape_length()}
-    return specialised(activations, "ACT_R", steps, constants, taped=["left"])
+    constants = {"_PARAMETERS": len(START), "_TAPE": _tape_length()}
+    return specialised(activations, "ACT_R", steps, constants, taped=["_left"])
 
 
 def _loss(part: _Part, w: FloatArray) -> float:

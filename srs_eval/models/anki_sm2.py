@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,40 +27,37 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
-from srs_eval.training.elementwise import clamp, exp, maximum, where
+from srs_eval.training.elementwise import State, Value, clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import before, card_steps
-
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # interval, ease
 
 # Anki's default deck options.
 DEFAULTS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def _softened(interval: _Value) -> _Value:
+def _softened(interval: Value) -> Value:
     """Intervals below a day shrink to a hundredth of their way below; none is too long."""
     return clamp(maximum(1.0 + 0.01 * (interval - 1.0), interval), -math.inf, MAXIMUM_INTERVAL)
 
 
-def _ease_change(rating: _Value) -> _Value:
+def _ease_change(rating: Value) -> Value:
     return where(rating == 1.0, -0.2, where(rating == 2.0, -0.15, where(rating == 4.0, 0.15, 0.0)))
 
 
-def _next_ease(ease: _Value, rating: _Value) -> _Value:
+def _next_ease(ease: Value, rating: Value) -> Value:
     return clamp(ease + _ease_change(rating), 1.3, 5.5)
 
 
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     interval = where(rating < 4.0, w[0], w[1])
     return _softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
 
 
-def _early(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
+def _early(state: State, t: Value, rating: Value, w: Value) -> Value:
     """Reviewed before the interval is over, the multiplier left out:
 
     Hard    max(t * w4, interval * w4 / 2)
@@ -75,7 +71,7 @@ def _early(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
-def _on_time(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
+def _on_time(state: State, t: Value, rating: Value, w: Value) -> Value:
     """Reviewed when the interval is over or later, the multiplier left out:
 
     Hard    interval * w4
@@ -87,13 +83,13 @@ def _on_time(state: State, t: _Value, rating: _Value, w: Any) -> _Value:
     return where(rating == 2.0, interval * w[4], where(rating == 4.0, easy, t * ease * w[3]))
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def success(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
     grown = where(t < interval, _early(state, t, rating, w), _on_time(state, t, rating, w))
     return _softened(grown * w[6]), _next_ease(ease, rating)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
     return _softened(interval * w[5]), _next_ease(ease, rating)
 

@@ -9,8 +9,6 @@ best epoch is chosen on all reviews.
 
 from __future__ import annotations
 
-from typing import Any
-
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Model
@@ -22,46 +20,43 @@ from srs_eval.models._fsrs import (
     stability_after_success,
     with_least_stability,
 )
-from srs_eval.training.elementwise import clamp
+from srs_eval.training.elementwise import State, Value, clamp
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def forgetting_curve(t: _Value, s: _Value) -> _Value:
+def forgetting_curve(t: Value, s: Value) -> Value:
     """R(t) = 1 / (1 + t/(9 s))."""
     return 1.0 / (1.0 + t / (9.0 * s))
 
 
-def recall(t: _Value, state: State, w: Any) -> _Value:
+def recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def init_d(rating: _Value, w: Any) -> _Value:
+def init_d(rating: Value, w: Value) -> Value:
     return w[4] - w[5] * (rating - 3.0)
 
 
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[17], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def raw_next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def raw_next_d(d: Value, rating: Value, w: Value) -> Value:
     """Reversion to the difficulty of a first Good."""
     return w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0))
 
 
-def next_d(d: _Value, rating: _Value, w: Any) -> _Value:
+def next_d(d: Value, rating: Value, w: Value) -> Value:
     return clamp(raw_next_d(d, rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)

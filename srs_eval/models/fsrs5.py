@@ -19,7 +19,6 @@ histories the type of the first one. See `_as_padded`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -42,36 +41,33 @@ from srs_eval.models.fsrs4dot5 import (
     forgetting_curve,
     recall,
 )
-from srs_eval.training.elementwise import clamp, exp, minimum
+from srs_eval.training.elementwise import State, Value, clamp, exp, minimum
 from srs_eval.training.orders import quicksort_order
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
-_Value = Any  # float, array or vector
-State = tuple[_Value, _Value]  # s, d
 
-
-def first(rating: _Value, w: Any) -> State:
+def first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[19], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
 
 
-def success(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_failure(s, d, forgetting_curve(t, s), w)
     new_s = minimum(new_s, longest_after_failure(s, w))
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
 
 
-def _stability_short_term(s: _Value, rating: _Value, w: Any) -> _Value:
+def _stability_short_term(s: Value, rating: Value, w: Value) -> Value:
     return s * exp(w[17] * (rating - 3.0 + w[18]))
 
 
-def same_day(state: State, t: _Value, rating: _Value, w: Any) -> State:
+def same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """A review less than a day after the one before."""
     s, d = state
     return clamp(_stability_short_term(s, rating, w), w[19], S_MAX), next_d(d, rating, w)

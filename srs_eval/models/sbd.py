@@ -33,7 +33,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compiled, specialised
-from srs_eval.training.elementwise import LANES, clamp, exp, log, minimum, where
+from srs_eval.training.elementwise import LANES, Value, clamp, exp, log, minimum, where
 from srs_eval.training.hyperparameters import Hyperparameter
 from srs_eval.training.optimisers import minimise
 from srs_eval.training.trie import history_trie, trie_batches
@@ -51,14 +51,12 @@ _ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
 VALUES = 5  # that the steps take
 SHAPES = 104  # 2 n + 1, in whole vectors
 
-_Value = Any  # float, array or vector
-
 
 # The steps work on s = ln S, with g that of the review before and beta its beta(n). Their v are
 # the five values that `values` makes of the parameters.
 
 
-def values(w: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
+def values(w: Value) -> tuple[Value, Value, Value, Value, Value]:
     """[L, ln rho, v / k, 1 / k, c], within their limits."""
     low = clamp(w[0], _LN_S_MIN, _LN_S_MAX)
     high = clamp(where(w[1] < w[0], w[0], w[1]), _LN_S_MIN, _LN_S_MAX)
@@ -66,42 +64,42 @@ def values(w: _Value) -> tuple[_Value, _Value, _Value, _Value, _Value]:
     return low, (high - low) / 3.0, w[5] / k, 1.0 / k, clamp(w[4], 0.0, math.inf)
 
 
-def shape(n: _Value, w: _Value) -> _Value:
+def shape(n: Value, w: Value) -> Value:
     """beta(n)."""
     ln_delta, c = clamp(w[6], -30.0, 30.0), clamp(w[4], 0.0, math.inf)
     return exp(clamp(w[3] + c * log(exp(ln_delta) + n), -30.0, 30.0))
 
 
-def first(rating: _Value, v: _Value) -> _Value:
+def first(rating: Value, v: Value) -> Value:
     return v[0] + v[1] * (rating - 1.0)
 
 
-def whole(s: _Value, ln_t: _Value, g: _Value, v: _Value) -> _Value:
+def whole(s: Value, ln_t: Value, g: Value, v: Value) -> Value:
     """1 + a / S."""
     return 1.0 + exp(v[3] * ln_t - s) + exp(v[2] - 0.5 * (g * v[1] + s))
 
 
-def recall(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
+def recall(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
     return clamp(exp(-beta * log(whole(s, ln_t, g, v))), R_MIN, R_MAX)
 
 
 def loss(
-    s: _Value, ln_t: _Value, g: _Value, beta: _Value, passes: _Value, failures: _Value, v: _Value
-) -> _Value:
+    s: Value, ln_t: Value, g: Value, beta: Value, passes: Value, failures: Value, v: Value
+) -> Value:
     """Log loss with these weights of passes and failures."""
     q = beta * log(whole(s, ln_t, g, v))  # -ln R
     r = clamp(exp(-q), R_MIN, R_MAX)
     return passes * clamp(q, -LN_R_MAX, -LN_R_MIN) - failures * log(1.0 - r)
 
 
-def success(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
+def success(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
     """S' = S R^(-1 / beta) is S (1 + a / S) where R is within its limits."""
     least, most = minimum(-LN_R_MAX / beta, 30.0), minimum(-LN_R_MIN / beta, 30.0)
     gain = clamp(log(whole(s, ln_t, g, v)), least, most)
     return clamp(s + gain, _LN_S_MIN, _LN_S_MAX)
 
 
-def failure(s: _Value, ln_t: _Value, g: _Value, beta: _Value, v: _Value) -> _Value:
+def failure(s: Value, ln_t: Value, g: Value, beta: Value, v: Value) -> Value:
     lost = v[4] * log(1.0 - recall(s, ln_t, g, beta, v))
     return clamp(s + where(lost < -30.0, -30.0, lost), _LN_S_MIN, _LN_S_MAX)
 
@@ -193,21 +191,21 @@ def _kernel() -> Any:
     from srs_eval.training.sweeps import full_batch
 
     steps: dict[str, Any] = {
-        "values": values,
-        "values_adjoint": Gradient(values, (), "w"),
-        "shape": shape,
-        "shape_adjoint": Gradient(shape, (), "w"),
-        "first": first,
-        "first_adjoint": Gradient(first, (), "v"),
-        "success": success,
-        "success_adjoint": Gradient(success, ("s", "beta"), "v"),
-        "failure": failure,
-        "failure_adjoint": Gradient(failure, ("s", "beta"), "v"),
-        "recall": recall,
-        "loss": loss,
-        "loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
+        "_values": values,
+        "_values_adjoint": Gradient(values, (), "w"),
+        "_shape": shape,
+        "_shape_adjoint": Gradient(shape, (), "w"),
+        "_first": first,
+        "_first_adjoint": Gradient(first, (), "v"),
+        "_success": success,
+        "_success_adjoint": Gradient(success, ("s", "beta"), "v"),
+        "_failure": failure,
+        "_failure_adjoint": Gradient(failure, ("s", "beta"), "v"),
+        "_recall": recall,
+        "_loss": loss,
+        "_loss_adjoint": Gradient(loss, ("s", "beta"), "v"),
     }
-    constants = {"PARAMETERS": len(START), "VALUES": VALUES}
+    constants = {"_PARAMETERS": len(START), "_VALUES": VALUES}
     return specialised(full_batch, "SBD", steps, constants)
 
 

@@ -43,7 +43,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
 from srs_eval.models import Context, Model, fsrs6, fsrs7
 from srs_eval.training.compile import compiled
-from srs_eval.training.state_features import COUNT, FEATURES, NAMES, state_features, timeline
+from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
 
 PRIOR_FILE = Path(__file__).with_name("state.json")
 _WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first judged
@@ -101,12 +101,8 @@ def feature_names(model: str) -> tuple[str, ...]:
 
 def group_slice(group: str) -> tuple[int, int]:
     """First feature of a group and the one after its last."""
-    begin = 0
-    for name, members in FEATURES:
-        if name == group:
-            return begin, begin + len(members)
-        begin += len(members)
-    raise ValueError(f"no group of features is called {group}")
+    places = [place for place, name in enumerate(NAMES) if name.startswith(f"{group}: ")]
+    return places[0], places[-1] + 1
 
 
 def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:

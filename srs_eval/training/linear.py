@@ -77,7 +77,7 @@ def _kernel(name: str, model: _Recall, parameters: int) -> Any:
     from srs_eval.training.sweeps import visit_batches
 
     return specialised(
-        visit_batches, f"linear_{name}", {"recall_and_slope": model}, {"PARAMETERS": parameters}
+        visit_batches, f"linear_{name}", {"_recall_and_slope": model}, {"_PARAMETERS": parameters}
     )
 
 

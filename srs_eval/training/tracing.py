@@ -97,6 +97,24 @@ def _value(graph: Graph, x: Any) -> Value:
     return x.value if isinstance(x, Traced) else graph.constant(x)
 
 
+def _operator(instruction: str, swapped: bool = False) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
+        make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
+        return Traced(self.graph, self.graph.once(x.type, make, x, y))
+
+    return method
+
+
+def _compared(sign: str) -> Any:
+    def method(self: Traced, other: Any) -> Traced:
+        x, y, vectors = self._operands(self, other)
+        kind = llvm_vectors.BITS if vectors else ir.IntType(1)
+        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
+
+    return method
+
+
 class Traced:
     """A number, a vector or a condition in the making."""
 
@@ -113,57 +131,16 @@ class Traced:
             x, y = self.graph.vector(x), self.graph.vector(y)
         return x, y, vectors
 
-    def _arithmetic(self, instruction: str, a: Any, b: Any) -> Traced:
-        x, y, vectors = self._operands(a, b)
-        make = (_OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
-        return Traced(self.graph, self.graph.once(x.type, make, x, y))
-
-    def _compared(self, sign: str, other: Any) -> Traced:
-        x, y, vectors = self._operands(self, other)
-        kind = llvm_vectors.BITS if vectors else ir.IntType(1)
-        return Traced(self.graph, self.graph.once(kind, _COMPARISONS[sign], x, y))
-
-    def __add__(self, other: Any) -> Traced:
-        return self._arithmetic("fadd", self, other)
-
-    def __radd__(self, other: Any) -> Traced:
-        return self._arithmetic("fadd", other, self)
-
-    def __sub__(self, other: Any) -> Traced:
-        return self._arithmetic("fsub", self, other)
-
-    def __rsub__(self, other: Any) -> Traced:
-        return self._arithmetic("fsub", other, self)
-
-    def __mul__(self, other: Any) -> Traced:
-        return self._arithmetic("fmul", self, other)
-
-    def __rmul__(self, other: Any) -> Traced:
-        return self._arithmetic("fmul", other, self)
-
-    def __truediv__(self, other: Any) -> Traced:
-        return self._arithmetic("fdiv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Traced:
-        return self._arithmetic("fdiv", other, self)
+    __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
+    __sub__, __rsub__ = _operator("fsub"), _operator("fsub", swapped=True)
+    __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
+    __lt__, __le__ = _compared("<"), _compared("<=")
+    __gt__, __ge__ = _compared(">"), _compared(">=")
+    __eq__ = _compared("==")
 
     def __neg__(self) -> Traced:
         return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
-
-    def __lt__(self, other: Any) -> Traced:
-        return self._compared("<", other)
-
-    def __le__(self, other: Any) -> Traced:
-        return self._compared("<=", other)
-
-    def __gt__(self, other: Any) -> Traced:
-        return self._compared(">", other)
-
-    def __ge__(self, other: Any) -> Traced:
-        return self._compared(">=", other)
-
-    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]
-        return self._compared("==", other)
 
     __hash__ = None  # type: ignore[assignment]
 

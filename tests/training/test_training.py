@@ -240,9 +240,8 @@ def test_initial_stabilities_are_scipys() -> None:
         default = fsrs6.DEFAULT[rng.integers(4)]
         decay = [0.1542, 0.5, 1.0][rng.integers(3)]
         expected, loss = scipy_minimum(t, recall, count, default, decay, 0.001, 1 / 16)
-        ours = compiled(_minimise)(
-            t, recall, count, default, decay, 0.001, 100.0, 1 / 16, int(count.sum())
-        )
+        problem = t, recall, count, default, decay, 1 / 16
+        ours = compiled(_minimise)(problem, 0.001, 100.0, int(count.sum()))
         assert ours == pytest.approx(expected, rel=1e-3)
         assert loss(ours) == pytest.approx(loss(expected), abs=1e-6)
 

@@ -266,9 +266,7 @@ def _nn17(
         np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
         rate=recipe.rate,
         steps=len(parts) * (settings.epochs or recipe.epochs),
-        lower=np.array(model.lower, np.float64),
-        upper=np.array(model.upper, np.float64),
-    )
+    )._replace(lower=np.array(model.lower, np.float64), upper=np.array(model.upper, np.float64))
     scratch = recurrent._scratch(model, (batches,))
     judged = _trained_on(validation)
 
