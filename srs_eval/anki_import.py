@@ -294,7 +294,7 @@ def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog
 
 
 @dataclass(frozen=True)
-class Profile:
+class _Profile:
     """An Anki profile found on this machine."""
 
     name: str
@@ -304,14 +304,14 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class _Glimpse:
     """What a collection holds at a glance."""
 
     reviews: int  # answers in its review log
     last: datetime | None  # when the last of them was made
 
 
-def glimpse(path: Path) -> Glimpse | None:
+def glimpse(path: Path) -> _Glimpse | None:
     """How many reviews a collection holds and when the last was; None if it can't be read."""
     from srs_eval.data.readers.collection import count_answers
 
@@ -319,17 +319,17 @@ def glimpse(path: Path) -> Glimpse | None:
         with files.private_copy(path) as (database, _):
             reviews, last_ms = count_answers(database)
             last = None if last_ms is None else datetime.fromtimestamp(last_ms / 1000, UTC)
-            return Glimpse(reviews, last)
+            return _Glimpse(reviews, last)
     except (InputError, sqlite3.Error, ValueError, OverflowError, OSError, MemoryError):
         return None
 
 
-def find_profiles(home: Path | None = None) -> list[Profile]:
+def find_profiles(home: Path | None = None) -> list[_Profile]:
     """Anki profiles in the usual places of this system, the last used first.
 
     `home` overrides the home folder. Folders that may not be read are passed over.
     """
-    found: dict[Path, Profile] = {}
+    found: dict[Path, _Profile] = {}
     for base in _anki_folders(home or Path.home()):
         try:
             collections = sorted(base.glob("*/collection.anki2"))
@@ -347,7 +347,7 @@ def find_profiles(home: Path | None = None) -> list[Profile]:
             if real in found or not real.is_file():
                 continue
             newest = max(state.st_mtime for state in states)
-            found[real] = Profile(
+            found[real] = _Profile(
                 name=printable(collection.parent.name),
                 path=collection,
                 size=sum(state.st_size for state in states),

@@ -18,77 +18,77 @@ def forgetting_curve(t: Value, s: Value) -> Value:
     return exp(LOG_09 * (t / s))
 
 
-def recall(t: Value, state: State, w: Value) -> Value:
+def _recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def ease(rating: Value) -> Value:
+def _ease(rating: Value) -> Value:
     """2^(rating - 3): a quarter for Again, 2 for Easy."""
     return where(rating == 1.0, 0.25, where(rating == 2.0, 0.5, where(rating == 3.0, 1.0, 2.0)))
 
 
-def lapse(rating: Value) -> Value:
+def _lapse(rating: Value) -> Value:
     return where(rating == 1.0, 1.0, 0.0)
 
 
-def first(rating: Value, w: Value) -> State:
+def _first(rating: Value, w: Value) -> State:
     return (
-        clamp(w[0] * ease(rating), w[7], S_MAX),
+        clamp(w[0] * _ease(rating), w[7], S_MAX),
         w[1] - rating + 3.0,
-        lapse(rating),
+        _lapse(rating),
     )
 
 
-def raw_next_d(d: Value, r: Value, rating: Value) -> Value:
-    return d + r - ease(rating) + 0.1
+def _raw_next_d(d: Value, r: Value, rating: Value) -> Value:
+    return d + r - _ease(rating) + 0.1
 
 
-def next_d(d: Value, r: Value, rating: Value) -> Value:
-    raw = raw_next_d(d, r, rating)
+def _next_d(d: Value, r: Value, rating: Value) -> Value:
+    raw = _raw_next_d(d, r, rating)
     return where(raw > 0.0, raw, 0.0)
 
 
-def stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:
+def _stability_after_success(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return s * (
         1.0 + exp(w[2]) * power(new_d + 0.1, w[3]) * power(s, w[4]) * (exp((1.0 - r) * w[5]) - 1.0)
     )
 
 
-def success(state: State, t: Value, rating: Value, w: Value) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d, lapses = state
     r = forgetting_curve(t, s)
-    new_d = next_d(d, r, rating)
-    new_s = stability_after_success(s, new_d, r, w)
+    new_d = _next_d(d, r, rating)
+    new_s = _stability_after_success(s, new_d, r, w)
     return clamp(new_s, w[7], S_MAX), new_d, lapses
 
 
-def stability_after_failure(lapses: Value, w: Value) -> Value:
+def _stability_after_failure(lapses: Value, w: Value) -> Value:
     return w[0] * exp(w[6] * lapses)
 
 
-def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     """The lapses that count for S are those before this one."""
     s, d, lapses = state
-    new_d = next_d(d, forgetting_curve(t, s), rating)
-    new_s = stability_after_failure(lapses, w)
-    return clamp(new_s, w[7], S_MAX), new_d, lapses + lapse(rating)
+    new_d = _next_d(d, forgetting_curve(t, s), rating)
+    new_s = _stability_after_failure(lapses, w)
+    return clamp(new_s, w[7], S_MAX), new_d, lapses + _lapse(rating)
 
 
-DEFAULT = (2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3)
+_DEFAULT = (2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3)
 RECURRENT = RecurrentModel(
     name="FSRSv1",
     states=3,
-    default=DEFAULT,
+    default=_DEFAULT,
     lower=(0.1, 1, 0.01, -1, -1, 0.01, -1),
     upper=(10, 10, 10, -0.01, -0.01, 10, -0.01),
-    first=first,
-    success=success,
-    failure=failure,
-    recall=recall,
+    first=_first,
+    success=_success,
+    failure=_failure,
+    recall=_recall,
     constants=(0.01,),
     tie_order="quicksort",
 )
-TRAINABLE = Trainable(with_least_stability(RECURRENT))
+_TRAINABLE = Trainable(with_least_stability(RECURRENT))
 
 
 MODELS = (
@@ -98,9 +98,9 @@ MODELS = (
         inputs="IL, G",
         parameters=7,
         source="srs-benchmark other.py, class FSRS1",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
-        default=lambda context: list(DEFAULT),
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
+        default=lambda context: list(_DEFAULT),
         hyperparameters=RECURRENT.hyperparameters,
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",

@@ -36,13 +36,13 @@ def recall(t: Value, state: State, w: Value) -> Value:
     return forgetting_curve(t, state[0])
 
 
-def success(state: State, t: Value, rating: Value, w: Value) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = stability_after_success(s, d, forgetting_curve(t, s), rating, w)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
 
 
-def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     s, d = state
     new_s = minimum(stability_after_failure(s, d, forgetting_curve(t, s), w), s)
     return clamp(new_s, w[17], S_MAX), next_d(d, rating, w)
@@ -70,8 +70,8 @@ RECURRENT = RecurrentModel(
     ),
     upper=(*NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
     first=first,
-    success=success,
-    failure=failure,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
@@ -81,7 +81,7 @@ RECURRENT = RecurrentModel(
 )
 # fmt: on
 fit_s0 = s0_fit(DEFAULT, decay=0.5, default_secs=_DEFAULT_SECS)
-TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
+_TRAINABLE = Trainable(with_least_stability(RECURRENT), fit_s0)
 
 
 MODELS = (
@@ -91,8 +91,8 @@ MODELS = (
         inputs="IL, G",
         parameters=17,
         source="srs-benchmark other.py, class FSRS4dot5",
-        predict=TRAINABLE.predict,
-        fit=TRAINABLE.fit,
+        predict=_TRAINABLE.predict,
+        fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
         default_secs=lambda context: list(_DEFAULT_SECS),
         hyperparameters=(*RECURRENT.hyperparameters, START),

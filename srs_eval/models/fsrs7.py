@@ -95,7 +95,7 @@ def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
     return r
 
 
-def init_d(rating: Value, w: Value) -> Value:
+def _init_d(rating: Value, w: Value) -> Value:
     return w[4] - exp(w[5] * (rating - 1.0)) + 1.0
 
 
@@ -109,25 +109,25 @@ def first(rating: Value, w: Value) -> State:
     return (
         clamp(s, w[34], S_MAX),
         clamp(0.8 * s, w[34], S_MAX),
-        clamp(init_d(rating, w), 1.0, 10.0),
+        clamp(_init_d(rating, w), 1.0, 10.0),
     )
 
 
-def raw_next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
+def _raw_next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
     """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy."""
     damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
-    return 0.01 * init_d(4.0, w) + 0.99 * damped
+    return 0.01 * _init_d(4.0, w) + 0.99 * damped
 
 
-def next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
+def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
     """Difficulty after a review; `surprise` is R + 0.1 of a failure, else 1."""
-    return clamp(raw_next_d(d, rating, surprise, w), 1.0, 10.0)
+    return clamp(_raw_next_d(d, rating, surprise, w), 1.0, 10.0)
 
 
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
 
 
-def forgotten(s: Value, r: Value, b: Value) -> Value:
+def _forgotten(s: Value, r: Value, b: Value) -> Value:
     """Stability after a failure, before the limit that is s."""
     return b[3] * (power(s + 1.0, b[4]) - 1.0) * exp((1.0 - r) * b[5])
 
@@ -138,13 +138,13 @@ def _increase(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
     return s * (slope * (exp((1.0 - r) * b[2]) - 1.0) * modifier + 1.0)
 
 
-def after_failure(s: Value, r: Value, b: Value) -> Value:
-    return minimum(s, forgotten(s, r, b))
+def _after_failure(s: Value, r: Value, b: Value) -> Value:
+    return minimum(s, _forgotten(s, r, b))
 
 
 def _after_success(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
     """Never less than after a failure."""
-    return maximum(after_failure(s, r, b), _increase(s, d, r, rating, b))
+    return maximum(_after_failure(s, r, b), _increase(s, d, r, rating, b))
 
 
 def _long_term(w: Value) -> Value:
@@ -162,7 +162,7 @@ def success(state: State, t: Value, rating: Value, w: Value) -> State:
     return (
         clamp(_after_success(s, d, r, rating, _long_term(w)), w[34], S_MAX),
         clamp(_after_success(q, d, r1, rating, _short_term(w)), w[34], S_MAX),
-        next_d(d, rating, 1.0, w),
+        _next_d(d, rating, 1.0, w),
     )
 
 
@@ -170,12 +170,12 @@ def failure(state: State, t: Value, rating: Value, w: Value) -> State:
     """The short-term stability falls to 0.8 of the long-term one or lower."""
     s, q, d = state
     r, r1 = _recalls(t, state, w)
-    new_s = after_failure(s, r, _long_term(w))
-    new_q = minimum(after_failure(q, r1, _short_term(w)), 0.8 * new_s)
+    new_s = _after_failure(s, r, _long_term(w))
+    new_q = minimum(_after_failure(q, r1, _short_term(w)), 0.8 * new_s)
     return (
         clamp(new_s, w[34], S_MAX),
         clamp(new_q, w[34], S_MAX),
-        next_d(d, rating, r + 0.1, w),
+        _next_d(d, rating, r + 0.1, w),
     )
 
 
@@ -200,7 +200,7 @@ UPPER = (
     4, 2, 6, 1.5, 1, 5, 1, 7,
     0.25, 0.95, 0.85, 0.99, 1, 1, 0.9, 1.1, 1, 0.6, 0.6,
 )
-DEVIATION = (
+_DEVIATION = (
     9999, 9999, 9999, 9999, 0.523, 0.2528, 0.4329,
     0.2966, 0.2139, 0.2889, 0.1862, 0.175, 0.3812, 0.3013, 0.9104,
     0.3234, 0.2448, 0.3273, 0.1842, 0.1735, 0.4608, 0.311, 0.864,
@@ -262,7 +262,7 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         failure=failure,
         recall=recall,
         constants=(0.0001 if secs else 0.01,),
-        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in DEVIATION),
+        deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in _DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
         epochs=9,
@@ -272,10 +272,10 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
     )
 
 
-TRAINABLE = Trainable(
+_TRAINABLE = Trainable(
     lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
-predict = TRAINABLE.predict
+predict = _TRAINABLE.predict
 
 
 def recency_weights(n: int) -> FloatArray:
@@ -287,7 +287,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
     """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
     if trials.protocol.recency:
         weights = recency_weights(len(train))
-    return TRAINABLE.fit(trials, train, weights, context)
+    return _TRAINABLE.fit(trials, train, weights, context)
 
 
 MODELS = (

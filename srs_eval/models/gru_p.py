@@ -31,12 +31,12 @@ NETWORK = Network(
 )
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     start = pretrained(NETWORK, trials, context)
     return fit_network(NETWORK, start, trials, train, weights, context)
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     w = np.array(parameters) if len(parameters) else pretrained(NETWORK, trials, context)
     return predict_network(NETWORK, w, trials, index)
@@ -49,8 +49,8 @@ MODELS = (
         inputs="IL, G",
         parameters=297,
         source="srs-benchmark other.py, class GRU_P",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         configurations=("GRU-P", "GRU-P-short"),
         flags=ANY_FLAG,
         hyperparameters=(*NETWORK.hyperparameters, START),

@@ -61,16 +61,16 @@ from srs_eval.training.torch_networks import build, layer, on_device, previous_r
 INPUTS, HIDDEN, CURVES = 6, 20, 3
 _PASSES = hyperparameters.epochs(20)
 _WARM_UP = 1 / 4  # of the passes, until the middle learning rate
-BATCH = hyperparameters.batch_size(16_384)
-BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
+_BATCH = hyperparameters.batch_size(16_384)
+_BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
 _RATES = tuple(
-    rate * 16_000 ** (1 - BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
+    rate * 16_000 ** (1 - _BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
 )
-RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
-DECAY = hyperparameters.penalty("decay", 0.04855)
-PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
-_HYPERPARAMETERS = (RATE, _PASSES, BATCH, DECAY, PULL, hyperparameters.SEED)
-LONGEST_GRADIENT = 7050.0
+_RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
+_DECAY = hyperparameters.penalty("decay", 0.04855)
+_PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
+_HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
+_LONGEST_GRADIENT = 7050.0
 RECENCY_WEIGHT, RECENCY_DEGREE = 6.49, 2.4758
 _SHUFFLE_SEED = 2025
 REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
@@ -340,8 +340,8 @@ def tune(
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     x = _inputs(trials, weights.mean, weights.deviation)
-    size, passes = BATCH.integer(context), _PASSES.integer(context)
-    pull, faster = PULL.number(context), RATE.number(context) / _RATES[1]
+    size, passes = _BATCH.integer(context), _PASSES.integer(context)
+    pull, faster = _PULL.number(context), _RATE.number(context) / _RATES[1]
     with on_device(context) as device:
         network = _network(weights, device).train()
         parameters = list(network.parameters())
@@ -354,9 +354,9 @@ def tune(
                 here = batch[group.position]
                 y = torch.from_numpy(trials.y[here].astype(np.float32)).to(device)
                 made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
-            batches.append((made, len(batch) ** (BATCH_EXPONENT - 1)))
+            batches.append((made, len(batch) ** (_BATCH_EXPONENT - 1)))
         optimizer = torch.optim.AdamW(
-            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=DECAY.number(context)
+            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=_DECAY.number(context)
         )
         steps = passes * sum(len(made) for made, _ in batches)
         done = 0
@@ -373,7 +373,7 @@ def tune(
                     context.tick(done / steps)
                 for parameter, origin in zip(parameters, start, strict=True):
                     parameter.grad += 2 * pull * (parameter.detach() - origin)
-                torch.nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT)
+                torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
                 optimizer.step()
         tensors = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
     require_finite(*tensors.values())

@@ -67,7 +67,7 @@ SHAPES = {
 }
 
 
-def sigmoid(x: Value) -> Value:
+def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + exp(-x))
 
 
@@ -103,9 +103,9 @@ def _real_recall(d: Value, s: Value, r: Value, w: Value) -> Value:
     )
 
 
-def next_d(d: Value, rw: Value, rating: Value, w: Value) -> Value:
+def _next_d(d: Value, rw: Value, rating: Value, w: Value) -> Value:
     u = w[17] * d + w[18] * rw + w[19] * rating + w[20]
-    return sigmoid(w[21] * _mish(u) + w[22])
+    return _sigmoid(w[21] * _mish(u) + w[22])
 
 
 def _post_lapse(rw: Value, lapses: Value, w: Value) -> Value:
@@ -137,17 +137,17 @@ def _at_review(state: State, t: Value, w: Value) -> Value:
     return _real_recall(d, s, clamp(_theory(t, s), 0.0001, 0.9999), w)
 
 
-def success(state: State, t: Value, rating: Value, w: Value) -> State:
+def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
     sr = clamp(_LOG_09 / log(rw) * t, w[39], _S_MAX)
-    d = next_d(state[1], rw, rating, w)
+    d = _next_d(state[1], rw, rating, w)
     return clamp(sr * _increase(d, sr, rw, w), w[39], _S_MAX), d, state[2]
 
 
-def failure(state: State, t: Value, rating: Value, w: Value) -> State:
+def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     rw = _at_review(state, t, w)
     s = clamp(_post_lapse(rw, state[2], w), w[39], _S_MAX)
-    return s, next_d(state[1], rw, rating, w), state[2] + 1.0
+    return s, _next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
 def recall(t: Value, state: State, w: Value) -> Value:
@@ -163,8 +163,8 @@ _IN_DAYS = RecurrentModel(
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
     first=first,
-    success=success,
-    failure=failure,
+    success=_success,
+    failure=_failure,
     recall=recall,
     constants=(0.01,),
     later_only=(*range(8, 11), *range(17, 39)),  # all but S0, D0 and rw
@@ -174,7 +174,7 @@ _IN_DAYS = RecurrentModel(
     tie_order="quicksort",
     keep="last",
 )
-START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
+_START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
 _IN_SECONDS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
 
 
@@ -190,16 +190,16 @@ def model_of(trials: Trials) -> RecurrentModel:
     return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
 
 
-def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     model = model_of(trials)
-    pretrained = START.of(context) == "pretrained"
+    pretrained = _START.of(context) == "pretrained"
     start = _start(trials, context) if pretrained else model.default
     fitted = fit_recurrent(model, trials, train, weights, start, context)
     require_finite(np.array(fitted))
     return fitted
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """`parameters` empty: the pretrained ones."""
     w = parameters if len(parameters) else _start(trials, context)
     return predict_recurrent(model_of(trials), trials, w, index)
@@ -212,10 +212,10 @@ MODELS = (
         inputs="IL, G",
         parameters=39,
         source="srs-benchmark other.py, class NN_17",
-        fit=fit,
-        predict=predict,
+        fit=_fit,
+        predict=_predict,
         flags=ANY_FLAG,
-        hyperparameters=(*_IN_DAYS.hyperparameters, START),
+        hyperparameters=(*_IN_DAYS.hyperparameters, _START),
         seconds_per_10k=0.035,
         seconds_to_compile=2.5,
         version=2,

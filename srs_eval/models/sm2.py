@@ -73,7 +73,7 @@ def _sm2_intervals(trials: Trials) -> FloatArray:
     return after
 
 
-def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
     interval = before(trials, trials.derived(_sm2_intervals), index)
     return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
@@ -89,7 +89,7 @@ MODELS = (
             "P. A. Wozniak, SuperMemo 2 (1990); "
             "open-spaced-repetition/srs-benchmark other.py `sm2`, `process_untrainable`"
         ),
-        predict=predict,
+        predict=_predict,
         configurations=("SM2", "SM2-short"),
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,

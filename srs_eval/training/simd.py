@@ -44,7 +44,7 @@ class _RowsType(types.Type):
 
 
 vector = _VectorType()
-mask = _MaskType()
+_mask = _MaskType()
 rows = _RowsType()
 
 
@@ -96,7 +96,7 @@ for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
     _register(getattr(operator, f"i{_name}"), vector, _arithmetic(_instruction))
 _register(operator.truediv, vector, _arithmetic("fdiv"))
 for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    _register(getattr(operator, _name), mask, _comparison(_sign))
+    _register(getattr(operator, _name), _mask, _comparison(_sign))
 
 
 @infer_global(operator.neg)
@@ -378,9 +378,9 @@ def where(typing_context, condition, a, b):
         return builder.select(args[0], args[1], args[2])
 
     kinds = [vector if value == vector else types.float64 for value in (a, b)]
-    if condition != mask:
+    if condition != _mask:
         return types.float64(types.boolean, types.float64, types.float64), scalar_codegen
-    return vector(mask, *kinds), codegen
+    return vector(_mask, *kinds), codegen
 
 
 @_intrinsic
