@@ -22,7 +22,7 @@ from srs_eval.data.days import StoredClock, day_grid
 from srs_eval.data.errors import InputError
 from srs_eval.data.printable import printable
 from srs_eval.data.readers import files
-from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows
+from srs_eval.data.reviews import DayGrid, Entries, ImportReceipt, ReviewLog, Rows, unnamed_presets
 
 if TYPE_CHECKING:
     from srs_eval.data.readers.table import Table
@@ -85,7 +85,7 @@ class _DayChoice:
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
-    from srs_eval.data.readers import package, research, supermemo, table
+    from srs_eval.data.readers import package, supermemo, table
 
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
@@ -105,20 +105,21 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> Review
     if header is not None:
         content = files.read_whole(real, table.MAX_BYTES)
         return _from_table(table.read_table(content, *header, name), path, days)
-    export = research.read_research_export(files.read_whole(real, research.MAX_BYTES), name)
-    _refuse_empty(export.entries, name)
+    content = files.read_whole(real, package.MAX_EXPORT_BYTES)
+    entries, unreadable, cards, decks, next_day = package.read_research_export(content, name)
+    _refuse_empty(entries, name)
     return ReviewLog(
         receipt=ImportReceipt(
             path=str(path),
             format="Anki research export (.revlog)",
-            entries_read=len(export.entries) + export.unreadable,
-            notes=_odd_times(export.entries, export.unreadable),
+            entries_read=len(entries) + unreadable,
+            notes=_odd_times(entries, unreadable),
         ),
-        entries=export.entries,
-        cards=export.cards,
-        decks=export.decks,
-        presets=export.presets,
-        day_grid=days.grid(export.entries, StoredClock(next_day_at_s=export.next_day_at_s)),
+        entries=entries,
+        cards=cards,
+        decks=decks,
+        presets=unnamed_presets(decks),
+        day_grid=days.grid(entries, StoredClock(next_day_at_s=next_day)),
     )
 
 

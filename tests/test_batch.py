@@ -30,7 +30,7 @@ from srs_eval.benchmark.cluster import Place, is_engine
 from srs_eval.benchmark.plan import Ended, Planned
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
-from srs_eval.data.dataset_check import check as verify
+from srs_eval.data.dataset_hub import check as verify
 from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
 from srs_eval.data.errors import InputError
 from srs_eval.engine.session import Session

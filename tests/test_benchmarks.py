@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from srs_eval.data.dataset_check import impossible
+from srs_eval.data.dataset_hub import impossible
 from srs_eval.data.datasets import open_dataset
 from srs_eval.engine.session import Session
 from srs_eval.metrics import log_loss

@@ -17,10 +17,9 @@ from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
 from srs_eval.advice.predictions import brought_along
 from srs_eval.advice.sentences import FITTED, figures, so_far, what_is_missing
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
+from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit

@@ -18,9 +18,9 @@ from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.parameters import compared
 from srs_eval.advice.sentences import figures, what_is_missing
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.metrics import auc, rmse_bins
 from srs_eval.stats.intervals import Interval, Verdict
 

@@ -7,6 +7,11 @@ Network and training: srs-benchmark other.py `class RNN` and `Trainer` (January 
 AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from weights
 pretrained on other learners. RNN, for which nobody has published weights, starts from
 random ones (one seed per user) where none are found.
+
+GRU-P predicts the probability of recall itself: a GRU of 8 hidden units reads a card's history
+and the interval until now, each rating paired with the interval that *follows* it, and
+sigmoid(fc h) of the last state is the probability. There is no forgetting curve: nothing makes it
+fall with time. srs-benchmark other.py `class GRU_P`: the same at a rate of 0.01 and 16 epochs.
 """
 
 from __future__ import annotations
@@ -34,10 +39,13 @@ from srs_eval.training.networks import (
 
 GRU = Network(name="GRU", cell=0, head=1, hidden=2)
 RNN = Network(name="RNN", cell=1, head=1, hidden=2)
+GRU_P = Network(
+    name="GRU-P", cell=0, head=0, hidden=8, following_interval=True, rate=1e-2, epochs=16
+)
 
 
 def _start(network: Network, trials: Trials, context: Context) -> FloatArray:
-    if network is GRU:
+    if network is not RNN:
         return pretrained(network, trials, context)
     names = weight_names(network.name, trials.protocol)
     tensors = load_weights(names, network.shapes, context)
@@ -59,6 +67,7 @@ def _functions(network: Network) -> tuple[Fit, Predict]:
 
 _fit_gru, _predict_gru = _functions(GRU)
 _fit_rnn, _predict_rnn = _functions(RNN)
+_fit_gru_p, _predict_gru_p = _functions(GRU_P)
 
 MODELS = (
     Model(
@@ -91,5 +100,22 @@ MODELS = (
         kernels_of="GRU",
         note="Starts from random weights where no pretrained ones are found.",
         extra=True,
+    ),
+    Model(
+        name="GRU-P",
+        family="neural",
+        inputs="IL, G",
+        parameters=297,
+        source="srs-benchmark other.py, class GRU_P",
+        fit=_fit_gru_p,
+        predict=_predict_gru_p,
+        configurations=("GRU-P", "GRU-P-short"),
+        flags=ANY_FLAG,
+        hyperparameters=(*GRU_P.hyperparameters, START),
+        seconds_per_10k=0.1,
+        seconds_to_compile=6.0,
+        kernels_of="GRU",
+        note="Predicts the probability itself, without a forgetting curve: a longer interval "
+        "need not mean a lower one. Retired upstream in 2026.",
     ),
 )

@@ -1,7 +1,7 @@
 """Vectors of 8 float64 as numba values.
 
 `<8 x double>` is a type of its own here: a step written for one node works on eight, and the
-code is vectorised by construction (`llvm_vectors`).
+code is vectorised by construction (`step_graph`).
 
 This module imports numba; import it inside functions only.
 """
@@ -20,8 +20,8 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import lower_builtin, models, register_model
 
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.llvm_vectors import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
 from srs_eval.training.records import schema
+from srs_eval.training.step_graph import BITS, FUSED, INDEX, VECTOR, as_vector, emit_exp, emit_log
 
 _intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
 

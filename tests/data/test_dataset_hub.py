@@ -20,7 +20,7 @@ import pytest
 
 from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
-from srs_eval.data.dataset_check import check, describe, digest, hub_digest, impossible
+from srs_eval.data.dataset_hub import check, describe, digest, hub_digest, impossible
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, is_installed
 from tests.cli.program import program

@@ -28,7 +28,6 @@ from srs_eval.models import (
     all_models,
     gru,
     gru_503,
-    gru_p,
     lstm,
     nn17,
     transformer,
@@ -43,7 +42,7 @@ from srs_eval.training.trie import trie_batches
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
 
-SMALL_NETWORKS = [gru.GRU, gru.RNN, gru_p.NETWORK, lstm.LSTM_489]
+SMALL_NETWORKS = [gru.GRU, gru.RNN, gru.GRU_P, lstm.LSTM_489]
 GOLDEN = {
     "GRU": 2e-6,
     "GRU-P": 2e-6,
