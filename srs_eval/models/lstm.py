@@ -48,12 +48,9 @@ from srs_eval.training.networks import (
     Network,
     Predict,
     Tensors,
-    fit_network,
-    flat,
+    functions,
     load_weights,
     no_weights,
-    predict_network,
-    random_start,
     require_finite,
 )
 from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
@@ -78,45 +75,36 @@ _ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as
 
 _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
-# Tensors of a weight file, and what they are called here.
-TENSORS = {
-    "process.0.weight": "in_1.weight",
-    "process.0.bias": "in_1.bias",
-    "process.2.weight": "in_norm.weight",
-    "process.3.weight": "in_2.weight",
-    "process.3.bias": "in_2.bias",
-    "process.5.module.0.weight": "lstm_1_norm.weight",
-    "process.5.module.1.module.weight_ih_l0": "lstm_1.weight_ih_l0",
-    "process.5.module.1.module.weight_hh_l0": "lstm_1.weight_hh_l0",
-    "process.5.module.1.module.bias_ih_l0": "lstm_1.bias_ih_l0",
-    "process.5.module.1.module.bias_hh_l0": "lstm_1.bias_hh_l0",
-    "process.6.module.0.weight": "lstm_2_norm.weight",
-    "process.6.module.0.bias": "lstm_2_norm.bias",
-    "process.6.module.1.module.weight_ih_l0": "lstm_2.weight_ih_l0",
-    "process.6.module.1.module.weight_hh_l0": "lstm_2.weight_hh_l0",
-    "process.6.module.1.module.bias_ih_l0": "lstm_2.bias_ih_l0",
-    "process.6.module.1.module.bias_hh_l0": "lstm_2.bias_hh_l0",
-    "process.7.module.0.weight": "mix_1_norm.weight",
-    "process.7.module.1.weight": "mix_1.weight",
-    "process.7.module.1.bias": "mix_1.bias",
-    "process.7.module.3.weight": "mix_2_norm.weight",
-    "process.7.module.4.weight": "mix_2.weight",
-    "process.7.module.4.bias": "mix_2.bias",
-    "process.8.weight": "out_norm.weight",
-    "process.9.weight": "out.weight",
-    "process.9.bias": "out.bias",
-    "w_fc.weight": "share.weight",
-    "w_fc.bias": "share.bias",
-    "s_fc.weight": "stability.weight",
-    "s_fc.bias": "stability.bias",
-    "d_fc.weight": "exponent.weight",
-    "d_fc.bias": "exponent.bias",
+# What the network's parts are called in weight files.
+_IN_FILES = {
+    "in_1": "process.0",
+    "in_norm": "process.2",
+    "in_2": "process.3",
+    "lstm_1_norm": "process.5.module.0",
+    "lstm_1": "process.5.module.1.module",
+    "lstm_2_norm": "process.6.module.0",
+    "lstm_2": "process.6.module.1.module",
+    "mix_1_norm": "process.7.module.0",
+    "mix_1": "process.7.module.1",
+    "mix_2_norm": "process.7.module.3",
+    "mix_2": "process.7.module.4",
+    "out_norm": "process.8",
+    "out": "process.9",
+    "share": "w_fc",
+    "stability": "s_fc",
+    "exponent": "d_fc",
 }
+
+
+def name_in_files(name: str) -> str:
+    """Of a tensor of the network."""
+    part, _, kind = name.partition(".")
+    return f"{_IN_FILES[part]}.{kind}"
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    tensors: Tensors  # by their names here
+    tensors: Tensors  # by their names here, in the network's order
     mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
     deviation: NDArray[np.float32]
 
@@ -125,9 +113,8 @@ VALUES = 8869 + 4
 
 
 def as_vector(weights: Weights) -> FloatArray:
-    """All numbers (VALUES,): tensors in the order of TENSORS, mean and deviation of the inputs."""
-    tensors = [weights.tensors[name] for name in TENSORS.values()]
-    parts = [*tensors, weights.mean, weights.deviation]
+    """All numbers (VALUES,): tensors, mean and deviation of the inputs."""
+    parts = [*weights.tensors.values(), weights.mean, weights.deviation]
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
 
 
@@ -203,26 +190,22 @@ def _network(weights: Weights, device: Any) -> Any:
 
 
 @cache
-def _file_shapes() -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors that a weight file holds."""
-    here = {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
-    return {
-        **{name: here[ours] for name, ours in TENSORS.items()},
-        "input_mean": (2,),
-        "input_std": (2,),
-    }
+def _shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors."""
+    return {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
 
 
 def _start(fixed: bool, context: Context) -> Weights:
     model = "LSTM-fixed" if fixed else "LSTM"
     names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    found = load_weights(names, _file_shapes(), context)
+    shapes = {name_in_files(name): shape for name, shape in _shapes().items()}
+    found = load_weights(names, {**shapes, "input_mean": (2,), "input_std": (2,)}, context)
     if found is None:
         raise no_weights(model, names, context)
     mean, deviation = found["input_mean"], found["input_std"]
     if not fixed:
         mean, deviation = mean[[0, 0]], deviation[[0, 0]]
-    return Weights({ours: found[name] for name, ours in TENSORS.items()}, mean, deviation)
+    return Weights({name: found[name_in_files(name)] for name in _shapes()}, mean, deviation)
 
 
 # Reviews as the network takes them
@@ -408,26 +391,13 @@ def _functions(fixed: bool) -> tuple[Fit, Predict]:
     return fit, predict
 
 
-LSTM_489 = Network(name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0)
-
-
-def _start_489(context: Context) -> FloatArray:
-    tensors = load_weights(("LSTM-489",), LSTM_489.shapes, context)
-    return random_start(LSTM_489, context) if tensors is None else flat(tensors)
-
-
-def _fit_489(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    return fit_network(LSTM_489, _start_489(context), trials, train, weights, context)
-
-
-def _predict_489(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """`parameters` empty: the random ones."""
-    w = np.array(parameters) if len(parameters) else _start_489(context)
-    return predict_network(LSTM_489, w, trials, index)
-
+LSTM_489 = Network(
+    name="LSTM-489", cell=2, head=2, hidden=8, one_hot=True, decay=0.0, starts_anyhow=True
+)
 
 _fit, _predict = _functions(fixed=False)
 _fit_fixed, _predict_fixed = _functions(fixed=True)
+_fit_489, _predict_489 = functions(LSTM_489)
 
 # It has recency weights of its own and, with `secs`, trains on later days only anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}

@@ -416,13 +416,13 @@ def input_normalisation(trials: Trials) -> tuple[Any, Any]:
 
 def lstm_file(weights: lstm.Weights) -> Tensors:
     """The weights under the names that a file has."""
-    tensors = {name: weights.tensors[ours] for name, ours in lstm.TENSORS.items()}
+    tensors = {lstm.name_in_files(name): each for name, each in weights.tensors.items()}
     return {**tensors, "input_mean": weights.mean, "input_std": weights.deviation}
 
 
 def lstm_weights(tensors: Tensors) -> lstm.Weights:
     """The way back from `lstm_file`."""
-    named = {ours: tensors[name] for name, ours in lstm.TENSORS.items()}
+    named = {name: tensors[lstm.name_in_files(name)] for name in lstm._shapes()}
     return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
 
 
