@@ -1,4 +1,4 @@
-"""Finds what is wrong with a model, on simulated learners: `srs-eval models check`.
+"""Finds what is wrong with a model, on a simulated learner: `srs-eval models check`.
 
 Each check takes a configuration, or its training, and yields findings; docs/adding-a-model.md
 lists them.
@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from srs_eval.anki_import import load_log
+from srs_eval.data.demo import DEMO_FILE
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows, arrays_in
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import evaluate, in_words
 from srs_eval.engine.gradient_check import WrongGradient, wrong_gradient, wrong_gradients
@@ -73,9 +74,15 @@ Findings = Iterator[Finding]
 
 @cache
 def learner(reviews: int = 300) -> ReviewLog:
-    """Same-day reviews, several decks and all buttons."""
-    log = simulate_learner(3, reviews).log()
-    return replace(log, entries=None, day_grid=None, rows=select_rows(log).rows)
+    """The demo's first cards: same-day reviews, several decks and all buttons."""
+    log = load_log(DEMO_FILE)
+    rows = select_rows(log).rows
+    card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
+    order = np.argsort(begins)
+    chosen = card[order][np.cumsum(count[order]) <= reviews]
+    kept = np.flatnonzero(np.isin(rows.card_id, chosen))
+    rows = replace(rows, **{name: column[kept] for name, column in vars(rows).items()})
+    return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 
 def _rows() -> Rows:

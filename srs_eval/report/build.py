@@ -14,7 +14,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.report.comparison import METRICS, SECONDS
 from srs_eval.report.dataset import dataset_document
 from srs_eval.report.document import Document
-from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
+from srs_eval.stats.users import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
@@ -141,7 +141,7 @@ def learner_report(
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
-    from srs_eval.stats.calibration_graph import calibration_graph
+    from srs_eval.stats.intervals import calibration_graph
 
     asked_of = {each for task in tasks_of(log) for each in task}
     questions = [*(each for each in OVER_ALL if each in asked_of), *questions_for(log)]

@@ -18,8 +18,7 @@ from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
 from srs_eval.report.document import Block, Picture, Section
 from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
-from srs_eval.stats.averaging import MODES, Averages, places
-from srs_eval.stats.users import CONFIDENCE
+from srs_eval.stats.users import CONFIDENCE, MODES, Averages, places
 
 if TYPE_CHECKING:
     pass

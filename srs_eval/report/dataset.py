@@ -26,8 +26,7 @@ from srs_eval.report.comparison import (
 )
 from srs_eval.report.document import Block, Document, Section
 from srs_eval.report.table import Cell, Column, Figure, Table, table_of, with_ends
-from srs_eval.stats.averaging import Averages
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
+from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES, Averages
 
 _ChangeColumn = tuple[str | Column, Callable[[Change], Cell]]
 

@@ -31,8 +31,7 @@ from srs_eval.report.findings import (
 )
 from srs_eval.report.inspection import Inspection, entries_table
 from srs_eval.report.table import Cell, Column, Figure, Table
-from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import CalibrationGraph, Interval
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from srs_eval.data.dataset_check import Description
+from srs_eval.data.dataset_hub import Description
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.report import formats as words

@@ -21,7 +21,6 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import results
 from srs_eval.engine.evaluate import evaluate
@@ -44,6 +43,7 @@ from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import shared_or_skip
 from tests.tui.app_world import MODELS, WatchedApp, make_log, make_result, on, to_receipt, until
+from tools.simulated import simulate_learner, write_dataset
 
 TOO_FEW = (
     " 900 reviews of 45 days are too few to tell models apart: "

@@ -19,7 +19,6 @@ import srs_eval
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import with_floors
 from srs_eval.engine.run import Finished, Prepared, Progress, Run, Stage, Started
@@ -46,6 +45,7 @@ from tests.tui.app_world import (
     type_at_once,
     until,
 )
+from tools.simulated import simulate_learner, write_collection
 
 FILE = Path("collection.anki2")
 
@@ -671,7 +671,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         write_collection(simulate_learner(5, 300), path)
         return path
 
-    monkeypatch.setattr("srs_eval.data.simulated.files.make_demo_collection", small_demo)
+    monkeypatch.setattr("srs_eval.data.demo.make_demo_collection", small_demo)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "simulated learner" in text_of(app))

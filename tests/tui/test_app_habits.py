@@ -29,7 +29,6 @@ from srs_eval.advice.questions import NOT_WAITED_FOR
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Prepared
@@ -57,6 +56,7 @@ from tests.tui.app_world import (
     until,
 )
 from tests.tui.test_app import FILE, to_results
+from tools.simulated import simulate_learner, write_collection
 
 AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
 
