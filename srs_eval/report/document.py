@@ -12,8 +12,6 @@ from srs_eval.report.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from srs_eval.report.pictures import Palette
-
 
 @dataclass(frozen=True)
 class Code:
@@ -29,7 +27,7 @@ class Picture:
     name: str  # of its file, without the ending
     title: str
     told: str  # the same in words, for who does not see it
-    draw: Callable[[Palette], Drawing]
+    draw: Callable[[], Drawing]
     table: Table | None  # None where a table beside it shows the same
 
 

@@ -53,7 +53,7 @@ def test_a_matrix_has_no_minus_before_nothing(tmp_path: Path) -> None:
     after = [line(user, 0.5 + moved) for user, moved in enumerate([0.01, -0.02, -0.03, 0.04])]
     folder = write_results(tmp_path, {"HLR": [line(user, 0.5) for user in range(4)], "DASH": after})
     pictures = {each.name: each for each in dataset_report([folder]).pictures()}
-    drawn = svg(pictures["wilcoxon"], "p")
+    drawn = svg(pictures["wilcoxon"])[0].decode()
     assert drawn.count(">0.00<") == 2
     assert "0.00" not in drawn.replace(">0.00<", "")
 
@@ -162,11 +162,11 @@ def test_a_model_far_off_does_not_stretch_the_axis() -> None:
     values = [(0.3 + k / 100, 0.28 + k / 100, 0.32 + k / 100) for k in range(6)]
     labels = [str(number) for number in range(7)]
     drawn = pictures.intervals(labels, [("log loss", [*values, (7.0, 6.5, 7.5)])], "log loss")
-    axes = drawn(pictures.LIGHT).axes[0]
+    axes = drawn().axes[0]
     assert 0.37 < axes.get_xlim()[1] < 1
     assert "7.00 →" in [each.get_text() for each in axes.texts]
     near = pictures.intervals(labels[:6], [("log loss", values)], "log loss")
-    assert not near(pictures.LIGHT).axes[0].texts
+    assert not near().axes[0].texts
 
 
 def test_csv_has_every_digit() -> None:
