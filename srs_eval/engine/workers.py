@@ -5,9 +5,7 @@ task may `send` messages on its way: whoever runs it may deliver them, so that n
 progress and early results may rest on them. Another executor (a cluster's) can thus take the
 place of `WorkerPool`.
 
-What all tasks of a worker share travels once, as the arguments of `initializer`: it is
-pickled once for all workers, and arrays are written to their pipes from where they lie, so
-that the parent holds no copy of them and each worker one.
+What all tasks of a worker share travels once, as the arguments of `initializer`.
 """
 
 from __future__ import annotations
@@ -16,6 +14,8 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +26,23 @@ from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from srs_eval.data.errors import InputError
-from srs_eval.engine import worker_process
-from srs_eval.engine.worker_process import NO_GUARD, Parcel, refuse_while_imported, start_process
+from srs_eval.data.errors import InputError, described
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
-STARTS = 3  # so many workers may be killed one after the other before one is ready
+_STARTS = 3  # so many workers may be killed one after the other before one is ready
+_NO_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+_channel: Connection | None = None
+"""To the pool, in its workers."""
 
 
 class WorkersCannotStart(InputError):
@@ -56,8 +65,8 @@ def send(message: Any) -> None:
 
     It goes nowhere where no `WorkerPool` runs the task.
     """
-    if worker_process.channel is not None:
-        worker_process.channel.send(("message", message))
+    if _channel is not None:
+        _channel.send(("message", message))
 
 
 DONE = object()
@@ -71,8 +80,8 @@ class TaskEvents:
         self._open = 0  # tasks that are not done, as far as is told
 
     def submit(
-        self, executor: Executor, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Future[T]:
+        self, executor: Executor, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
         """Submit a task that is to be followed."""
         future = executor.submit(fn, *args, **kwargs)
         self._open += 1
@@ -142,10 +151,10 @@ class WorkerPool(Executor):
         initargs: tuple[Any, ...] = (),
         on_message: Callable[[Future[Any], Any], None] | None = None,
     ) -> None:
-        refuse_while_imported()
+        _refuse_while_imported()
         self._max_workers = max_workers
         self._on_message = on_message
-        self._shared = Parcel((initializer, initargs))
+        self._shared = pickle.dumps((initializer, initargs))
         self._pending: deque[_Task] = deque()
         self._lock = threading.Lock()  # for what follows
         self._closed = False  # no new tasks
@@ -165,9 +174,9 @@ class WorkerPool(Executor):
             raise
         self._thread.start()
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Run `fn(*args, **kwargs)` in a worker, in the order of submission."""
-        future: Future[T] = Future()
+        future: Future[_T] = Future()
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -266,7 +275,7 @@ class WorkerPool(Executor):
             return
         if kind == "started":
             with contextlib.suppress(OSError):
-                self._shared.send(worker.connection)
+                worker.connection.send_bytes(self._shared)
         elif kind == "ready":
             worker.ready = True
             self._killed_starts = 0
@@ -291,8 +300,8 @@ class WorkerPool(Executor):
         code = worker.process.exitcode
         killed = code is not None and code < 0
         reason = (
-            f"the worker process was killed (signal {-code}); perhaps memory ran out"
-            if code is not None and code < 0
+            f"the worker process was killed (signal {-(code or 0)}); perhaps memory ran out"
+            if killed
             else f"the worker process ended unexpectedly (exit code {code})"
         )
         if worker.task is not None:
@@ -300,20 +309,18 @@ class WorkerPool(Executor):
         if worker.ready:
             return
         self._killed_starts += 1
-        if code == NO_GUARD:
+        if code == _NO_GUARD:
             raise WorkersCannotStart(
                 "Worker processes cannot start, for each imports your script and would start it "
                 'again: put what it does under `if __name__ == "__main__":`.'
             )
-        if not killed or self._killed_starts >= STARTS:
+        if not killed or self._killed_starts >= _STARTS:
             raise WorkersCannotStart(f"Worker processes cannot start: {reason}.")
 
     def _start_worker(self) -> None:
         ours, theirs = multiprocessing.get_context("spawn").Pipe()
         try:
-            # Linux can tie it to the starting thread; that must be one that outlives the work.
-            tied = threading.current_thread() in (threading.main_thread(), self._thread)
-            self._workers.append(_Worker(start_process(theirs, tied), ours))
+            self._workers.append(_Worker(_start_process(theirs), ours))
         except OSError as error:
             ours.close()
             raise WorkersCannotStart(f"Worker processes cannot start ({error}).") from None
@@ -360,3 +367,113 @@ def _stop(workers: Iterable[_Worker], patience: float) -> None:
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
+
+
+def _refuse_while_imported() -> None:
+    """A worker that imports a script without the `__main__` guard would start the script anew.
+
+    It ends here, silently; the parent says it. (`multiprocessing` itself raises in the
+    worker, so that a person sees a traceback, and not from where it came.)
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(_NO_GUARD)
+
+
+def _start_process(connection: Connection) -> BaseProcess:
+    # Nothing else travels here: `start` writes what the process needs into a pipe whose
+    # reading end it holds too, so that it would wait for a dead process for ever.
+    silent = not _has_file(sys.stderr)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(connection, silent), daemon=True, name="srs-eval worker"
+    )
+    with contextlib.ExitStack() as stack:
+        for name in _THREAD_VARIABLES:
+            stack.callback(_set_variable, name, os.environ.get(name))
+            _set_variable(name, "1")
+        if hasattr(signal, "pthread_sigmask"):  # Ctrl-C waits
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        if silent:  # spawning hands over the number of sys.stderr's file
+            stack.enter_context(contextlib.redirect_stderr(sys.__stderr__))
+        process.start()
+    return process
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _has_file(stream: Any) -> bool:
+    try:
+        return int(stream.fileno()) >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+# --- in the worker -----------------------------------------------------------------
+
+
+def _serve(connection: Connection, silent: bool) -> None:
+    """A worker's main loop: tasks in, results out, until the pipe closes."""
+    global _channel
+    import warnings
+
+    _settle(silent)
+    warnings.simplefilter("ignore")  # a chaotic fit's overflow is no news to a person
+    try:
+        connection.send(("started", None))
+        try:
+            initializer, arguments = pickle.loads(connection.recv_bytes())
+            if initializer is not None:
+                initializer(*arguments)
+        except (EOFError, OSError):
+            raise
+        except Exception as error:
+            connection.send(("unable", described(error)))
+            return
+        connection.send(("ready", None))
+        _channel = connection
+        while True:
+            connection.send_bytes(_answer(connection.recv_bytes()))
+    except (EOFError, OSError):
+        return  # the parent has gone, or does not want it any more
+
+
+def _answer(call: bytes) -> bytes:
+    """The pickled answer to a pickled call."""
+    try:
+        function, args, kwargs = pickle.loads(call)
+        return pickle.dumps(("result", function(*args, **kwargs)))
+    except Exception as error:
+        return _pickled_error(error)
+    except BaseException as error:  # SystemExit, raised anew, would end the parent
+        return pickle.dumps(("error", RuntimeError(described(error))))
+
+
+def _pickled_error(error: Exception) -> bytes:
+    try:
+        pickled = pickle.dumps(("error", error))
+        pickle.loads(pickled)
+        return pickled
+    except Exception:
+        return pickle.dumps(("error", RuntimeError(described(error))))
+
+
+def _settle(silent: bool) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if silent:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        if hasattr(os, "nice"):
+            os.nice(5)  # the app's screen comes first
+    os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # stdout is for data only
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True, name="parent watch").start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    wait([parent.sentinel])
+    os._exit(1)
