@@ -280,7 +280,8 @@ def fit_and_predict(
     notes: list[str] = []
     fitted: dict[int, Any] = {}
     shown: dict[int, list[float]] = {}
-    ends = _ends(configuration, trials, fitting=fit is not None)
+    sizes = [len(fold.train) for fold in trials.folds]  # how long a fold takes
+    ends: list[float] = (np.cumsum([0, *sizes]) / max(sum(sizes), 1)).tolist()
     for number, fold in enumerate(trials.folds, start=1):
         default = default_of(context)
         train_partition = trials.partition[fold.train]
@@ -316,20 +317,6 @@ def fit_and_predict(
         mark_compiled(configuration)  # else nothing was fitted in the last fold
     lists_parameters = model.parameters > 0 and len(shown) == len(fitted)
     return np.concatenate(parts), shown if lists_parameters else None, tuple(notes)
-
-
-def _ends(configuration: Configuration, trials: Trials, fitting: bool) -> list[float]:
-    """Shares of the work that are done at the beginning of the first fold and the end of each.
-
-    Later folds train on more, and take as much longer than what each takes anyhow.
-    """
-    sizes = [len(fold.train if fitting else fold.test) for fold in trials.folds]
-    whole = configuration.expected_seconds(len(trials))
-    besides = configuration.model.seconds_besides
-    anyhow = sum(sizes) / len(sizes) * besides / max(whole - besides, 1e-9)
-    ends = np.cumsum([0, *(size + anyhow for size in sizes)])
-    found: list[float] = (ends / max(ends[-1], 1)).tolist()
-    return found
 
 
 def _shown(configuration: Configuration, fitted: Mapping[int, Any]) -> dict[int, list[float]]:

@@ -76,21 +76,6 @@ def test_events_come_in_order(log: ReviewLog) -> None:
         assert len(mine[-1].result.p) == mine[-1].result.size == events[0].judged
 
 
-def test_folds_that_take_alike_are_told_alike(log: ReviewLog) -> None:
-    """Of a model whose training takes as long on few reviews as on many."""
-    (configuration,) = resolve("DASH")
-    model = replace(configuration.model, seconds_besides=1e6)
-    told = list[float]()
-    trials = Session(log).trials(configuration.protocol)
-    fit_and_predict(
-        replace(configuration, model=model),
-        trials,
-        Context(),
-        lambda fraction, fold, folds: told.append(fraction),
-    )
-    assert {0.2, 0.4, 0.6, 0.8, 1.0} <= {round(each, 3) for each in told}
-
-
 def test_figures_do_not_depend_on_the_number_of_workers(log: ReviewLog) -> None:
     runs = [finals(list(evaluate(log, MODELS, jobs=jobs, use_cache=False))) for jobs in (0, 1, 2)]
     for name, first in runs[0].items():
