@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import Change, changes, compare
-from srs_eval.benchmark.ledger import LEDGER, Entry, Found, write_ledger
 from srs_eval.benchmark.plan import (
     START_SECONDS,
     BatchEvent,
@@ -38,7 +37,7 @@ from srs_eval.benchmark.plan import (
     survey,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
-from srs_eval.benchmark.setup import SETUP, as_json, make_setup
+from srs_eval.benchmark.setup import LEDGER, SETUP, Entry, Found, as_json, make_setup, write_ledger
 from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
 from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries, log_loss
 from srs_eval.data.datasets import Dataset
@@ -209,7 +208,6 @@ class _Progress:
                 yield UnitDone(
                     replace(unit, configuration=names[unit.configuration]),
                     sum(self._counts.values()),
-                    users_finished=0,
                     share=min(self._passed / self._total, 1.0),
                 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,6 @@ class Planned:
 class UnitDone:
     unit: Unit
     finished: int  # units so far
-    users_finished: int
     share: float  # of the expected work, 0-1
 
 
@@ -58,36 +57,25 @@ class Ended:
 BatchEvent = Planned | UnitDone | Ended
 
 
-def _folder_fingerprint(paths: Iterable[tuple[str, Path]]) -> str:
-    """SHA-256 over names and sizes of files; the names are given, so that a folder may move."""
-    digest = hashlib.sha256()
-    for name, path in paths:
-        try:
-            size = path.stat().st_size
-        except OSError:
-            size = -1
-        digest.update(f"{name}:{size};".encode())
-    return digest.hexdigest()
-
-
 def survey(dataset: Dataset) -> tuple[str, dict[int, int]]:
     """Fingerprint of the folder, and the bytes of each user's reviews."""
-    names: list[tuple[str, Path]] = []
-    sizes: dict[int, int] = {}
+    digest = hashlib.sha256()  # of names within the folder, which may move, and sizes
+    sizes = dict.fromkeys(dataset.users, 0)
     for table in TABLES:
         for user in dataset.users:
-            parts = dataset.parts(table, user)
-            names += [(f"{table}/{user}/{part.name}", part) for part in parts]
-            if table == "revlogs":
-                sizes[user] = sum(_size(part) for part in parts)
-    return _folder_fingerprint(names), sizes
+            for part in dataset.parts(table, user):
+                size = _size(part)
+                digest.update(f"{table}/{user}/{part.name}:{size};".encode())
+                if table == "revlogs":
+                    sizes[user] += max(size, 0)
+    return digest.hexdigest(), sizes
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # a broken link is told when its turn comes
+        return -1  # a broken link is told when its turn comes
 
 
 def expectations(
@@ -103,7 +91,7 @@ def expectations(
                 rows += rows_in(part)
             except InputError:
                 continue  # a damaged file is told when its turn comes
-            size += _size(part)
+            size += max(_size(part), 0)
     rows_per_byte = rows / size if size else 0.1
 
     def expected(user: int, names: Sequence[str]) -> float:
@@ -148,7 +136,6 @@ class ToDo:
         self.tasks: Tasks = sorted(tasks, key=lambda task: (-expected(*task), task[0]))
         self.units = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-        self._left = {user: len(names) for user, names in tasks}
         self._work = self._seconds(tasks)
         self._worked = 0.0
 
@@ -157,13 +144,11 @@ class ToDo:
         if unit.status == "done" or (unit.configuration, unit.user) not in self._done_with_less:
             self._store.append(unit)
         self.counts[unit.status] += 1
-        self._left[unit.user] -= 1
         self._worked += self._expected(unit.user, (unit.configuration,))
         finished = sum(self.counts.values())
         return UnitDone(
             unit,
             finished=finished,
-            users_finished=sum(not count for count in self._left.values()),
             share=self._worked / self._work if finished < self.units else 1.0,
         )
 

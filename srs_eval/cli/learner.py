@@ -43,7 +43,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration

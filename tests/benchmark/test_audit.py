@@ -21,11 +21,9 @@ from hypothesis import strategies as st
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import Audit, run_audit
 from srs_eval.benchmark.check import merge
-from srs_eval.benchmark.ledger import Ledger
 from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import disagreement, make_setup
-from srs_eval.benchmark.store import read_records
+from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
 from srs_eval.benchmark.tuning import Search, split_past
 from srs_eval.cli.options import Flags
 from srs_eval.cli.output import Outputs
@@ -277,10 +275,9 @@ def fits(out: Path, part: str) -> list[dict[str, Any]]:
     setups = json.loads((folder / "setup.json").read_text())["configurations"]
     return [
         {"name": path.stem, "hyperparameters": setups[path.stem].get("hyperparameters", {})}
-        | record
+        | json.loads(line.partition(" ")[2])
         for path in sorted((folder / ".journal").glob("*.jsonl"))
-        for record, _ in read_records(path)
-        if record is not None
+        for line in path.read_text().splitlines()
     ]
 
 
