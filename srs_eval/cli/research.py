@@ -243,7 +243,7 @@ def report(
     ] = "user",
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.build import dataset_report
+    from srs_eval.report.dataset import dataset_report
 
     outputs.check(*folders, baseline)
     document = dataset_report(

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.report import pictures
-from srs_eval.report.build import dataset_report
 from srs_eval.report.comparison import effect_colour, share_colour
+from srs_eval.report.dataset import dataset_report
 from srs_eval.report.document import Code, Document, Picture, Section
 from srs_eval.report.files import as_csv, as_json
 from srs_eval.report.markdown import markdown
