@@ -69,17 +69,10 @@ def load(key: str) -> Stored | None:
         with np.load(_path(key), allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             p = file["p"]
-        parameters = about["parameters"]
         with contextlib.suppress(OSError):
             os.utime(_path(key))  # `prune` goes by the last use
-        return Stored(
-            p=p,
-            parameters=None
-            if parameters is None
-            else {int(partition): values for partition, values in parameters},
-            seconds=float(about["seconds"]),
-            notes=tuple(about["notes"]),
-        )
+        parameters = about["parameters"] and {int(k): w for k, w in about["parameters"].items()}
+        return Stored(p, parameters, about["seconds"], tuple(about["notes"]))
     except Exception:  # a damaged cache file is as good as none
         return None
 
@@ -90,21 +83,12 @@ def save(key: str, stored: Stored) -> None:
     """
     if changed():
         return
-    path = _path(key)
-    about = {
-        "parameters": None
-        if stored.parameters is None
-        else [
-            [partition, [float(w) for w in values]]
-            for partition, values in stored.parameters.items()
-        ],
-        "seconds": stored.seconds,
-        "notes": list(stored.notes),
-    }
+    parameters = stored.parameters and {k: [*map(float, w)] for k, w in stored.parameters.items()}
+    about = {"parameters": parameters, "seconds": stored.seconds, "notes": stored.notes}
     content = io.BytesIO()
     np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
     with contextlib.suppress(OSError):
-        write_atomically(path, content.getvalue(), lasting=False)
+        write_atomically(_path(key), content.getvalue(), lasting=False)
 
 
 def prune(limit_bytes: int = _LIMIT_BYTES) -> None:

@@ -177,39 +177,22 @@ def _in_this_process(
     cancel: threading.Event,
     use_cache: bool,
 ) -> Generator[Event, None, None]:
-    pending: deque[Progress] = deque()
-    outer_tick = context.tick
-    cancelled = False
-
     def tick(fraction: float) -> None:
-        nonlocal cancelled
-        try:
-            outer_tick(fraction)
-            if cancel.is_set():
-                raise Cancelled
-        except Cancelled:
-            cancelled = True
-            raise
+        outer_tick(fraction)
+        if cancel.is_set():
+            raise Cancelled
 
-    context = replace(context, tick=tick)
+    outer_tick, context = context.tick, replace(context, tick=tick)
     for configuration in configurations:
         if cancel.is_set():
             return
         yield Started(configuration, must_compile(configuration))
-
-        def report(
-            fraction: float, fold: int, folds: int, configuration: Configuration = configuration
-        ) -> None:
-            pending.append(Progress(configuration, fraction, fold, folds))
-
         try:
-            outcome = attempt(session, configuration, context, report, use_cache=use_cache)
+            outcome = attempt(session, configuration, context, use_cache=use_cache)
         except Cancelled as error:
-            if cancelled:
+            if cancel.is_set():
                 return
             outcome = outcome_of(configuration, error)  # nobody has, but the model
-        yield from pending
-        pending.clear()
         yield outcome
 
 

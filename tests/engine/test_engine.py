@@ -62,7 +62,7 @@ def wait_until(condition: object, seconds: float = PATIENCE) -> bool:
 
 
 def test_events_come_in_order(log: ReviewLog) -> None:
-    events = list(evaluate(log, MODELS, jobs=0, use_cache=False))
+    events = list(evaluate(log, MODELS, jobs=1, use_cache=False))
     assert isinstance(events[0], Prepared)
     assert events[0].configurations == tuple(resolve(MODELS))
     assert events[0].judged > 0
