@@ -307,7 +307,7 @@ class _UserTasks:
         chosen = [self.configurations[name] for name in task.names]
         future = self.happenings.submit(
             task.place.executor,
-            evaluate_user,
+            _evaluate_user,
             self.folder,
             task.user,
             chosen,
@@ -332,7 +332,7 @@ class _UserTasks:
                 yield unit
 
 
-def evaluate_user(
+def _evaluate_user(
     folder: Path,
     user: int,
     configurations: Sequence[Configuration],

@@ -23,7 +23,7 @@ import pandas
 import pytest
 
 from srs_eval import batch, metrics
-from srs_eval.batch import evaluate_user, run_batch
+from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import cluster
 from srs_eval.benchmark.check import check
 from srs_eval.benchmark.cluster import Place, is_engine
@@ -499,11 +499,11 @@ def test_one_preparation_at_a_time_is_in_memory(
         return unit
 
     monkeypatch.setattr(batch, "_evaluate_unit", watched)
-    units = batch.evaluate_user(dataset, 5, configurations, Context(), {})
+    units = batch._evaluate_user(dataset, 5, configurations, Context(), {})
     assert held == [1] * len(configurations)
     assert {unit.configuration for unit in units} == {each.name for each in configurations}
     alone = [
-        batch.evaluate_user(dataset, 5, [each], Context(), {})[0].line for each in configurations
+        batch._evaluate_user(dataset, 5, [each], Context(), {})[0].line for each in configurations
     ]
     by_name = {unit.configuration: unit.line for unit in units}
     assert [by_name[each.name] for each in configurations] == alone
@@ -741,9 +741,9 @@ def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.M
     """By it, a later batch knows when to try again (`ResultStore.statuses`)."""
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: module != "torch")
     networks, average = resolve("LSTM"), resolve("AVG")
-    units = evaluate_user(dataset, 1, [*networks, *average], Context(), {})
+    units = _evaluate_user(dataset, 1, [*networks, *average], Context(), {})
     assert [(each.status, each.lacked) for each in units] == [("skipped", "torch"), ("done", "")]
-    (tiny,) = evaluate_user(dataset, TINY, average, Context(), {})
+    (tiny,) = _evaluate_user(dataset, TINY, average, Context(), {})
     assert (tiny.status, tiny.lacked) == ("skipped", "")
 
 

@@ -125,10 +125,10 @@ def attempt(
     except Cancelled:
         raise
     except BaseException as error:
-        return outcome_of(configuration, error)
+        return _outcome_of(configuration, error)
 
 
-def outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
+def _outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
     """What comes of a configuration that raised this: SystemExit is a failure, too.
 
     Raises KeyboardInterrupt, which is the person's.
@@ -192,7 +192,7 @@ def _in_this_process(
         except Cancelled as error:
             if cancel.is_set():
                 return
-            outcome = outcome_of(configuration, error)  # nobody has, but the model
+            outcome = _outcome_of(configuration, error)  # nobody has, but the model
         yield outcome
 
 
@@ -278,7 +278,7 @@ def _outcome(configuration: Configuration, future: Future[Final]) -> Final:
     except WorkersCannotStart:
         raise
     except Exception as error:
-        return outcome_of(configuration, error)
+        return _outcome_of(configuration, error)
 
 
 _shared: tuple[Session, Context, bool]

@@ -236,8 +236,8 @@ def _matrices(
         def colour(row: int, column: int) -> str:
             pair = chosen[row], chosen[column]
             if p_values is None:
-                return share_colour(float(values[pair]))
-            return effect_colour(float(values[pair]), float(p_values[pair]))
+                return _share_colour(float(values[pair]))
+            return _effect_colour(float(values[pair]), float(p_values[pair]))
 
         shares = p_values is None
         shown = Column("", 1, percent=True) if shares else Column("", 2)
@@ -296,7 +296,7 @@ def _readable(comparison: Comparison) -> list[int]:
     return sorted([*others, *floors])
 
 
-def share_colour(share: float) -> str:
+def _share_colour(share: float) -> str:
     """From red (0) to green (1), bright between, as in srs-benchmark's superiority matrix."""
     parts = (
         round(math.sqrt(share * green**2 + (1 - share) * red**2))
@@ -305,7 +305,7 @@ def share_colour(share: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in parts)
 
 
-def effect_colour(effect: float, p_value: float) -> str:
+def _effect_colour(effect: float, p_value: float) -> str:
     """Greens for better, reds for worse, grey where p tells nothing, as srs-benchmark has it."""
     if not p_value <= SURE:
         return _UNSURE_COLOUR

@@ -27,7 +27,7 @@ def as_text(document: Document, form: str) -> str:
         return harmless(markdown(document))
     from srs_eval.report.export import to_json
 
-    return to_json(as_json(document))
+    return to_json(_as_json(document))
 
 
 def write_as(document: Document, form: str, path: Path) -> list[Path]:
@@ -37,7 +37,7 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
     """
     if form == "csv":
         # One file for each table; figures have all their digits, none is an empty field.
-        tables = {f"{each.name}.csv": as_csv(each).encode() for each in document.tables()}
+        tables = {f"{each.name}.csv": _as_csv(each).encode() for each in document.tables()}
         return write_folder(path, tables)
     if form == "png":
         from srs_eval.report.pictures import png
@@ -48,7 +48,7 @@ def write_as(document: Document, form: str, path: Path) -> list[Path]:
     return [path]
 
 
-def as_json(document: Document) -> dict[str, Any]:
+def _as_json(document: Document) -> dict[str, Any]:
     """Title, lead and every table: a list of objects by column; no figure is null."""
     return {
         "layout": 1,
@@ -68,7 +68,7 @@ def as_json(document: Document) -> dict[str, Any]:
     }
 
 
-def as_csv(table: Table) -> str:
+def _as_csv(table: Table) -> str:
     """A header and the rows; a column with intervals is followed by half-widths or both ends."""
     return csv_text([_header(table), *(_values(table, row) for row in table.rows)])
 

@@ -133,12 +133,12 @@ def written(cell: Cell, column: Column) -> str:
     text, width = f"{scale * cell.value:.{column.digits}f}", scale * cell.half_width
     around = half(width, column.digits)
     if column.by_half_width and not math.isnan(width):
-        text, around = rounded(scale * cell.value, width)
+        text, around = _rounded(scale * cell.value, width)
         around = f"±{around}"
     return f"{with_sign(text, column.signed)}{around}{unit}"
 
 
-def rounded(value: float, half_width: float) -> tuple[str, str]:
+def _rounded(value: float, half_width: float) -> tuple[str, str]:
     """A mean and its half-width with the digits of srs-benchmark's tables (evaluate.py).
 
     The half-width has two significant digits, the mean one decimal fewer than it. Where rounding
