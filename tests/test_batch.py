@@ -24,10 +24,9 @@ import pytest
 
 from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
-from srs_eval.benchmark import cluster
+from srs_eval.benchmark import plan as places
 from srs_eval.benchmark.check import check
-from srs_eval.benchmark.cluster import Place, is_engine
-from srs_eval.benchmark.plan import Ended, Planned
+from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.store import Unit
 from srs_eval.data.dataset_check import check as verify
@@ -347,13 +346,13 @@ def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
 
 def test_a_worker_that_differs_is_told_before_it_works(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    here = {**cluster.environment(), "folder": str(tmp_path)}
-    assert cluster._checked(here, int, ("3",), {}) == 3
+    here = {**places.environment(), "folder": str(tmp_path)}
+    assert places._checked(here, int, ("3",), {}) == 3
     for name, part in (("code", "another srs-eval"), ("numpy", "numpy 1.0.0")):
         with pytest.raises(InputError, match=part):
-            cluster._checked({**here, name: "1.0.0"}, pytest.fail, (), {})
+            places._checked({**here, name: "1.0.0"}, pytest.fail, (), {})
     with pytest.raises(InputError, match="no folder"):
-        cluster._checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
+        places._checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
 
 
 def test_engines_that_there_are_not(dataset: Path, tmp_path: Path) -> None:

@@ -300,13 +300,11 @@ class ResultStore:
             remedy = f"choose another --out{self._or_fresh}"
             raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
         if stored is None:
-            for configuration in setup["configurations"]:
-                path = self.folder / "result" / f"{spelled(configuration, self.names)}.jsonl"
-                if path.exists():
-                    raise InputError(
-                        f'"{path}" is not from a batch in this folder: '
-                        f"choose another --out{self._or_fresh}."
-                    )
+            if self.configurations():
+                raise InputError(
+                    f'"{self.folder / JOURNAL}" is not from a batch in this folder: '
+                    f"choose another --out{self._or_fresh}."
+                )
             self._save_setup(setup)
             return
         difference = disagreement(stored, setup)

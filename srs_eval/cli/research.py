@@ -110,7 +110,7 @@ def batch(
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
     from srs_eval.batch import run_batch
-    from srs_eval.benchmark.cluster import is_engine
+    from srs_eval.benchmark.plan import is_engine
     from srs_eval.data.datasets import shard_of
     from srs_eval.report.console import say
 

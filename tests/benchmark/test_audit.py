@@ -423,18 +423,6 @@ def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
         audited(open_dataset(tmp_path / "data"), "AVG", tmp_path / "out")
 
 
-def test_an_audit_of_an_older_program_is_left_alone(dataset: Dataset, tmp_path: Path) -> None:
-    """Its journal is another one."""
-    (tmp_path / ".journal").mkdir()
-    (tmp_path / ".journal" / "audit.jsonl").write_text("")
-    (tmp_path / "audit.json").write_text("{}")
-    before = contents(tmp_path)
-    for fresh in (False, True):
-        with pytest.raises(InputError, match="older srs-eval: choose another --out"):
-            audited(dataset, "AVG", tmp_path, users=[1, 2], fresh=fresh)
-    assert contents(tmp_path) == before
-
-
 # Runs that a ledger sets
 
 
