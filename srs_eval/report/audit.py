@@ -8,8 +8,17 @@ from srs_eval.benchmark.audit import Audit, Ranking, Tuned
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
-from srs_eval.report.document import Document, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+)
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS
 from srs_eval.training.hyperparameters import setup_in_words
 

@@ -15,8 +15,19 @@ from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import KEYS, better
 from srs_eval.report import pictures
-from srs_eval.report.document import Block, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of, with_ends, written
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    figure,
+    table_of,
+    with_ends,
+    written,
+)
 from srs_eval.stats.averaging import MODES, Averages, places
 from srs_eval.stats.users import CONFIDENCE
 

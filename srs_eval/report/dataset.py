@@ -27,8 +27,7 @@ from srs_eval.report.comparison import (
     listed,
     title_of,
 )
-from srs_eval.report.document import Block, Document, Section
-from srs_eval.report.table import Cell, Column, table_of, with_ends
+from srs_eval.report.document import Block, Cell, Column, Document, Section, table_of, with_ends
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, RESAMPLES
 

@@ -21,7 +21,7 @@ from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import STATE_CLOSING
-from srs_eval.report.document import Block, Document, Picture, Section
+from srs_eval.report.document import Block, Cell, Column, Document, Figure, Picture, Section, Table
 from srs_eval.report.findings import (
     answers_section,
     evidence,
@@ -30,7 +30,6 @@ from srs_eval.report.findings import (
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
-from srs_eval.report.table import Cell, Column, Figure, Table
 from srs_eval.stats.calibration_graph import CalibrationGraph
 from srs_eval.stats.intervals import Interval
 

@@ -12,8 +12,19 @@ from html import escape
 from importlib import resources
 
 from srs_eval.data.outputs import GENERATOR, MADE_BY
-from srs_eval.report.document import Block, Code, Document, Picture, Section, with_commands
-from srs_eval.report.table import Cell, Column, Figure, Table, written
+from srs_eval.report.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    with_commands,
+    written,
+)
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _DENSE = 900  # points from which a picture is read at its full width only

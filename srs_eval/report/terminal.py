@@ -17,8 +17,17 @@ from srs_eval.data.dataset_check import Description
 from srs_eval.data.errors import counted
 from srs_eval.engine.ranking import Group, Ranked
 from srs_eval.report import formats as words
-from srs_eval.report.document import Document, Picture, Section
-from srs_eval.report.table import Cell, Column, Figure, Table, figure, table_of
+from srs_eval.report.document import (
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    figure,
+    table_of,
+)
 from srs_eval.stats.intervals import Interval
 
 _LONGEST_CELL = 40

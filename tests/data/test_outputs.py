@@ -20,8 +20,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.outputs import LIST, check_outputs, is_own, write_file, write_folder
 from srs_eval.data.simulated import simulate_learner, write_collection, write_dataset
 from srs_eval.models.configurations import resolve
-from srs_eval.report.document import Document, Picture, Section
-from srs_eval.report.table import Column, Figure, Table
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
 
 LOG = "card_id,review_rating,review_time\n" + "".join(

@@ -24,9 +24,9 @@ from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve
 from srs_eval.report.console import console_for
+from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import _as_csv
-from srs_eval.report.table import Column, Figure, Table
 from srs_eval.report.terminal import models_table
 from srs_eval.tui.screens.open import PathInput
 from srs_eval.tui.state import Recent, State, save_state

@@ -14,9 +14,8 @@ from srs_eval.benchmark.leaderboard import changes, compare
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import _as_json
-from srs_eval.report.markdown import markdown
-from srs_eval.report.table import Column, Figure, written
+from srs_eval.report.document import Column, Figure, written
+from srs_eval.report.files import _as_json, markdown
 from tests.report.helpers import line, many, write_results
 
 

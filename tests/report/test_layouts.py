@@ -15,12 +15,20 @@ from hypothesis import strategies as st
 from srs_eval.report import pictures
 from srs_eval.report.comparison import _effect_colour, _share_colour
 from srs_eval.report.dataset import dataset_report
-from srs_eval.report.document import Code, Document, Picture, Section
-from srs_eval.report.files import _as_csv, _as_json
-from srs_eval.report.markdown import markdown
+from srs_eval.report.document import (
+    Code,
+    Column,
+    Document,
+    Figure,
+    Picture,
+    Section,
+    Table,
+    _rounded,
+    written,
+)
+from srs_eval.report.files import _as_csv, _as_json, markdown
 from srs_eval.report.page import page
 from srs_eval.report.pictures import svg
-from srs_eval.report.table import Column, Figure, Table, _rounded, written
 from tests.report.helpers import check_page, line, many, write_results
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from srs_eval.models.configurations import resolve
-from srs_eval.report.markdown import markdown
+from srs_eval.report.files import markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
