@@ -27,7 +27,6 @@ from srs_eval.data.errors import (
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.simulated import simulate_learner
-from srs_eval.engine import cache
 from srs_eval.engine.results import TestSet
 from srs_eval.engine.run import (
     Event,
@@ -40,7 +39,7 @@ from srs_eval.engine.run import (
     Started,
     start_order,
 )
-from srs_eval.engine.session import Report, Session, must_compile, no_report
+from srs_eval.engine.session import Report, Session, must_compile, no_report, prune_cache
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -104,7 +103,7 @@ def evaluate(
                 event = replace(event, result=replace(event.result, tests=shared))
             yield event
     if use_cache:
-        cache.prune()
+        prune_cache()
 
 
 def attempt(

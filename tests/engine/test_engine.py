@@ -21,7 +21,7 @@ from srs_eval.advice.over_time import learner_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import cache
+from srs_eval.engine import session as cache
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import (
     Event,
@@ -267,21 +267,21 @@ def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> Non
     (other,) = resolve("SM2", Protocol(n_splits=3))
     raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
     keys = {
-        cache.result_key("a", sm2, Context()),
-        cache.result_key("b", sm2, Context()),
-        cache.result_key("a", other, Context()),
-        cache.result_key("a", raised, Context()),
-        cache.result_key("a", sm2, Context(sm2_target=0.8)),
+        cache._result_key("a", sm2, Context()),
+        cache._result_key("b", sm2, Context()),
+        cache._result_key("a", other, Context()),
+        cache._result_key("a", raised, Context()),
+        cache._result_key("a", sm2, Context(sm2_target=0.8)),
     }
     assert len(keys) == 5
 
 
 def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     (sm2,) = resolve("SM2")
-    before = cache.result_key("a", sm2, Context())
-    assert cache.result_key("a", sm2, Context()) == before
+    before = cache._result_key("a", sm2, Context())
+    assert cache._result_key("a", sm2, Context()) == before
     monkeypatch.setattr(cache, "program_digest", lambda: "another rule")
-    assert cache.result_key("a", sm2, Context()) != before
+    assert cache._result_key("a", sm2, Context()) != before
 
 
 def test_a_damaged_cache_file_is_ignored(
@@ -297,7 +297,7 @@ def test_a_damaged_cache_file_is_ignored(
     again = session.run(configuration, use_cache=True)
     assert not again.cached
     assert again.metrics == result.metrics
-    cache.prune(limit_bytes=0)
+    cache.prune_cache(limit_bytes=0)
     assert not list((tmp_path / "results").glob("*/*.npz"))
 
 
