@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ _INPUTS = {
 
 def run_table(group: Group, width: int) -> RenderableType:
     """The ranking on one set of reviews, the floor as a line between the places."""
-    return Lines(*table_text(ranking_table(group), width, gap=1), Text(group.answer), "")
+    table = ranking_table(group)
+    model, place, *others = table.columns
+    table = replace(table, columns=(model, replace(place, title="#"), *others))
+    return Lines(*table_text(table, width, gap=1), Text(group.answer), "")
 
 
 def document_text(document: Document, width: int) -> RenderableType:

@@ -219,16 +219,17 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
     script.write_text(
         textwrap.dedent(
             f"""
-            import multiprocessing, srs_eval
+            import multiprocessing, srs_eval, time
             from srs_eval.engine.evaluate import evaluate
             from srs_eval.engine.run import Started
             if __name__ == "__main__":
                 log = srs_eval.load({str(simulated_collection)!r})
                 for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):
                     if isinstance(event, Started):
-                        pids = [p.pid for p in multiprocessing.active_children()]
-                        print(*pids, flush=True)
-                        import time; time.sleep(6_000)
+                        while len(found := multiprocessing.active_children()) < 2:
+                            time.sleep(0.01)
+                        print(*(each.pid for each in found), flush=True)
+                        time.sleep(6_000)
             """
         )
     )
