@@ -32,8 +32,8 @@ from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
 from srs_eval.report.export import to_json
+from srs_eval.report.files import markdown
 from srs_eval.report.inspection import inspect_log
-from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
 from tools.simulated import simulate_learner, write_collection
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from srs_eval.models.configurations import resolve
-from srs_eval.report.markdown import markdown
+from srs_eval.report.files import markdown
 from srs_eval.report.page import page
 from tests.cli.program import main_here
 from tests.report.helpers import check_page
@@ -66,7 +66,7 @@ def test_a_learners_report_in_every_form_without_names(
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
     assert "preset 1" in html.lower()
-    assert html.index("<h2>Your presets<") < html.index("<svg") < html.index("<h2>Answers<")
+    assert html.index("<h2>Your presets<") < html.index("<img") < html.index("<h2>Answers<")
     for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html
     for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
