@@ -15,7 +15,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Offset
 from textual.widget import Widget
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import DataTable, Input, OptionList, Static
 
 from srs_eval.engine.ranking import ORDERS
 from srs_eval.engine.run import ModelRun, Run, Stage
@@ -81,6 +81,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def content(self) -> ComposeResult:
         with Horizontal():
             with Vertical(id="ranking"):
+                yield Static(id="headings")
                 yield RankingTable()
                 yield FilterInput()
             with Vertical(id="model"):
@@ -120,10 +121,9 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def on_unmount(self) -> None:
         self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
 
-    @on(RankingTable.Resized)
-    def _resized(self) -> None:
+    def on_resize(self) -> None:
         self._shown = None
-        self.update_now()
+        self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._dirty = True
@@ -140,6 +140,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         now = self.session.monotonic()
         left, state = seconds_by_model(self.evaluation, now), self.session.state
         self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
+        self.query_one("#headings", Static).update(self.table.heading)
         self._title()
         self._status(now)
         self.call_later(self._show_model)  # in a turn of its own: both take long
@@ -275,14 +276,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         self.query_one("#all-metrics", Static).update(metric_table(result))
         self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
 
-    @on(RankingTable.Chosen)
-    def _chosen(self) -> None:
+    @on(OptionList.OptionHighlighted)
+    def _moved(self) -> None:
         self._show_model()
         self.refresh_bindings()
 
-    @on(DataTable.RowSelected)
-    def _selected(self, event: DataTable.RowSelected) -> None:
-        event.stop()
+    @on(OptionList.OptionSelected)
+    def _selected(self) -> None:
         self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -334,10 +334,13 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
         else:
             super().action_back()
 
-    @on(RankingTable.OrderAsked)
-    def _order_by(self, event: RankingTable.OrderAsked) -> None:
-        key = event.column
-        key = {"log loss": "place", "drawn": "place", "verdict": "place"}.get(key, key)
+    def on_click(self, event: events.Click) -> None:
+        """A column's heading orders by that; a second click turns it round."""
+        headings = self.query_one("#headings").region
+        if not headings.contains_point(event.screen_offset):
+            return
+        column = self.table.column_at(event.screen_x - headings.x)
+        key = column if column in ORDERS else "place"
         backwards = key == self.session.state.order and not self.session.state.backwards
         self._arrange(order=key, backwards=backwards and key != "place")
 
