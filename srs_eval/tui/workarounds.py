@@ -1,7 +1,7 @@
 """What Textual 8.2 does otherwise than a person would want, and what is done about it.
 
-Private members of Textual are used here, for the reasons that are given, so that pyproject.toml asks
-for 8.2. What is reported is so upstream.
+Private members of Textual are used here, for the reasons that are given, so that pyproject.toml
+asks for 8.2. What is reported is so upstream.
 """
 
 from __future__ import annotations
