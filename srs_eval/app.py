@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
-from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -33,7 +32,7 @@ from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
 from srs_eval.tui.widgets.chrome import MINIMUM
-from srs_eval.tui.workarounds import Commands, Greyscale, ParsedOnce, TypedKeys, lasting
+from srs_eval.tui.workarounds import Commands, TypedKeys, lasting
 
 if TYPE_CHECKING:
     from srs_eval.tui.screens.ranking import RunScreen
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 
 
-class SrsEvalApp(ParsedOnce):
+class SrsEvalApp(App[int]):
     """The app as described above. The keyword arguments after `options` are for tests."""
 
     TITLE = "srs-eval"
@@ -65,9 +64,6 @@ class SrsEvalApp(ParsedOnce):
     ) -> None:
         super().__init__()
         self.session = Session(self, options or Options(), monotonic=monotonic, **made_up)
-        self._filters = [
-            Greyscale() if isinstance(each, Monochrome) else each for each in self._filters
-        ]
         self._path, self._keys = path, TypedKeys(self, self._forward, monotonic)
         config, state = self.session.config, self.session.state
         self.set_keymap(dict(config.keys))
@@ -78,7 +74,6 @@ class SrsEvalApp(ParsedOnce):
         check_theme(config.theme)
         wanted = config.theme or state.theme
         self.theme = wanted if wanted in self.available_themes else remembered.DARK
-        self.parse_in_theme()
 
     # --- keys
 

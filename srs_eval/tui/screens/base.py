@@ -19,8 +19,8 @@ from textual.widget import Widget
 from srs_eval.data.printable import harmless
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import Action
-from srs_eval.tui.widgets.chrome import MINIMUM, ProtocolLine, TooSmall
-from srs_eval.tui.workarounds import Forgetful, Keys
+from srs_eval.tui.widgets.chrome import MINIMUM, Keys, ProtocolLine, TooSmall
+from srs_eval.tui.workarounds import Forgetful
 
 if TYPE_CHECKING:
     from srs_eval.tui.session import Session
