@@ -147,7 +147,7 @@ async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> 
         await until(pilot, lambda: "x Export esc Close ? Help q Quit" in text_of(app))
 
 
-async def test_tables_of_a_file_have_the_columns_that_there_is_room_for(tmp_path: Path) -> None:
+async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
         words_of_it = "Vocabulary of the second year::Chapter 7, animals and their young"
@@ -159,14 +159,17 @@ async def test_tables_of_a_file_have_the_columns_that_there_is_room_for(tmp_path
         await to_receipt(pilot)
         await pilot.press("n")
         await until(pilot, lambda: " reviews" in text_of(app).splitlines()[7])
-        assert "cards" not in text_of(app).splitlines()[7]
         assert re.search(r"Vocabulary.*….*young +Default +2,493", text_of(app))
+        assert "own retention" not in text_of(app)
+        await pilot.press(*["right"] * 20)
+        await until(pilot, lambda: "own retention" in text_of(app))
         await pilot.press("n")
-        await until(pilot, lambda: re.search(r"parameters  reviews  retention", text_of(app)))
-        await pilot.press("p")
-        await pilot.resize_terminal(120, 20)
+        await until(pilot, lambda: re.search(r"parameters +reviews +retention", text_of(app)))
+        await pilot.press("escape")
+        await pilot.resize_terminal(140, 20)
+        await pilot.press("i", "n")
         await until(pilot, lambda: "Chapter 7, animals and their young  Default" in text_of(app))
-        assert " cards  reviews  own retention" in text_of(app)
+        assert re.search("reviews +cards +own retention", text_of(app))
 
 
 async def test_a_preset_without_reviews_is_told_by_its_name(tmp_path: Path) -> None:
