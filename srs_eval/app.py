@@ -176,10 +176,11 @@ class SrsEvalApp(App[int]):
         if self.session.reports.busy:
             self.tell("A report is still being written: one at a time.", 4)
             return
-        from srs_eval.tui.screens.export import ExportScreen
+        from srs_eval.tui.screens.dialogs import ExportScreen
 
         source = Path(log.receipt.path)
-        self.push_screen(ExportScreen(source, self.session.models.in_report), self.session.export)
+        screen = ExportScreen(source, self.session.models.in_report)
+        self.push_screen(screen, self.session.export)
 
     def tell(self, said: str, seconds: float = 3) -> None:
         self.notify(said, markup=False, timeout=seconds)

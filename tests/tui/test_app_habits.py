@@ -553,20 +553,6 @@ async def test_rows_that_cannot_be_judged_are_told_and_left_again(
         await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
 
 
-async def test_the_question_whether_to_stop_goes_with_what_runs(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
-    app = make_app(tmp_path, FILE, evaluate=engine)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await pilot.press("m")
-        await until(pilot, engine.holding.is_set)
-        await pilot.press("escape", "escape")
-        await until(pilot, on(app, "Question"))
-        engine.go.set()
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: app.told == ["The models have ended by themselves."])
-
-
 async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:

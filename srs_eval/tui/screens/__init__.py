@@ -9,7 +9,7 @@ _NEXT = (
         f"srs_eval.tui.screens.{each}"
         for each in (
             *("evidence", "ranking", "details", "compare", "costs", "import_summary"),
-            *("dialogs", "export"),
+            *("dialogs"),
         )
     ),
 )

@@ -62,10 +62,6 @@ _LOG_BINS = Action(
     "log_bins", "B", "Log bins", "Make bins narrower towards 100 %, where most reviews are, or even"
 )
 
-OPEN = (
-    Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
-    Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
-)
 _COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
 ANSWERS = (
     _CANCEL,
@@ -91,78 +87,94 @@ EVIDENCE = (
     _BACK,
 )
 COSTS = (_EXPORT, _BACK)
-RECEIPT = (
-    _CANCEL,
-    Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
-    Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
-    Action("next_tab", "n,right_square_bracket", "Next tab", "The tab to the right", shown_key="n"),
-    Action(
-        "previous_tab", "p,left_square_bracket", "Previous tab", "The tab to the left", False, "p"
-    ),
-    _EXPORT,
-    _BACK,
-)
-RUN = (
-    _CANCEL,
-    Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
-    Action("details", "enter,d", "Details", "Everything about the selected model", True, "Enter d"),
-    Action(
-        "filter", "slash", "Filter", "Show only models whose name has some words in it", True, "/"
-    ),
-    Action("order", "o", "Order", "Order by the next column, or click its heading", False),
-    Action("families", "f", "Families", "Choose which families of models are shown", False),
-    Action("switch_rows", "R", "Rows", "Rank on the other rows: Anki's or the benchmark's", False),
-    Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
-    Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
-    _TABLE,
-    replace(_BINS, footer=False),
-    replace(_LOG_BINS, footer=False),
-    _EXPORT,
-    _BACK,
-)
-DETAILS = (
-    _CANCEL,
-    _TABLE,
-    _BINS,
-    Action("previous", "p,left_square_bracket", "Previous", "The model ranked before", False, "p"),
-    replace(_LOG_BINS, footer=False),
-    Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
-    Action("compare", "2", "Compare", "Compare this model with the best other one"),
-    Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
-    _EXPORT,
-    _BACK,
-)
-ERRORS = (
-    _CANCEL,
-    Action("overlay", "v", "Overlay", "Forgetting curves of another model over this one's"),
-    _EXPORT,
-    _BACK,
-)
-COMPARE = (
-    _CANCEL,
-    _TABLE,
-    _BINS,
-    replace(_LOG_BINS, footer=False),
-    Action("overlay", "v", "Overlay", "Both models in one graph, or in one each"),
-    Action("swap", "s", "Swap", "Exchange left and right"),
-    Action("left_model", "l", "Left", "Choose the model on the left"),
-    Action("right_model", "r", "Right", "Choose the model on the right"),
-    _EXPORT,
-    _BACK,
-)
 
 
 SCREENS: Mapping[str, tuple[Action, ...]] = {
     "everywhere": EVERYWHERE,
-    "open": OPEN,
+    "open": (
+        Action("browse", "ctrl+o", "Type a path", "Put the cursor where a path is typed"),
+        Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
+    ),
     "answers": ANSWERS,
     "evidence": EVIDENCE,
     "costs": COSTS,
-    "errors": ERRORS,
-    "receipt": RECEIPT,
-    "run": RUN,
-    "details": DETAILS,
-    "compare": COMPARE,
+    "receipt": (
+        _CANCEL,
+        Action("evaluate", "e", "Evaluate", "Let the models predict your reviews and rank them"),
+        Action("rows", "r", "Rows", "Switch which reviews count: the benchmark's rule or Anki's"),
+        Action(
+            "next_tab", "n,right_square_bracket", "Next tab", "The tab to the right", shown_key="n"
+        ),
+        Action(
+            "previous_tab",
+            "p,left_square_bracket",
+            "Previous tab",
+            "The tab to the left",
+            False,
+            "p",
+        ),
+        _EXPORT,
+        _BACK,
+    ),
+    "run": (
+        _CANCEL,
+        Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
+        Action(
+            "details", "enter,d", "Details", "Everything about the selected model", True, "Enter d"
+        ),
+        Action(
+            "filter",
+            "slash",
+            "Filter",
+            "Show only models whose name has some words in it",
+            True,
+            "/",
+        ),
+        Action("order", "o", "Order", "Order by the next column, or click its heading", False),
+        Action("families", "f", "Families", "Choose which families of models are shown", False),
+        Action(
+            "switch_rows", "R", "Rows", "Rank on the other rows: Anki's or the benchmark's", False
+        ),
+        Action("mark", "space", "Mark", "Mark the selected model for a comparison", False),
+        Action("compare", "2", "Compare", "Two models side by side: the marked ones, or yours"),
+        _TABLE,
+        replace(_BINS, footer=False),
+        replace(_LOG_BINS, footer=False),
+        _EXPORT,
+        _BACK,
+    ),
+    "details": (
+        _CANCEL,
+        _TABLE,
+        _BINS,
+        Action(
+            "previous", "p,left_square_bracket", "Previous", "The model ranked before", False, "p"
+        ),
+        replace(_LOG_BINS, footer=False),
+        Action("next", "n,right_square_bracket", "Next", "The model ranked after", shown_key="n"),
+        Action("compare", "2", "Compare", "Compare this model with the best other one"),
+        Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
+        _EXPORT,
+        _BACK,
+    ),
+    "errors": (
+        _CANCEL,
+        Action("overlay", "v", "Overlay", "Forgetting curves of another model over this one's"),
+        _EXPORT,
+        _BACK,
+    ),
+    "compare": (
+        _CANCEL,
+        _TABLE,
+        _BINS,
+        replace(_LOG_BINS, footer=False),
+        Action("overlay", "v", "Overlay", "Both models in one graph, or in one each"),
+        Action("swap", "s", "Swap", "Exchange left and right"),
+        Action("left_model", "l", "Left", "Choose the model on the left"),
+        Action("right_model", "r", "Right", "Choose the model on the right"),
+        _EXPORT,
+        _BACK,
+    ),
 }
 
 

@@ -16,17 +16,14 @@ from textual.widgets import Button, DataTable, Select, Static, TabbedContent, Ta
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport
-from srs_eval.tui.screens.actions import RECEIPT, bindings
 from srs_eval.tui.screens.base import AppScreen
 
 _NAME = 24  # columns that a name gets, however little room there is
 
 
-class ReceiptScreen(AppScreen):
+class ReceiptScreen(AppScreen, actions="receipt"):
     """Shown after a file is read; Enter or the button starts the evaluation."""
 
-    actions = RECEIPT
-    BINDINGS = bindings(RECEIPT)
     about = """
 What was read from the file, and which of its entries count as reviews.
 

@@ -20,7 +20,6 @@ from textual.widgets.option_list import Option
 from srs_eval.data.errors import counted
 from srs_eval.data.printable import printable
 from srs_eval.report import formats as words
-from srs_eval.tui.screens.actions import OPEN, bindings
 from srs_eval.tui.screens.base import AppScreen, Harmless
 from srs_eval.tui.state import Recent
 
@@ -84,11 +83,9 @@ class _PathInput(Input):
             self.screen.focus_next()
 
 
-class OpenScreen(AppScreen):
+class OpenScreen(AppScreen, actions="open"):
     """Lets the user choose a collection."""
 
-    actions = OPEN
-    BINDINGS = bindings(OPEN)
     about = """
 Choose a collection. It is only read, never changed, and it may be open in Anki.
 

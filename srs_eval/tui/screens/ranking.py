@@ -22,7 +22,6 @@ from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import in_words
 from srs_eval.report import formats as words
 from srs_eval.report.formats import clock
-from srs_eval.tui.screens.actions import RUN, bindings
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import metric_table, parameter_table
@@ -47,11 +46,9 @@ class FilterInput(Input):
         super().__init__(placeholder="part of a name", compact=True, id="filter")
 
 
-class RunScreen(AppScreen):
+class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results in one screen, during the run and after it."""
 
-    actions = RUN
-    BINDINGS = bindings(RUN)
     about = """
 Each model predicted every judged review before it could see the answer; the ranking \
 shows how well. Lower log loss is better; ± is its 95 % interval over days, drawn as a \
@@ -425,14 +422,6 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def action_table(self) -> None:
         chart = self.query_one(CalibrationChart)
         chart.as_table = not chart.as_table
-
-    def action_bins(self) -> None:
-        self.session.next_bins()
-        self.update_now()
-
-    def action_log_bins(self) -> None:
-        self.session.switch_log_bins()
-        self.update_now()
 
 
 def seconds_left(evaluation: Run, now: float) -> float | None:
