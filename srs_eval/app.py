@@ -27,7 +27,7 @@ from textual.theme import Theme
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui import screens
 from srs_eval.tui import state as remembered
-from srs_eval.tui.screens.actions import EVERYWHERE, QUIT, bindings
+from srs_eval.tui.screens.actions import EVERYWHERE, bindings
 from srs_eval.tui.screens.base import TOO_LOW, TOO_NARROW, AppScreen, commands
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import Options, Session
@@ -92,7 +92,7 @@ class SrsEvalApp(App[int]):
     @property
     def _leaving(self) -> set[str]:
         """The keys that quit."""
-        (leave,) = self.session.config.on_keys([QUIT])
+        *_, leave = self.session.config.on_keys(EVERYWHERE)
         return {"ctrl+c", *map(str.strip, leave.key.split(","))}
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

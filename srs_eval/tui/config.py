@@ -17,7 +17,7 @@ import json
 import reprlib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -54,7 +54,9 @@ class Config:
 
     def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
         """The actions on the keys that they have here."""
-        return tuple(action.on_key(self.keys.get(action.id)) for action in actions)
+        return tuple(
+            replace(action, key=self.keys.get(action.id, action.key)) for action in actions
+        )
 
     def lines(self) -> Iterator[str]:
         """As a file has it, every action's key with what it does."""
@@ -66,13 +68,9 @@ class Config:
                 yield f"{each.name} = {json.dumps(value, ensure_ascii=False)}"
         yield ""
         yield "[keys]"
-        told = set()
-        for actions in SCREENS.values():
-            for action in actions:
-                if action.id not in told:
-                    told.add(action.id)
-                    key = self.keys.get(action.id, action.key)
-                    yield f"{f'{action.id} = {json.dumps(key)}':<40} # {action.help}"
+        actions = {action.id: action for each in SCREENS.values() for action in each}
+        for action in self.on_keys(actions.values()):
+            yield f"{f'{action.id} = {json.dumps(action.key)}':<40} # {action.help}"
 
 
 def config_path() -> Path:
