@@ -145,6 +145,8 @@ class SrsEvalApp(App[int]):
         self.session.remember(
             theme=theme.name, **{"dark_theme" if theme.dark else "light_theme": theme.name}
         )
+        for screen in self._shown(AppScreen):  # charts and lists have colours of their own
+            screen.update_now()
 
     def action_switch_light(self) -> None:
         dark, state = self.current_theme.dark, self.session.state

@@ -716,8 +716,6 @@ async def test_a_letter_leads_to_each_part_of_the_screen(tmp_path: Path) -> None
         await to_results(pilot, app)
         await pilot.press(await letter_of("more"))
         await until(pilot, lambda: getattr(app.focused, "id", "") == "more")
-        await pilot.press(await letter_of("filter"), *"dash", "enter")
-        await until(pilot, lambda: app.session.state.filter == "dash")
         await pilot.press(await letter_of("chart"))
         await until(pilot, lambda: app.screen.query_one(CalibrationChart).as_table)
         await until(pilot, lambda: app.focused in app.screen.query("#chart DataTable"))

@@ -163,6 +163,10 @@ folds; your own are the ones stored in Anki, for each preset.
         with VerticalScroll(id="box"):
             yield Static("Looking for where it errs …", id="looking")
 
+    def update_now(self) -> None:
+        for chart, _, _ in self._curves:
+            chart.draw()
+
     def _title(self) -> str:
         configuration = self.session.models.run.models[self.configuration].configuration
         errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"

@@ -13,7 +13,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.geometry import Offset
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, OptionList, Static
 
@@ -34,7 +33,7 @@ _ONCE_S = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # what each worker do
 _BESIDES_S = 0.06  # of any model: until its result is told, and the next may begin
 
 
-class FilterInput(Input):
+class _FilterInput(Input):
     """Words that names of models must have in them; Enter goes to the list, Esc shows all."""
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -80,7 +79,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
             with Vertical(id="ranking"):
                 yield Static(id="headings")
                 yield RankingTable()
-                yield FilterInput()
+                yield _FilterInput()
             with Vertical(id="model"):
                 yield CalibrationChart(id="chart", count_rows=2)
                 yield Static(id="figures")
@@ -103,23 +102,19 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
     def __init__(self) -> None:
         super().__init__()
         self._dirty = True
-        self._shown: tuple[str, Stage, int, bool] | None = None
+        self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
         if self.session.state.order not in ORDERS:  # of another version
             self.session.remember(order="place")
-        self.query_one(FilterInput).value = self.session.state.filter
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.update_now())
+        self.query_one(_FilterInput).value = self.session.state.filter
         self.table.focus()
-        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
+        self.query_one(_FilterInput).set_class(not self.session.state.filter, "-closed")
         self.set_interval(_REFRESH, self._tick)
 
-    def on_unmount(self) -> None:
-        self.app.theme_changed_signal.unsubscribe(self)  # it would be kept for ever
-
     def on_resize(self) -> None:
-        self._shown = None
+        self._shown = ()
         self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
@@ -236,7 +231,7 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     def _show_details(self, model: ModelRun) -> None:
         state = self.session.state
-        seen = (model.name, model.stage, state.bins, state.log_bins)
+        seen = (model.name, model.stage, state.bins, state.log_bins, self.app.theme)
         if seen == self._shown:
             return
         self._shown = seen
@@ -295,33 +290,23 @@ RMSE(bins) can be gamed, as RMSE-BINS-EXPLOIT shows.
 
     @on(Input.Submitted, "#filter")
     def action_focus_ranking(self) -> None:
-        self.query_one(FilterInput).set_class(not self.session.state.filter, "-closed")
+        self.query_one(_FilterInput).set_class(not self.session.state.filter, "-closed")
         self.table.focus()
 
     def action_filter(self) -> None:
-        entry = self.query_one(FilterInput)
+        entry = self.query_one(_FilterInput)
         entry.remove_class("-closed")
         entry.focus()
 
-    def places(self) -> list[tuple[Widget, Offset]]:
-        """With the filter, which has no place of its own till it is asked for."""
-        found, table = super().places(), self.table.region
-        entry = self.query_one(FilterInput)
-        shown = any(widget is entry for widget, _ in found)
-        return found if shown else [*found, (entry, Offset(table.x, table.bottom - 1))]
-
     def go_to(self, widget: Widget | None) -> None:
-        if isinstance(widget, FilterInput):
-            self.action_filter()
-        elif isinstance(widget, CalibrationChart):  # its numbers can be gone through
+        super().go_to(widget)
+        if isinstance(widget, CalibrationChart):  # its numbers can be gone through
             widget.as_table = True
             self.call_after_refresh(widget.query_one(DataTable).focus)
-        else:
-            super().go_to(widget)
 
     def action_clear_filter(self) -> None:
-        self.query_one(FilterInput).value = ""
-        self.query_one(FilterInput).add_class("-closed")
+        self.query_one(_FilterInput).value = ""
+        self.query_one(_FilterInput).add_class("-closed")
         self.table.focus()
 
     def action_back(self) -> None:
