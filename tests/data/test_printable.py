@@ -27,7 +27,6 @@ from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import models_document, run_csv
 from srs_eval.report.files import _as_csv
 from srs_eval.report.terminal import models_table
-from srs_eval.tui.screens.open import PathInput
 from srs_eval.tui.state import Recent, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
@@ -157,7 +156,7 @@ async def test_the_app_shows_names_harmlessly(
     async with app.run_test(size=(160, 48)) as pilot:
         await until(pilot, lambda: "In this folder" in look())
         assert "[red]" in seen[-1]
-        entry = app.screen.query_one(PathInput)
+        entry = app.screen.query_one(Input)
         entry.focus()
         entry.value = "./"
         await pilot.press("tab")

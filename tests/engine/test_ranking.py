@@ -387,14 +387,9 @@ async def test_every_view_shows_the_same_places(
         await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
         in_app = {
-            (
-                int(place)
-                if (place := str(widget.get_row(row.key)[0])[:2].strip()).isdigit()
-                else None,
-                str(row.key.value),
-            )
-            for row in widget.ordered_rows
-            if not str(row.key.value).startswith("\0")
+            (int(place) if (place := str(row.prompt)[:2].strip()).isdigit() else None, row.id)
+            for row in widget.options
+            if row.id
         }
     assert in_app == {(place, name) for _, place, name in flat}
     for shown in (table, summary_of_batch):
