@@ -17,11 +17,12 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
-from srs_eval.advice.findings import Finding, Unanswered, unanswered
+from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
-from srs_eval.advice.shown.worded import MEANWHILE, OPEN, headline
+from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.shown.worded import MEANWHILE, OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -95,7 +96,10 @@ class Overview:
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
         below = any(each.parameters for each in self.of(OF_PRESETS))
-        return next((headline(shown.sentences(each)[0], below) for each in self.of("fit")), "")
+        for each in self.of("fit"):
+            is_fit = isinstance(each.evidence, Fit)
+            return headline(each, below) if is_fit else shown.line([each])
+        return ""
 
     @property
     def lines(self) -> list[Line]:
@@ -151,7 +155,7 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or shown.conclusion(line.answers[0]) not in OPEN:
+    if not line.answers or line.answers[0].says not in OPEN:
         return line
     return replace(line, text=MEANWHILE if line.question == "split" else OPEN[1])
 
@@ -167,7 +171,7 @@ def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if isinstance(finding.evidence, Unanswered):
         return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
-    way = shown.conclusion(finding)
+    way = shown.act(finding)
     return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
 
 

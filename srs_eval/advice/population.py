@@ -34,8 +34,9 @@ _WIDTH_OF_RECALL = 0.2  # the same in log of the average's log loss
 _FREEDOM = 4
 _SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
+_SHIFT_OF_SHARING = 0.001  # between pooled and shared parameters of the same reviews
 _FEWEST = 50  # reviews: below, differences scatter no more than here
-LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # shares of learners below a `Standing`'s quantiles
+_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the quantiles of a `Standing`
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
@@ -94,7 +95,7 @@ def sharing() -> Prior:
 
     z = ndtri((np.arange(200) + 0.5) / 200)
     difference = np.concatenate([0.0003 * (1 + 0.5 * z), -0.0049 * np.exp(0.7 * z)])
-    return Prior(difference, np.zeros(len(difference)))
+    return Prior(difference, np.zeros(len(difference)), _SHIFT_OF_SHARING)
 
 
 def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:
@@ -131,7 +132,12 @@ class Standing:
     metric: str
     figure: float
     share_worse: float
-    quantiles: tuple[float, ...]  # of theirs, LEVELS below each
+    quantiles: tuple[tuple[float, float], ...]  # shares of learners, theirs below which they lie
+
+    @property
+    def of_100(self) -> int:
+        """How many of 100 have a worse figure."""
+        return round(100 * self.share_worse)
 
 
 def standings(figures: Mapping[str, float | None], average: float, reviews: int) -> list[Standing]:
@@ -157,10 +163,15 @@ def standings(figures: Mapping[str, float | None], average: float, reviews: int)
         order = np.argsort(values)
         weight = weight[order] / weight.sum()
         worse = values[order] < figure if metric == "AUC" else values[order] > figure
-        place = np.searchsorted(np.cumsum(weight), LEVELS)
+        place = np.searchsorted(np.cumsum(weight), _LEVELS)
         quantiles = values[order][np.minimum(place, len(order) - 1)]
         found.append(
-            Standing(metric, figure, float(weight[worse].sum()), tuple(quantiles.tolist()))
+            Standing(
+                metric,
+                figure,
+                float(weight[worse].sum()),
+                tuple(zip(_LEVELS, quantiles.tolist(), strict=True)),
+            )
         )
     return found
 

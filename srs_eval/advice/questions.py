@@ -34,14 +34,12 @@ from srs_eval.advice.predictions import (
 )
 from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
-from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.standing import where_do_i_stand
 from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.glance import at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
@@ -98,7 +96,7 @@ class Asked:
 
     def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
-        yield from learner_state(self.log, protocol, self.context).answers
+        yield from learner_state(self.log, protocol, self.context, self.equivalence)
 
     def _standing(self) -> Iterator[Finding]:
         yield from where_do_i_stand(self.log, self.context or Context())
@@ -275,14 +273,3 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
     """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
     return "anki" if judged_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
-
-
-def document(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
-    """Findings as JSON has them (layout: docs/formats.md); `rows` as `rows_of` tells them."""
-    return {
-        "layout": 2,
-        "srs_eval": VERSION,
-        "rows": rows,
-        "equivalence": next((each.equivalence for each in findings), None),
-        "findings": list(map(finding_document, findings)),
-    }

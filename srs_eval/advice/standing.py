@@ -6,10 +6,9 @@ Like with like: FSRS-5 on the benchmark's reviews, as everybody's figures were p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from srs_eval.advice.findings import Evidence, Finding
-from srs_eval.advice.population import Standing, standings
+from srs_eval.advice.findings import Finding, Standings
+from srs_eval.advice.population import standings
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.results import log_loss_interval
@@ -19,13 +18,6 @@ from srs_eval.training.context import Context
 
 FEWEST = 300  # evaluated reviews: below these, a figure is mostly chance
 _MODEL, _AVERAGE = "FSRS-5", "AVG"
-
-
-@dataclass(frozen=True)
-class Standings(Evidence):
-    """By metric, where a learner's figure lies among those of learners like them."""
-
-    metrics: tuple[Standing, ...]  # log loss first
 
 
 def where_do_i_stand(log: ReviewLog, context: Context) -> Iterator[Finding]:
@@ -39,6 +31,7 @@ def where_do_i_stand(log: ReviewLog, context: Context) -> Iterator[Finding]:
         return
     figures = own.metrics.to_upstream()
     found = standings(figures, log_loss_interval(average).estimate, own.size)
+    says = f"better than {found[0].of_100} of 100"
     yield Finding(
-        "standing", "all reviews", reviews=own.size, evidence=Standings(metrics=tuple(found))
+        "standing", "all reviews", reviews=own.size, evidence=Standings(says, tuple(found))
     )

@@ -14,8 +14,7 @@ from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.report.document import Block, Code, Section
-from srs_eval.report.table import Column, Table, figure
+from srs_eval.report.document import Block, Code, Column, Section, Table, figure
 from srs_eval.stats.intervals import Interval
 
 _ALL = ("all presets", "all reviews")  # subjects that need no name
@@ -160,5 +159,5 @@ def _workload(found: Workload | str, load: Finding | None) -> list[Section | str
         figures(table, f"workload-{number}")
         for number, table in enumerate(shown.tables(answer)[1:], start=2)
     ]
-    said = shown.conclusion(answer) if load is None else shown.sentences(load)[0]
+    said = answer.says if load is None else shown.sentences(load)[0]
     return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]

@@ -13,7 +13,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.findings import Finding, Missing, Worded
-from srs_eval.advice.questions import QUESTIONS, document
+from srs_eval.advice.questions import QUESTIONS
+from srs_eval.advice.shown import documents as document
 from srs_eval.advice.tables import Table
 from srs_eval.report.export import to_json
 from srs_eval.stats.intervals import Interval

@@ -10,18 +10,19 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import population, shown
+from srs_eval.advice.findings import Standings
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.population import standings
 from srs_eval.advice.questions import STANDING, compare
-from srs_eval.advice.standing import FEWEST, Standings
+from srs_eval.advice.standing import FEWEST
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.run import Run
 from srs_eval.report.build import learner_report
-from srs_eval.report.markdown import markdown
+from srs_eval.report.files import markdown
 from srs_eval.report.notebook import evaluate
 from tests.cli.program import main_here
+from tools.simulated import simulate_learner, write_collection
 
 
 def with_first(log: ReviewLog, count: int) -> ReviewLog:
