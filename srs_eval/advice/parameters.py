@@ -273,7 +273,7 @@ def _of_preset(
     belief = best.belief
     assert belief is not None
     evidence = OfPreset(
-        current=version_of(learner.stored(group)),
+        current=version_of(learner.stored(group)) if stored else DEFAULTS,
         known=preset is not None and preset.is_told,
         fsrs_is_off=learner.log.receipt.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
@@ -292,11 +292,11 @@ def _of_preset(
         interval=best.difference,
         parameters=None if chosen is None else tuple(learner.fitted(chosen.name, group) or ()),
         reviews=0 if since is None else len(since.index),
-        missing=learner.missing(best.difference, group),
+        missing=learner.missing(best.difference, group, 0 if unseen is None else len(unseen)),
         probabilities={
-            each.name: 0.0 if each.name == DEFAULTS and not stored else each.belief.probability
+            each.name: 0.0 if each.belief is None else each.belief.probability
             for each in candidates
-            if each.belief is not None
+            if each.belief or each.name == DEFAULTS
         },
         evidence=evidence,
     )
@@ -307,13 +307,14 @@ def _prior(
 ) -> population.Prior | None:
     """What other people's experience says of a candidate against the parameters in force.
 
-    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force.
+    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force, and
+    nothing is said of these against themselves.
     """
     match candidate, stored:
         case "sm2", _:
             return population.published("sm2", "optimized" if stored else "defaults", reviews)
         case "defaults", _:
-            return population.published("defaults", "optimized" if stored else "defaults", reviews)
+            return population.published("defaults", "optimized", reviews) if stored else None
         case _, True:
             return population.refit(growth)
         case "recency", False:

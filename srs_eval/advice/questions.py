@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
 from srs_eval.advice.candidates import (
+    ALL_REVIEWS,
     WHOLE,
     Learner,
     judged_by_preset,
@@ -267,9 +268,10 @@ def compare(log: ReviewLog, **options: Any) -> list[Finding]:
 
 def document(answers: Sequence[Finding]) -> dict[str, Any]:
     """Answers as JSON has them (layout: docs/formats.md)."""
+    over_all = all(each.subject == ALL_REVIEWS for each in answers)
     return {
         "layout": 1,
         "srs_eval": VERSION,
-        "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
+        "rows": "benchmark" if over_all else "anki",
         "answers": list(map(finding_document, answers)),
     }

@@ -96,12 +96,14 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     assert belief is not None
     gain = f"a gain of {belief.gain:.3f} log loss ({belief.low:.3f} to {belief.high:.3f})"
     others = "What other people gained with as many reviews"
-    if evidence.growth is not None or evidence.current != "defaults":
+    if evidence.current != DEFAULTS:
         others = "What other people gained by optimizing again"
     name = named(chosen.name)
     if chosen.difference is None:
-        few = f"{counted(evidence.since, 'review')} since the parameters were last changed say"
-        return f"{others} speaks for {gain} with {name}; {few} too little yet."
+        few = counted(evidence.since, "held-out review")
+        if evidence.current != DEFAULTS:
+            few = f"{counted(evidence.since, 'review')} since the parameters were last changed"
+        return f"{others} speaks for {gain} with {name}; {few} say too little yet."
     own = figures(chosen.difference, "unseen review", " than the current ones")
     return f"Yours: {name}, {own}. {others}, with that: {gain}."
 

@@ -19,7 +19,6 @@ from srs_eval.advice.tables import Cell
 from srs_eval.stats.intervals import Interval, enough_to_tell
 
 OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
-MEANWHILE = "can't tell yet: leave them as they are"  # of splitting
 
 
 def of(finding: Finding) -> Worded:
