@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from srs_eval.advice.findings import Missing
+from srs_eval.advice.findings import Missing, missing, missing_of
 from srs_eval.advice.pooling import Pooled, fitted, pooled_fits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -33,9 +33,7 @@ from srs_eval.stats.intervals import (
     FEWEST_DAYS,
     FEWEST_REVIEWS,
     Interval,
-    enough_to_tell,
     mean_interval,
-    more_reviews,
     verdict,
 )
 from srs_eval.training.context import Context
@@ -311,18 +309,6 @@ class Learner:
         """Losses on these."""
         return self.losses(self.held_out(candidate), self.trials.test_index)
 
-    def fitted_before(self, number: int) -> dict[int, list[float]]:
-        """Each preset's parameters ("optimized") as fitted for one of the protocol's folds."""
-
-        def fit() -> dict[int, list[float]]:
-            configuration = self.configuration("optimized")
-            folds = self.trials.folds[number : number + 1]
-            trials = replace(self._trials_of(configuration), folds=folds)
-            fitted = fit_and_predict(configuration, trials, self.context)[1] or {}
-            return {group: list(values) for group, values in fitted.items()}
-
-        return self.once(("fitted before", number), fit)
-
     def days_of(self, index: IntArray) -> int:
         """On how many days the reviews at the positions were done."""
         return len(np.unique(self.trials.day[index]))
@@ -338,20 +324,19 @@ class Learner:
     def missing(
         self, difference: Interval | None, group: int | None = None, reviews: int = 0
     ) -> Missing | None:
-        """How many more reviews or days of a preset (default: of all) would tell.
+        """How many more reviews or days of a preset (default: of all), and when, would tell.
 
         None where nothing would. Without a difference there are so many `reviews` so far.
         """
-        if difference is None or not enough_to_tell(difference):
-            days = FEWEST_DAYS
-            if difference is not None:
-                reviews, days = difference.reviews, difference.days
-            reviews, days = max(FEWEST_REVIEWS - reviews, 0), max(FEWEST_DAYS - days, 0)
-        elif verdict(difference) != "can't tell yet" or not (more := more_reviews(difference)):
+        if difference is None:
+            found = missing_of(reviews, 0, FEWEST_REVIEWS, FEWEST_DAYS)
+        elif verdict(difference) != "can't tell yet":
             return None
         else:
-            reviews, days = more, 0
-        return Missing(reviews or None, days or None, self._reached(reviews, days, group))
+            found = missing(difference)
+        if found.reviews is None and found.days is None:
+            return None
+        return replace(found, date=self._reached(found.reviews or 0, found.days or 0, group))
 
     def _reached(self, reviews: int, days: int, group: int | None) -> str | None:
         """The date by which a preset has so many more reviews, done on so many more days.

@@ -150,7 +150,7 @@ def _for_too_few(line: Line) -> Line:
 
     How many each question lacks is in its evidence.
     """
-    if not line.answers or shown.conclusion(line.answers[0]) not in OPEN:
+    if not line.answers or line.answers[0].says not in OPEN:
         return line
     return replace(line, text=OPEN[1])
 
@@ -166,7 +166,7 @@ def preset_line(finding: Finding, beside: tuple[Finding, ...] = ()) -> Line:
     """What to do with a preset, and how sure that is; `beside` is further evidence."""
     if isinstance(finding.evidence, Unanswered):
         return Line(OF_PRESETS, "Your presets", shown.sentences(finding)[0], (finding,))
-    way = shown.conclusion(finding)
+    way = shown.act(finding)
     return Line(OF_PRESETS, finding.subject, shown.line([finding]), (finding, *beside), way)
 
 

@@ -24,8 +24,7 @@ from srs_eval.advice.candidates import (
     TOGETHER,
     Learner,
 )
-from srs_eval.advice.findings import Evidence, Finding
-from srs_eval.advice.population import Belief
+from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
 from srs_eval.advice.split import one_is_enough_for
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -43,48 +42,6 @@ _RIVALS = (RECENCY, OPTIMIZED, DEFAULTS, "one for all presets", POOLED)
 _HELD_OUT = (*CONFIGURATIONS, POOLED, TOGETHER, SM2)
 _FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
 _WORTH = 0.001  # nats: what a change has to gain, and what pasting has to gain over the button
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Parameters that a preset could have."""
-
-    name: str
-    log_loss: Interval | None = None  # on reviews that it had not seen
-    difference: Interval | None = None  # on these, minus the current parameters
-    verdict: Verdict | None = None
-    belief: Belief | None = None  # of the coming reviews; None where it is not recommended
-
-
-@dataclass(frozen=True)
-class OfPreset(Evidence):
-    """What is known of a preset's parameters."""
-
-    current: str  # the version that is in force: "defaults", "FSRS-6", ...
-    known: bool  # whether the file says which parameters are in force
-    fsrs_is_off: bool
-    since: int  # reviews that the current parameters cannot have been fitted to
-    growth: float | None  # these as a share of those before; None: nobody knows, or defaults
-    candidates: tuple[Candidate, ...]  # the current parameters first
-    held_out: tuple[Candidate, ...]  # candidates on all held-out reviews
-    reference: str  # that the differences of `held_out` are from
-    search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
-
-
-@dataclass(frozen=True)
-class OfAll(Evidence):
-    """The presets by act, and candidates on the held-out reviews of all."""
-
-    by_act: tuple[tuple[str, tuple[str, ...]], ...]
-    held_out: tuple[Candidate, ...]
-    reference: str
-
-
-@dataclass(frozen=True)
-class LeftOut(Evidence):
-    """Why Anki does not run a preset's stored parameters."""
-
-    sentence: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +223,10 @@ def _of_preset(
         candidates.append(each)
     candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
     chosen = _recommended(candidates, can_share)
+    fitted = None if chosen is None else learner.fitted(chosen.name, group)
+    act = KEEP if chosen is None else ACTS[chosen.name]
+    if act == ACTS[POOLED] and fitted == learner.fitted(TOGETHER, group):
+        act = ACTS[TOGETHER]  # presets that hardly differ are drawn all the way
     best = chosen or max(
         (each for each in candidates if each.belief and each.name in ACTS),
         key=lambda each: each.belief.gain if each.belief else 0.0,
@@ -273,7 +234,8 @@ def _of_preset(
     belief = best.belief
     assert belief is not None
     evidence = OfPreset(
-        current=version_of(learner.stored(group)) if stored else DEFAULTS,
+        current=version_of(learner.stored(group)),
+        stored=stored,
         known=preset is not None and preset.is_told,
         fsrs_is_off=learner.log.receipt.fsrs_enabled is False,
         since=0 if unseen is None else len(unseen),
@@ -286,11 +248,11 @@ def _of_preset(
     return Finding(
         "parameters",
         learner.name_of(group),
-        KEEP if chosen is None else ACTS[chosen.name],
+        act,
         probability=1 - belief.probability if chosen is None else belief.probability,
         gain=0.0 if chosen is None else belief.gain,
         interval=best.difference,
-        parameters=None if chosen is None else tuple(learner.fitted(chosen.name, group) or ()),
+        parameters=None if fitted is None else tuple(fitted),
         reviews=0 if since is None else len(since.index),
         missing=learner.missing(best.difference, group, 0 if unseen is None else len(unseen)),
         probabilities={

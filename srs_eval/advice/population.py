@@ -33,6 +33,7 @@ _WIDTH = 0.7  # of the kernel, in log reviews
 _FREEDOM = 4
 _SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
+_SHIFT_OF_SHARING = 0.001  # between pooled and shared parameters of the same reviews
 _FEWEST = 50  # reviews: below, differences scatter no more than here
 _SIZES = 200, 500_000  # reviews: at these, and between, hundreds of users are near
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
@@ -96,7 +97,7 @@ def sharing() -> Prior:
 
     z = ndtri((np.arange(200) + 0.5) / 200)
     difference = np.concatenate([0.0003 * (1 + 0.5 * z), -0.0049 * np.exp(0.7 * z)])
-    return Prior(difference, np.zeros(len(difference)))
+    return Prior(difference, np.zeros(len(difference)), _SHIFT_OF_SHARING)
 
 
 def belief(own: Interval | None, prior: Prior, margin: float = 0.0) -> Belief:

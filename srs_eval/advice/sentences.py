@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 
-from srs_eval.advice.findings import Finding, Missing
+from srs_eval.advice.findings import FEWEST_DAYS_SHOWN, FEWEST_SHOWN, Finding, Missing
 from srs_eval.advice.population import LIKELY, SURE
 from srs_eval.data.errors import InputError, counted
 from srs_eval.models.own_parameters import as_anki_runs
@@ -22,10 +22,6 @@ from srs_eval.stats.intervals import (
 )
 
 FITTED = "with parameters fitted to you"  # what a change to FSRS has to come with
-FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
-"""Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
-days, an interval of a part of the reviews."""
-
 # Figures in words
 
 
@@ -165,6 +161,40 @@ def too_few_in_short(why: str) -> str:
     return "too few days" if why.endswith(("day", "days")) else "too few reviews"
 
 
+def lacks(missing: Missing | None, is_short: bool = False) -> str:
+    """ "needs 213 more reviews", "needs 3 more days"; "too few reviews" if that `is_short`.
+
+    How many each of several presets lacks is told by its own evidence.
+    """
+    if missing is None or missing == Missing():
+        return "more won't tell soon"
+    if is_short:
+        return "too few reviews" if missing.reviews else "too few days"
+    of_each = (missing.reviews, "more review"), (missing.days, "more day")
+    return f"needs {' on '.join(counted(count, what) for count, what in of_each if count)}"
+
+
+def what_lacks(missing: Missing | None, like: str = "like these") -> str:
+    """The same as a sentence."""
+    if missing is None or missing == Missing():
+        return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
+    return f"About {lacks(missing).removeprefix('needs ')} {like} would tell."
+
+
+def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
+    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
+
+
+def _together(subjects: Sequence[tuple[str, str]]) -> str:
+    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in subjects:
+        by_reason.setdefault(why, []).append(name)
+    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
+    return listed(said) if len(subjects) == len(said) else ", ".join(said)
+
+
 def so_far(difference: Interval) -> str:
     """What there is to judge and what a verdict needs; "" where there is enough."""
     if difference.reviews < FEWEST_REVIEWS:
@@ -206,6 +236,12 @@ def percent(share: float, places: int = 1) -> str:
 def share_bounds(share: Interval, places: int) -> tuple[str, str]:
     """The bounds of a share in per cent, within 0 and 100."""
     return percent(max(share.low, 0.0), places), percent(min(share.high, 1.0), places)
+
+
+def share_range(share: Interval) -> str:
+    """ "86 … 90 %"."""
+    low, high = share_bounds(share, 0)
+    return f"{low.removesuffix(' %')} … {high}"
 
 
 def has_a_figure(found: Interval) -> bool:

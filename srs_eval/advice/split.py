@@ -12,15 +12,15 @@ are then those that sharing makes. Fits by FSRS-6's own training differ by its c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from srs_eval.advice import population
 from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
-from srs_eval.advice.findings import Evidence, Finding
+from srs_eval.advice.findings import Decision, Difference, Finding, Sharing
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
 
@@ -28,29 +28,6 @@ _CANDIDATES = {"split": ALONE, "pooled": POOLED}
 _MOST_IN_MATRIX = 6  # presets, those with the most reviews
 _NO_LOSS = 0.0005  # nats: what nobody would call a loss
 KEEP_SHARED: Final = "keep shared"
-Decision = Literal["keep shared", "split", "can't tell"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Log loss of some presets' (or decks') reviews: parameters of one kind minus shared ones."""
-
-    of: str  # the preset's name, or "all"
-    parameters: str  # "split" or "pooled"
-    difference: Interval
-    decision: Decision
-
-
-@dataclass(frozen=True)
-class Sharing(Evidence):
-    """What parameters of their own are worth to presets, or to the decks of one."""
-
-    part: str  # "preset" or "deck"
-    parts: int
-    differences: tuple[Difference, ...] = ()  # none: too few reviews
-    pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
-    """Parameters of the first on the second's reviews, minus the second's own."""
-    groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by these
 
 
 def decide(difference: Interval, says: Verdict, equivalence: float) -> Decision:
@@ -125,7 +102,9 @@ def split_or_merge(
 ) -> Iterator[Finding]:
     """One finding over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
-        yield Finding("split", learner.name_of(groups[0]), evidence=Sharing("preset", 1))
+        yield Finding(
+            "split", learner.name_of(groups[0]), evidence=Sharing("preset", 1, says="one preset")
+        )
     else:
         yield _of_presets(learner, groups, equivalence)
     for group in groups:

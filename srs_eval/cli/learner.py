@@ -271,6 +271,7 @@ def workload(
 def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = None) -> int:
     """How much is your day? What your last answers say that your cards do not."""
     from srs_eval.advice.over_time import learner_state
+    from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
     from srs_eval.report.console import STATE_CLOSING, print_answers
 
@@ -278,8 +279,8 @@ def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = Non
     chosen = one_of("--rows", rows, ("benchmark", "anki"))
     protocol = Protocol(rows="anki" if chosen == "anki" else "benchmark")
     found = learner_state(source.load(), protocol)
-    if console := json_and_console(json, found.document()):
-        print_answers(found.answers, console, STATE_CLOSING)
+    if console := json_and_console(json, state_document(found)):
+        print_answers(found, console, STATE_CLOSING)
     return FINE
 
 

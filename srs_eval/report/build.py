@@ -19,7 +19,6 @@ from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_pr
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.advice.questions import Asked
-    from srs_eval.advice.tables import Table
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
@@ -153,7 +152,7 @@ def learner_report(
 
     answers = _answers(Asked(log, context, run.equivalence), questions, at)
     at("day")
-    state, days = _state(log, protocol, context)
+    state = _state(log, protocol, context)
     at("workload")
     costs = _workload(log, context)
     groups = run.groups()
@@ -169,7 +168,6 @@ def learner_report(
             run=run,
             answers=answers,
             state=state,
-            days=days,
             workload=costs,
             load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
@@ -203,17 +201,14 @@ def _answers(
     return found
 
 
-def _state(
-    log: ReviewLog, protocol: Protocol, context: Context | None
-) -> tuple[Sequence[Finding] | str, Table | None]:
-    """What the learner's days tell, or why they don't, and the state of each."""
+def _state(log: ReviewLog, protocol: Protocol, context: Context | None) -> Sequence[Finding] | str:
+    """What the learner's days tell, or why they don't."""
     from srs_eval.advice.over_time import learner_state
 
     try:
-        found = learner_state(log, protocol, context)
+        return learner_state(log, protocol, context)
     except NotEnoughData as error:
-        return f"Too little data to tell your days from your cards: {error}.", None
-    return found.answers, found.days
+        return f"Too little data to tell your days from your cards: {error}."
 
 
 def export_learner(

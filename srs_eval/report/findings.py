@@ -158,5 +158,5 @@ def _workload(found: Workload | str, load: Finding | None) -> list[Section | str
         figures(table, f"workload-{number}")
         for number, table in enumerate(shown.tables(answer)[1:], start=2)
     ]
-    said = shown.conclusion(answer) if load is None else shown.sentences(load)[0]
+    said = answer.says if load is None else shown.sentences(load)[0]
     return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]

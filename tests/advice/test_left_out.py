@@ -123,7 +123,6 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
     assert (first.question, first.subject, first.act) == ("parameters", "Preset 1", "left out")
-    assert shown.conclusion(first) == "repair"
     (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
     assert str(fault_of(values)) in sentence

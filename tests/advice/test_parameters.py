@@ -8,13 +8,10 @@ import pytest
 
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import DEFAULTS, NOW, POOLED, RECENCY, SM2, TOGETHER, Learner
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Candidate, Finding, OfAll, OfPreset
 from srs_eval.advice.parameters import (
     ACTS,
     KEEP,
-    Candidate,
-    OfAll,
-    OfPreset,
     _recommended,
     are_my_parameters_good,
 )
@@ -80,7 +77,7 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         assert set(finding.probabilities or ()) >= SAID_OF
         assert (finding.parameters is None) == (finding.act == KEEP) == (finding.gain == 0.0)
         evidence = evidence_of(finding)
-        assert (evidence.current, evidence.known, evidence.fsrs_is_off) == ("FSRS-6", True, False)
+        assert (evidence.stored, evidence.known, evidence.fsrs_is_off) == (True, True, False)
         assert evidence.candidates[0].name == NOW
         first, basis, *_ = shown.sentences(finding)
         assert f"({sureness(finding.probability)}, " in first
@@ -99,7 +96,7 @@ def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None
     assert off
     for finding in off:
         evidence = evidence_of(finding)
-        assert (evidence.current, evidence.fsrs_is_off) == ("defaults", True)
+        assert (evidence.stored, evidence.fsrs_is_off) == (False, True)
         now, defaults = (
             next(each for each in evidence.candidates if each.name == name)
             for name in (NOW, DEFAULTS)
@@ -108,7 +105,7 @@ def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None
         assert finding.probabilities is not None
         assert finding.probabilities[DEFAULTS] == 0.0  # they are no change
         told = shown.sentences(finding)
-        assert told[0].startswith("Turn FSRS on and ") == (finding.act != KEEP)
+        assert told[0].startswith("Once FSRS is on: ") == (finding.act != KEEP)
         assert "by optimizing again" not in told[1]
 
 
@@ -142,7 +139,7 @@ def test_without_presets_all_reviews_have_one_act(log: ReviewLog, entries: int) 
     assert set(finding.probabilities or ()) == SAID_OF
     first, basis, *more = shown.sentences(finding)
     assert "could go either way" in first
-    assert "last changed" not in basis  # nobody knows of any change
+    assert "optimizing again" not in basis  # nobody knows of a first time
     assert "does not say which parameters are in force" in more[0]
 
 

@@ -134,7 +134,7 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
-    assert shown.conclusion(answer) == "one preset"
+    assert answer.says == "one preset"
 
 
 def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
@@ -200,9 +200,24 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     assert cost[refitting.NEVER].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
+def test_the_first_schedule_that_fails_ends_the_search(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that passes after it passes by chance."""
+    sure = Interval(0.0, 0.001, 5_000, 100)
+    open_ = Interval(0.003, 0.004, 5_000, 100)
+    labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
+    cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
+    cost |= {refitting.NEVER: open_, refitting.DEFAULTS: open_}
+    monkeypatch.setattr(refitting, "staleness", lambda *_: cost)
+    (found,) = refitting.how_often(learner, [100], 0.002)
+    assert found.act == "every +25 %"
+
+
 def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
     assert log.entries is not None
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
-    assert all("1,000 are needed" in shown.sentences(answer)[0] for answer in answers)
+    assert all((answer.act, answer.says) == ("every +10 %", "every +10 %") for answer in answers)
+    assert shown.line(answers) == "every +10 % of reviews is safe for everybody"

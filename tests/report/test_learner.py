@@ -113,7 +113,7 @@ def test_a_ranking_of_what_has_finished_so_far_says_so() -> None:
     told = "so far: 2 of 3 models have finished"
 
     def report() -> str:
-        nothing = "", "", None, "", None, {}, {}, {}
+        nothing = "", "", "", None, {}, {}, {}
         learner = Learner(inspect_log(log), Protocol(), run, *nothing, True, own="90%")
         return markdown(learner_document(learner))
 
@@ -151,7 +151,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     w = tuple(0.5 + k for k in range(21))
     answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
-    learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
+    learner = Learner(inspection, Protocol(), run, [answer], "", "", None, {}, {}, {}, True)
     document = learner_document(learner)
     text = markdown(document)
     assert "| Words | Optimize |" in text

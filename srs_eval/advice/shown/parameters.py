@@ -13,8 +13,8 @@ from srs_eval.advice.candidates import (
     SM2,
     TOGETHER,
 )
-from srs_eval.advice.findings import Finding
-from srs_eval.advice.parameters import KEEP, Candidate, LeftOut, OfAll, OfPreset
+from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
+from srs_eval.advice.parameters import KEEP
 from srs_eval.advice.population import SURE
 from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
 from srs_eval.advice.tables import Cell, Table
@@ -60,10 +60,6 @@ def in_line(findings: Sequence[Finding]) -> str:
     return f"{dots(finding.probability)} {of_100(finding.probability)}"
 
 
-def conclusion(finding: Finding) -> str:
-    return ACTS[finding.act]
-
-
 def sentences(finding: Finding) -> tuple[str, ...]:
     """What to do and how sure that is, what it rests on, and what is missing."""
     match finding.evidence:
@@ -74,7 +70,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
             best = held_out[0]
             assert best.log_loss is not None
             return (
-                f"{'; '.join(each)}.".capitalize(),
+                f"{'; '.join(each)[:1].upper()}{'; '.join(each)[1:]}.",
                 f"Over all presets, {named(best.name)} predict best: log loss "
                 f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
                 "no candidate had seen.",
@@ -83,8 +79,8 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     assert isinstance(evidence, OfPreset)
     assert finding.probability is not None
     do, probability = _DO[finding.act], finding.probability
-    if evidence.fsrs_is_off and finding.act != KEEP:
-        do = f"Turn FSRS on and {do[0].lower()}{do[1:]}"
+    if evidence.fsrs_is_off:
+        do = f"Once FSRS is on: {do[0].lower()}{do[1:]}"
     if sureness(probability) == "could go either way" and finding.act != KEEP:
         do += ", or leave it: neither is a mistake"
     return (f"{do} ({of_100(probability)}).", _basis(finding, evidence), *_more(finding, evidence))
@@ -95,17 +91,16 @@ def _basis(finding: Finding, evidence: OfPreset) -> str:
     belief = chosen.belief
     assert belief is not None
     gain = f"a gain of {belief.gain:.3f} log loss ({belief.low:.3f} to {belief.high:.3f})"
-    others = "What other people gained with as many reviews"
-    if evidence.current != DEFAULTS:
-        others = "What other people gained by optimizing again"
+    others = "What people with as many reviews gained"
+    reference = "FSRS's defaults"
+    if evidence.stored:
+        others, reference = "What people gained by optimizing again", "yours"
     name = named(chosen.name)
     if chosen.difference is None:
-        few = counted(evidence.since, "held-out review")
-        if evidence.current != DEFAULTS:
-            few = f"{counted(evidence.since, 'review')} since the parameters were last changed"
-        return f"{others} speaks for {gain} with {name}; {few} say too little yet."
-    own = figures(chosen.difference, "unseen review", " than the current ones")
-    return f"Yours: {name}, {own}. {others}, with that: {gain}."
+        few = "The reviews that neither had seen say too little yet"
+        return f"{few}; {others[0].lower()}{others[1:]} speaks for {gain}."
+    own = figures(chosen.difference, "unseen review", f" than {reference}")
+    return f"Of yours: {name}, {own}. {others}, with that: {gain}."
 
 
 def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
@@ -114,7 +109,7 @@ def _more(finding: Finding, evidence: OfPreset) -> tuple[str, ...]:
         said.append("The file does not say which parameters are in force: the defaults stand here.")
     when = by_when(finding.missing)
     if when and finding.probability is not None and finding.probability < SURE:
-        said.append(f"Settled {when}.")
+        said.append(f"Ask again {when}.")
     if evidence.search:
         said.append(
             f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
@@ -130,9 +125,9 @@ def chosen_of(finding: Finding) -> Candidate:
     evidence = finding.evidence
     assert isinstance(evidence, OfPreset)
     known = [each for each in evidence.candidates if each.belief is not None]
-    for each in known:
-        if CODES.get(each.name) == finding.act:
-            return each
+    if finding.parameters is not None:
+        pasted = [each for each in known if CODES.get(each.name) == finding.act]
+        return pasted[0]
     return max(
         (each for each in known if each.name in CODES),
         key=lambda each: each.belief.gain if each.belief else 0.0,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, Sharing
 from srs_eval.advice.sentences import by_when, dots, listed, of_100
-from srs_eval.advice.split import Sharing
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 
@@ -25,10 +24,6 @@ _SENTENCE: Mapping[str, str] = {
 def of(finding: Finding) -> Sharing:
     assert isinstance(finding.evidence, Sharing)
     return finding.evidence
-
-
-def conclusion(finding: Finding) -> str:
-    return finding.act or ("one preset" if of(finding).parts == 1 else "too few reviews")
 
 
 def in_line(findings: Sequence[Finding]) -> str:
@@ -54,7 +49,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
         said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
     when = by_when(finding.missing)
     if when and finding.act == "pooled":
-        said.append(f"Whether they differ is settled {when}.")
+        said.append(f"Ask again {when}.")
     if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
         together = "; ".join(listed(each) for each in evidence.groups)
         said.append(

@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from srs_eval.advice.findings import Finding, Worded
 from srs_eval.advice.sentences import (
     FITTED,
-    has_a_figure,
-    listed,
-    percent,
+    in_groups,
     span,
     too_few_in_short,
     why_open,
@@ -41,40 +39,6 @@ def in_one_line(findings: Sequence[Finding]) -> str:
     return made(findings)
 
 
-def _often(findings: Sequence[Finding]) -> str:
-    """ "at 25 % more reviews than last time is enough: Maps; can't tell yet: Words (…)"."""
-    subjects: dict[str, list[tuple[str, str]]] = {}
-    for each in findings:
-        why = of(each).why if len(findings) == 1 else too_few_in_short(of(each).why)
-        says = "can't tell yet"
-        if of(each).conclusion != "can't tell":
-            growth = of(each).conclusion.replace("at every +", "at ")
-            says = f"{growth} more reviews than last time is enough"
-        subjects.setdefault(says, []).append((each.subject, f"({why})" if why else ""))
-    if len(findings) == 1 or (len(subjects) == 1 and not any(of(each).why for each in findings)):
-        (says,) = subjects
-        return f"{says} {subjects[says][0][1] if len(findings) == 1 else ''}".rstrip()
-    return _by_conclusion(subjects)
-
-
-def _hard(findings: Sequence[Finding]) -> str:
-    return {
-        "yes": "behaves like Again: press Again for what you have forgotten",
-        "no": "used as it should be",
-        "seldom": "hardly ever pressed: too seldom to matter",
-    }.get(of(findings[0]).conclusion, "can't tell yet whether it behaves like Again")
-
-
-def _time(findings: Sequence[Finding]) -> str:
-    first = findings[0]
-    if first.interval is None:
-        return of(first).sentences[0]
-    says = of(first).conclusion
-    if says == "can't tell":
-        says = "can't tell yet whether more predictable than before"
-    return f"{says} {_bounds(first.interval)}"
-
-
 def _costs(findings: Sequence[Finding]) -> str:
     """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
@@ -88,7 +52,7 @@ def _costs(findings: Sequence[Finding]) -> str:
     rows = of(finding).tables[0].rows
     today = [row for row in rows if row[1] == AS_NOW]
     others = [row for row in rows if row[1] != AS_NOW]
-    is_first = of(finding).conclusion == FIRST
+    is_first = of(finding).says == FIRST
     known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
     mark = "~" * is_first
 
@@ -105,28 +69,6 @@ def _costs(findings: Sequence[Finding]) -> str:
     else:
         told = f"{shown(today)[0]} (now), {', '.join(shown(others[:1]))}, once optimized"
     return f"{finding.subject}: {told} ({known})"
-
-
-def _remembered(findings: Sequence[Finding]) -> str:
-    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
-    shown: dict[str, list[str]] = {}
-    for finding in findings:
-        table, says = of(finding).tables[0], of(finding).conclusion
-        recalled, desired = table.column("recalled")["all"], table.column("desired")["all"]
-        assert isinstance(recalled, Interval)
-        beside = [f"desired {percent(desired, 0)}"] if isinstance(desired, float) else []
-        if of(finding).why and has_a_figure(recalled):
-            beside = [": ".join([*beside, of(finding).why])]
-        elif not enough_to_tell(recalled):
-            beside.append(too_few_in_short(why_open(recalled)))
-        elif says == "can't tell":
-            beside.append(f"{100 * recalled.low:.0f} … {100 * min(recalled.high, 1.0):.0f} %")
-        says = "can't tell yet" if says == "can't tell" else says
-        figure = f" {percent(recalled.estimate)}" if has_a_figure(recalled) else ""
-        why = f" ({', '.join(beside)})" if beside else ""
-        shown.setdefault(says, []).append(f"{finding.subject}{figure}{why}")
-    order = sorted(shown, key=lambda says: says != "less than desired")
-    return "; ".join(f"{says}: {listed(shown[says])}" for says in order)
 
 
 _THAN = {
@@ -157,7 +99,7 @@ def _against_older(findings: Sequence[Finding]) -> str:
         if len(findings) == 1:
             return f"{says} {bounds}".rstrip()
         shown.setdefault(says, []).append((finding.subject, bounds))
-    return _by_conclusion(shown)
+    return in_groups(shown)
 
 
 def _against_what_there_was(findings: Sequence[Finding]) -> str:
@@ -181,20 +123,6 @@ def _against_what_there_was(findings: Sequence[Finding]) -> str:
     return "; ".join(said) + once
 
 
-def _by_conclusion(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """ "better: A (.01 … .03 better); can't tell yet: B": what is said, and of what."""
-    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
-
-
-def _together(subjects: Sequence[tuple[str, str]]) -> str:
-    """ "A (.01 … .03 better), B and C (too few reviews)": names with what is said of them."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in subjects:
-        by_reason.setdefault(why, []).append(name)
-    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
-    return listed(said) if len(subjects) == len(said) else ", ".join(said)
-
-
 def _bounds(difference: Interval) -> str:
     """ "(.011 … .037 better)", "(.004 better … .002 worse)": the 95 % interval, if there is one."""
     if not math.isfinite(difference.half_width):
@@ -212,12 +140,8 @@ def _open_bounds(difference: Interval) -> str:
 
 
 _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
-    "often": _often,
     "costs": _costs,
-    "hard": _hard,
-    "retention": _remembered,
     "health": _against_older,
     "fit": _against_what_there_was,
-    "time": _time,
 }
 """By question; the others' lines are their findings' own words."""
