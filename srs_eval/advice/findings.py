@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
@@ -240,6 +240,84 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class Against:
+    """FSRS-6 fitted to earlier reviews against another prediction of the same reviews."""
+
+    name: str
+    kind: Literal["older scheduler", "average", "brought along", "FSRS"]
+    log_loss: Interval  # of the other
+    difference: Interval  # FSRS-6 minus it
+    verdict: Verdict | Literal[""]
+    saved: Interval  # the share of its log loss that FSRS-6 saves
+
+
+@dataclass(frozen=True)
+class Fit(Evidence):
+    """How well FSRS-6 predicts, and whether to change to it."""
+
+    says: Literal["well", "a little", "no better", "worse", "can't tell"]
+    by: Literal["stored", "defaults", "optimized"]  # the parameters that `says` is of
+    saved: Interval  # the share of the average's log loss that these save
+    log_loss: Interval  # of FSRS-6, fitted to earlier reviews
+    against: tuple[Against, ...]
+    fsrs_is_off: bool
+    now: Against | None = None  # what schedules in place of FSRS
+    defaults: Verdict | None = None  # FSRS's defaults against that
+
+    def of(self, kind: str) -> Against:
+        """The first of a kind."""
+        return next(each for each in self.against if each.kind == kind)
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """Anki's: both ratios to what is usual, and what they may be at most."""
+
+    version: str
+    log_loss: float
+    rmse_bins: float
+    log_loss_ratio: float
+    rmse_ratio: float
+    log_loss_limit: float
+    rmse_limit: float
+
+    @property
+    def passed(self) -> bool:
+        return self.log_loss_ratio <= self.log_loss_limit or self.rmse_ratio <= self.rmse_limit
+
+
+@dataclass(frozen=True)
+class Health(Evidence):
+    """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
+
+    says: Literal["yes", "no", "as good", "can't tell"]
+    against: tuple[Against, ...]
+    check: HealthCheck | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's figures on the held-out reviews, and its log loss minus FSRS-6's."""
+
+    name: str
+    log_loss: Interval
+    rmse_bins: float
+    auc: float | None
+    difference: Interval | None
+    verdict: Verdict | Literal[""]
+    is_own: bool  # parameters or predictions that a person brought along
+
+
+@dataclass(frozen=True)
+class Models(Evidence):
+    """Models, the best first; `says` is its name."""
+
+    says: str
+    models: tuple[Model, ...]
+    left_out: int  # held-out reviews without a prediction by every model
+
+
+@dataclass(frozen=True)
 class Often(Evidence):
     """What optimizing less often than at every +2 % costs; `act`: how often is enough.
 
@@ -338,6 +416,15 @@ def phrased(
     """A finding whose evidence is English."""
     evidence = Worded(says, sentences, tables, why, brief)
     return Finding(question, subject, interval=difference, parameters=parameters, evidence=evidence)
+
+
+_E = TypeVar("_E", bound=Evidence)
+
+
+def of(finding: Finding, kind: type[_E]) -> _E:
+    """Its evidence, which is of that kind."""
+    assert isinstance(finding.evidence, kind)
+    return finding.evidence
 
 
 def unanswered(question: str, reason: str) -> Finding:

@@ -17,11 +17,12 @@ from srs_eval.advice.candidates import (
     knows_presets,
     too_few,
 )
-from srs_eval.advice.findings import Finding, Unanswered, unanswered
+from srs_eval.advice.findings import Finding, Fit, Unanswered, unanswered
 from srs_eval.advice.over_time import MODEL
 from srs_eval.advice.questions import MODELS, OF_PRESETS, REGISTRY, Asked, ask, tasks_of
 from srs_eval.advice.sentences import month_in_words
-from srs_eval.advice.shown.worded import OPEN, headline
+from srs_eval.advice.shown.predicted import headline
+from srs_eval.advice.shown.worded import OPEN
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import in_words as reason_of
@@ -94,7 +95,10 @@ class Overview:
     def headline(self) -> str:
         """How well FSRS predicts, in one sentence; "" while that is open."""
         below = any(each.parameters for each in self.of(OF_PRESETS))
-        return next((headline(shown.sentences(each)[0], below) for each in self.of("fit")), "")
+        for each in self.of("fit"):
+            is_fit = isinstance(each.evidence, Fit)
+            return headline(each, below) if is_fit else shown.line([each])
+        return ""
 
     @property
     def lines(self) -> list[Line]:

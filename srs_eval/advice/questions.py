@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
 from srs_eval.advice.candidates import (
-    ALL_REVIEWS,
     WHOLE,
     Learner,
     judged_by_preset,
@@ -35,13 +34,11 @@ from srs_eval.advice.predictions import (
 )
 from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
-from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.glance import QUESTION as COSTS
 from srs_eval.advice.workload.glance import at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.models.own_parameters import as_anki_runs
 from srs_eval.stats.intervals import EQUIVALENT
@@ -264,14 +261,3 @@ def questions_for(log: ReviewLog) -> tuple[str, ...]:
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     """All that `answering` has to say; the options and what it raises are its."""
     return list(answering(log, **options))
-
-
-def document(answers: Sequence[Finding]) -> dict[str, Any]:
-    """Answers as JSON has them (layout: docs/formats.md)."""
-    over_all = all(each.subject == ALL_REVIEWS for each in answers)
-    return {
-        "layout": 1,
-        "srs_eval": VERSION,
-        "rows": "benchmark" if over_all else "anki",
-        "answers": list(map(finding_document, answers)),
-    }

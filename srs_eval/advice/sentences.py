@@ -174,11 +174,11 @@ def lacks(missing: Missing | None, is_short: bool = False) -> str:
     return f"needs {' on '.join(counted(count, what) for count, what in of_each if count)}"
 
 
-def what_lacks(missing: Missing | None, like: str = "like these") -> str:
+def what_lacks(missing: Missing | None) -> str:
     """The same as a sentence."""
     if missing is None or missing == Missing():
         return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
-    return f"About {lacks(missing).removeprefix('needs ')} {like} would tell."
+    return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
 
 
 def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 import srs_eval
 from srs_eval.advice import fsrs, refitting, shown
 from srs_eval.advice.candidates import SM2, Learner
-from srs_eval.advice.findings import Noise, Retention
+from srs_eval.advice.findings import Health, Noise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.selection import only_preset
@@ -65,11 +65,13 @@ def test_one_rule_decides_whether_fsrs_is_right(
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
     monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
     (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
-    verdict_shown = shown.tables(answer)[0].rows[0][2]
-    (said,) = (said for verdict, said in fsrs.SAID.items() if verdict == verdict_shown)
     assert answer.says == says
-    assert said[0] == says
-    assert shown.sentences(answer)[0].startswith(said[1])
+    assert isinstance(answer.evidence, Health)
+    verdict = answer.evidence.against[0].verdict
+    assert {"yes": "better", "no": "worse", "can't tell": "can't tell yet"}.get(
+        says, says
+    ) == verdict
+    assert (answer.missing is not None) == (says == "can't tell")
 
 
 def test_no_health_check_of_too_few_items() -> None:

@@ -20,8 +20,20 @@ from hypothesis import strategies as st
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import WHOLE, Learner
-from srs_eval.advice.findings import Finding, Months, Often, Part, Retention, phrased, unanswered
-from srs_eval.advice.fsrs import _change, _headline, how_well
+from srs_eval.advice.findings import (
+    Against,
+    Finding,
+    Fit,
+    Health,
+    Missing,
+    Months,
+    Often,
+    Part,
+    Retention,
+    phrased,
+    unanswered,
+)
+from srs_eval.advice.fsrs import how_well
 from srs_eval.advice.over_time import was_i_predictable
 from srs_eval.advice.overview import Overview, _to_compile_side_by_side, overview
 from srs_eval.advice.questions import OF_PRESETS, REGISTRY, TASKS, TASKS_WITHOUT_PRESETS
@@ -32,8 +44,8 @@ from srs_eval.advice.sentences import (
     parameter_line,
     parsed_parameters,
     told,
-    why_open,
 )
+from srs_eval.advice.shown.predicted import headline
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.answers import answers as costs_in_words
 from srs_eval.advice.workload.estimate import Doing, Question, Workload, workload
@@ -320,7 +332,10 @@ def test_too_few_reviews_for_anything_are_told_once(log: ReviewLog) -> None:
     left = ("costs", "often", "split", OF_PRESETS)
     others = (line for line in found.lines if line.question not in left)
     said = " ".join([found.headline, *(line.text for line in others)])
-    assert set(re.findall(r"[\d,]*\d", said)) == {str(judged.reviews), "1,000"}
+    assert set(re.findall(r"[\d,]*\d", said)) == {
+        f"{1_000 - judged.reviews:,}",
+        str(20 - judged.days),
+    }
     (split,) = (line.text for line in found.lines if line.question == "split")
     assert split.startswith("Let your 2 presets share parameters for now: ")
 
@@ -349,10 +364,30 @@ def test_why_less_is_remembered_than_desired(
     assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
 
 
+def _fit(
+    says: Any,
+    changes: bool = False,
+    verdict: Any = "better",
+    defaults: Any = None,
+    reviews: int = 4_000,
+) -> Finding:
+    difference, saved = Interval(-0.1, 0.02, reviews, 60), Interval(0.27, 0.08)
+    loss = Interval(0.4, 0.02, reviews, 60)
+    figures = loss, difference, verdict, saved
+    average = Against("average", "average", *figures)
+    older = Against("SM-2 as scheduled", "older scheduler", *figures)
+    against, instead = (average, older), older if changes else None
+    evidence = Fit(says, "optimized", Interval(0.73, 0.32), loss, against, True, instead, defaults)
+    lacks = None if reviews >= 1_000 else Missing(1_000 - reviews)
+    return Finding(
+        "fit", "all reviews", interval=difference, reviews=reviews, missing=lacks, evidence=evidence
+    )
+
+
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
 def test_whether_to_change_leads_to_one_act(alone: str) -> None:
     """That the defaults would not do is why parameters are pasted, no second thought."""
-    told = _change("better", Interval(0.27, 0.08), "", "SM-2", alone)
+    told = headline(_fit("well", True, "better", alone))
     assert told.count(".") == 1
     assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
     assert ("its defaults alone" in told) == (alone != "better")
@@ -380,33 +415,6 @@ def test_one_reason_for_all_questions_has_one_line() -> None:
     assert len(some.lines) > 1
 
 
-@pytest.mark.parametrize(
-    ("reviews", "low", "high", "says"),
-    [
-        (
-            5_000,
-            -0.012,
-            -0.001,
-            "(.001 … .012 better: not enough where several are judged at once)",
-        ),
-        (5_000, -0.012, 0.003, "(.012 better … .003 worse)"),
-        (900, -0.012, -0.001, "(needs 100 more reviews)"),
-    ],
-)
-def test_what_cannot_be_told_says_why_beside_its_interval(
-    reviews: int, low: float, high: float, says: str
-) -> None:
-    difference = Interval((low + high) / 2, (high - low) / 2, reviews, 60)
-    columns = ("against", "minus it", "verdict")
-    table = Table("", columns, (("SM-2 as scheduled", difference, "can't tell yet"),))
-    health = phrased("health", "Words", "can't tell", ("",), (table,))
-    assert shown.line([health]) == f"can't tell yet {says}"
-    leaves_out = high < 0
-    drawn = evidence(health).draw(100).plain
-    assert ("can't tell yet*" in drawn) == leaves_out
-    assert ("* The interval leaves out 0, but: " in drawn) == leaves_out
-
-
 def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
     assert log.entries is not None
@@ -420,8 +428,7 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
     told = how_well(Learner.of(brought, protocol=WHOLE), 0.002)
     assert shown.sentences(told)[0].startswith(
-        "Change to FSRS? Yes, with parameters fitted to you: it would predict you better than "
-        "SuperMemo SM-15, your scheduler, by "
+        "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
     found.add([told, phrased("models", "all reviews", "FSRS-6", ("FSRS-6 has the lowest loss.",))])
@@ -449,19 +456,17 @@ def test_ones_own_parameters_are_told_before_what_a_fit_would_add(log: ReviewLog
 
 
 @pytest.mark.parametrize(
-    ("difference", "says"),
+    ("reviews", "says"),
     [
-        (Interval(-0.4, 0.5, 44, 30), "can't be told yet: needs 956 more reviews."),
-        (Interval(-0.4, 0.5, 4_000, 60), "can't be told yet: 73 % better than guessing"),
+        (44, "can't be told yet: needs 956 more reviews."),
+        (4_000, "can't be told yet: optimized, 73 % better than guessing"),
     ],
 )
-def test_no_figure_of_a_few_reviews(difference: Interval, says: str) -> None:
+def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
     """It would be read as praise; and nobody saves more than all of a loss."""
-    saved = Interval(0.73, 0.32)
-    few = why_open(difference) if difference.reviews < 1_000 else ""
-    told = _headline("can't tell yet", saved, True, few, "")
+    told = headline(_fit("can't tell", reviews=reviews))
     assert says in told
-    assert ("(41 … 100 %)" in told) == (not few)
+    assert ("(41 … 100 %)" in told) == (reviews == 4_000)
 
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
@@ -540,19 +545,21 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
 
 
 def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, says: str, estimate: float) -> Finding:
-        row = ("SM-2 as scheduled", Interval(estimate, 0.01, 2_000, 60), says)
-        table = Table("", ("against", "minus it", "verdict"), (row,))
-        return phrased("health", name, "", ("",), (table,))
+    def answer(name: str, verdict: Any, saved: float, lacks: int = 0) -> Finding:
+        figures = Interval(0.4, 0.01), Interval(-saved, 0.01, 2_000, 60)
+        against = Against("SM-2", "older scheduler", *figures, verdict, Interval(saved, 0.01))
+        missing = Missing(lacks) if lacks else None
+        evidence = Health("can't tell" if lacks else "yes", (against,), None)
+        return Finding("health", name, missing=missing, evidence=evidence)
 
-    words = answer("Words", "better", -0.03)
-    assert shown.line([words]) == "better than SM-2 once optimized (.020 … .040 better)"
-    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", -0.001)
-    unjudged = phrased("health", "New", "can't tell", ("Anki makes no health check here.",))
+    words = answer("Words", "better", 0.03)
+    assert shown.line([words]) == "better than SM-2 once optimized (2 … 4 %)"
+    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", 0.001, 900)
+    unjudged = Finding("health", "New", evidence=Health("can't tell", (), None))
     assert shown.line([words, *others, unjudged]) == (
-        "better than SM-2 once optimized: Words (.020 … .040 better); "
-        "as good as SM-2 once optimized: Maps (.010 better … .010 worse); "
-        "can't tell yet: Birds (.011 better … .009 worse) and New"
+        "better than SM-2 once optimized: Words (2 … 4 %); "
+        "as good as SM-2 once optimized: Maps (1 % worse … 1 % better); "
+        "can't tell yet: Birds (too few reviews) and New"
     )
 
 

@@ -14,11 +14,14 @@ import numpy as np
 from textual import events
 
 from srs_eval.advice.findings import (
+    Against,
     Calibration,
     Candidate,
     Finding,
+    Fit,
     Habit,
     Hard,
+    Health,
     Month,
     Months,
     Noise,
@@ -31,8 +34,8 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.population import Belief
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
@@ -229,13 +232,19 @@ def make_answers() -> list[Finding]:
             ),
         )
 
-    against = Table(
-        "FSRS-6, fitted to earlier reviews, against",
-        ("predicted by", "log loss", "minus it", "verdict"),
-        (
-            ("optimized", interval(0.436, 0.02), None, ""),
-            ("average", interval(0.501, 0.024), interval(-0.065, 0.016), "better"),
-        ),
+    saved = interval(0.13, 0.03)
+    average = Against(
+        "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
+    )
+    older = Against(
+        "SM-2 as scheduled",
+        "older scheduler",
+        *(interval(0.46, 0.02), interval(-0.024, 0.013)),
+        "better",
+        interval(0.05, 0.03),
+    )
+    fit = Fit(
+        "well", "stored", interval(0.11, 0.03), interval(0.436, 0.02), (average, older), False
     )
     by_month = tuple(
         Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
@@ -246,11 +255,6 @@ def make_answers() -> list[Finding]:
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         (("all presets", "split", 4_000, interval(0.006, 0.004), "keep shared"),),
     )
-    older = Table(
-        "Default: FSRS-6 against",
-        ("against", "minus it", "verdict"),
-        (("SM-2 as scheduled", interval(-0.024, 0.013), "better"),),
-    )
     whole = Part("all", interval(0.847, 0.012), 0.87)
     near = Part("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
@@ -260,12 +264,8 @@ def make_answers() -> list[Finding]:
         ("desired retention", "", "reviews a day", "minutes a day"),
         (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
     )
-    fits = (
-        "FSRS predicts you well: with your parameters 11 % better than guessing your average "
-        "(8 … 14 %), optimized 13 % better (10 … 16 %)."
-    )
     return [
-        phrased("fit", "all reviews", "better", (fits,), (against,)),
+        Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
         phrased(
@@ -282,7 +282,7 @@ def make_answers() -> list[Finding]:
             ),
         ),
         Finding("noise", "Default", evidence=Noise("0 of 21")),
-        phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
+        Finding("health", "Default", evidence=Health("yes", (older,), None)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
         phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
         Finding("often", "Default", "every +25 %", evidence=Often("as good")),

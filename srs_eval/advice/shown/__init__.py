@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from srs_eval.advice.candidates import ALL_REVIEWS
 from srs_eval.advice.findings import (
     Calibration,
     Days,
     Evidence,
     Finding,
+    Fit,
     Habit,
     Hard,
+    Health,
     LeftOut,
+    Models,
     Months,
     Noise,
     OfAll,
@@ -24,8 +28,9 @@ from srs_eval.advice.findings import (
     Steps,
     Unanswered,
     Worded,
+    of,
 )
-from srs_eval.advice.shown import habits, memory, parameters, sharing, worded
+from srs_eval.advice.shown import habits, memory, parameters, predicted, sharing, worded
 from srs_eval.advice.tables import Table
 from srs_eval.data.paths import VERSION
 
@@ -46,8 +51,7 @@ def _first(
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
-    assert isinstance(finding.evidence, Unanswered)
-    return (f"Can't tell: {finding.evidence.reason}.",)
+    return (f"Can't tell: {of(finding, Unanswered).reason}.",)
 
 
 _PARAMETERS = _Renderer(parameters.in_line, parameters.sentences, parameters.tables)
@@ -58,8 +62,8 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     LeftOut: _PARAMETERS,
     Worded: _Renderer(
         worded.in_one_line,
-        lambda finding: worded.of(finding).sentences,
-        lambda finding: worded.of(finding).tables,
+        lambda finding: of(finding, Worded).sentences,
+        lambda finding: of(finding, Worded).tables,
     ),
     Unanswered: _Renderer(_first(_unanswered), _unanswered, lambda _: ()),
     Retention: _Renderer(
@@ -68,6 +72,11 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
     Calibration: _Renderer(memory.says_line, memory.says_sentences, memory.says_tables),
     Months: _Renderer(memory.time_line, memory.time_sentences, memory.time_tables),
     Habit: _Renderer(memory.habit_line, memory.habit_sentences, lambda _: ()),
+    Fit: _Renderer(predicted.fit_line, predicted.fit_sentences, predicted.fit_tables),
+    Health: _Renderer(predicted.health_line, predicted.health_sentences, predicted.health_tables),
+    Models: _Renderer(
+        _first(predicted.models_sentences), predicted.models_sentences, predicted.models_tables
+    ),
     Often: _Renderer(habits.often_line, habits.often_sentences, habits.often_tables),
     Noise: _Renderer(_first(habits.noise_sentences), habits.noise_sentences, habits.noise_tables),
     Hard: _Renderer(habits.hard_line, habits.hard_sentences, habits.hard_tables),
@@ -105,6 +114,16 @@ def document(finding: Finding) -> dict[str, Any]:
         "sentences": list(sentences(finding)),
         "parameters": None if finding.parameters is None else list(finding.parameters),
         "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
+    }
+
+
+def documents(findings: Sequence[Finding]) -> dict[str, Any]:
+    """All that `compare` answers, as JSON has it (layout: docs/formats.md)."""
+    return {
+        "layout": 1,
+        "srs_eval": VERSION,
+        "rows": "benchmark" if all(each.subject == ALL_REVIEWS for each in findings) else "anki",
+        "answers": list(map(document, findings)),
     }
 
 

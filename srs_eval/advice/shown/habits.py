@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from srs_eval.advice.findings import OPEN, Finding, Hard, Noise, Often, Step, Steps
+from srs_eval.advice.findings import OPEN, Finding, Hard, Noise, Often, Step, Steps, of
 from srs_eval.advice.sentences import (
     better_by,
     in_groups,
@@ -14,7 +14,6 @@ from srs_eval.advice.sentences import (
     signed,
     spanned,
     sure,
-    what_lacks,
 )
 from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
@@ -22,16 +21,11 @@ from srs_eval.data.errors import counted
 # How often
 
 
-def _often(finding: Finding) -> Often:
-    assert isinstance(finding.evidence, Often)
-    return finding.evidence
-
-
 def often_line(findings: Sequence[Finding]) -> str:
     """ "every +25 % of reviews is as good as always: Maps; every +10 % … is safe for …: Words"."""
     subjects: dict[str, list[tuple[str, str]]] = {}
     for each in findings:
-        why = "as good as always" if _often(each).says == "as good" else "safe for everybody"
+        why = "as good as always" if of(each, Often).says == "as good" else "safe for everybody"
         subjects.setdefault(f"{each.act} of reviews is {why}", []).append((each.subject, ""))
     return in_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
 
@@ -39,7 +33,7 @@ def often_line(findings: Sequence[Finding]) -> str:
 def often_sentences(finding: Finding) -> list[str]:
     """How often is enough, and whether it is worth it at all."""
     first = f"Optimize at {often_line([finding])}."
-    found = _often(finding)
+    found = of(finding, Often)
     if found.defaults is None:
         return [
             first,
@@ -55,7 +49,7 @@ def often_sentences(finding: Finding) -> list[str]:
 
 def often_tables(finding: Finding) -> list[Table]:
     """What each way costs."""
-    found = _often(finding)
+    found = of(finding, Often)
     compared = [*found.costs, *([found.defaults] if found.defaults else [])]
     rows = tuple((each.name, each.difference, each.verdict) for each in compared)
     title = f"{finding.subject}: optimizing less often"
@@ -65,16 +59,11 @@ def often_tables(finding: Finding) -> list[Table]:
 # Noise
 
 
-def _noise(finding: Finding) -> Noise:
-    assert isinstance(finding.evidence, Noise)
-    return finding.evidence
-
-
 def noise_sentences(finding: Finding) -> list[str]:
     """How many parameters are noise, and which."""
     if finding.missing is not None:
-        return [f"Can't tell yet: {what_lacks(finding.missing)}"]
-    noisy = [f"w{k}" for k, each in enumerate(_noise(finding).parameters) if each.is_noise]
+        return [f"Can't tell yet: {lacks(finding.missing)}."]
+    noisy = [f"w{k}" for k, each in enumerate(of(finding, Noise).parameters) if each.is_noise]
     named = f" ({', '.join(noisy)})" if noisy else ""
     return [
         f"{finding.says} parameters would move by more than half of what learners differ by, had "
@@ -86,7 +75,7 @@ def noise_tables(finding: Finding) -> list[Table]:
     """The parameters and how far they move."""
     rows = tuple(
         (f"w{k}", each.fitted, each.over_days, each.of_learners, "noise" * each.is_noise)
-        for k, each in enumerate(_noise(finding).parameters)
+        for k, each in enumerate(of(finding, Noise).parameters)
     )
     columns = ("parameter", "fitted", "over days", "learners", "")
     title = f"{finding.subject}: parameters and their standard deviations"
@@ -96,24 +85,19 @@ def noise_tables(finding: Finding) -> list[Table]:
 # Hard
 
 
-def _hard(finding: Finding) -> Hard:
-    assert isinstance(finding.evidence, Hard)
-    return finding.evidence
-
-
 def hard_line(findings: Sequence[Finding]) -> str:
     """ "used as it should be"."""
     return {
         "yes": "behaves like Again: press Again for what you have forgotten",
         "no": "used as it should be",
-        "seldom": "hardly ever pressed: too seldom to matter",
+        "seldom": "hardly ever pressed, too seldom to matter",
         OPEN: f"can't tell yet whether it behaves like Again ({lacks(findings[0].missing)})",
-    }[_hard(findings[0]).says]
+    }[of(findings[0], Hard).says]
 
 
 def hard_sentences(finding: Finding) -> list[str]:
     """Whether it behaves like Again, how often it is pressed, what is recalled after it."""
-    found = _hard(finding)
+    found = of(finding, Hard)
     said = [f"Hard, {percent(found.share)} of your answers to reviews: {hard_line([finding])}."]
     for each in found.after:
         if each.button == "Hard":
@@ -133,7 +117,8 @@ def hard_sentences(finding: Finding) -> list[str]:
 def hard_tables(finding: Finding) -> list[Table]:
     """What is recalled after each button."""
     rows = tuple(
-        (each.button, each.bias.reviews, each.recalled, each.bias) for each in _hard(finding).after
+        (each.button, each.bias.reviews, each.recalled, each.bias)
+        for each in of(finding, Hard).after
     )
     columns = ("last button", "reviews", "recalled", "minus recalled")
     title = "The review after each button: recalled, and expected minus recalled"
@@ -149,14 +134,9 @@ _UNKNOWN = {
 }
 
 
-def _steps(finding: Finding) -> Steps:
-    assert isinstance(finding.evidence, Steps)
-    return finding.evidence
-
-
 def steps_sentences(finding: Finding) -> list[str]:
     """Which steps to change and why; which to keep; of which it can't be told."""
-    found = _steps(finding)
+    found = of(finding, Steps)
     said = []
     for says in ("longer", "shorter"):
         for each in (each for each in found.steps if each.says == says):
@@ -164,8 +144,8 @@ def steps_sentences(finding: Finding) -> list[str]:
             yours = "" if each.step is None else f", your step is {duration(each.step)}"
             said.append(f"{says.capitalize()} after {_article(each)}: {until}{yours}.")
     for says, words in (("as it is", "As it is"), (OPEN, "Can't tell")):
-        of = [_article(each) for each in found.steps if each.says == says]
-        said += [f"{words} after {listed(of)}."] if of else []
+        after = [_article(each) for each in found.steps if each.says == says]
+        said += [f"{words} after {listed(after)}."] if after else []
     return said or ["Can't tell: no card has been answered twice on a day."]
 
 
@@ -183,7 +163,7 @@ def _until(step: Step) -> str:
 
 def steps_tables(finding: Finding) -> list[Table]:
     """Each situation."""
-    found = _steps(finding)
+    found = of(finding, Steps)
     rows = tuple(
         (
             each.situation,

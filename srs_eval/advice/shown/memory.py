@@ -15,6 +15,7 @@ from srs_eval.advice.findings import (
     Months,
     Part,
     Retention,
+    of,
 )
 from srs_eval.advice.sentences import (
     has_a_figure,
@@ -43,11 +44,6 @@ _DESIRED = {
 """By how it is said what was found, those first of which something may follow."""
 
 
-def _retention(finding: Finding) -> Retention:
-    assert isinstance(finding.evidence, Retention)
-    return finding.evidence
-
-
 def _parts(found: Retention) -> list[tuple[Interval, str]]:
     """What makes for the difference from what is desired, as far as it is known: that which lies
     beyond zero on its side."""
@@ -65,7 +61,7 @@ def retention_line(findings: Sequence[Finding]) -> str:
     """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
     groups: dict[str, list[tuple[str, str]]] = {each: [] for each in _DESIRED.values()}
     for finding in findings:
-        found = _retention(finding)
+        found = of(finding, Retention)
         recalled, desired = found.parts[0].recalled, found.desired
         beside = [] if desired is None else [f"desired {percent(desired, 0)}"]
         if finding.missing is not None and not has_a_figure(recalled):
@@ -85,7 +81,7 @@ def retention_line(findings: Sequence[Finding]) -> str:
 
 def retention_sentences(finding: Finding) -> list[str]:
     """What is recalled, why it is not what is desired, what was expected."""
-    found = _retention(finding)
+    found = of(finding, Retention)
     recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
     figures = f"{percent(recalled.estimate)} recalled on {counted(recalled.reviews, 'review')} "
     figures += spanned(*share_bounds(recalled, 1), recalled)
@@ -114,7 +110,7 @@ def _points(part: Interval) -> str:
 
 def retention_tables(finding: Finding) -> list[Table]:
     """All reviews, young and mature cards, months."""
-    parts = _retention(finding).parts
+    parts = of(finding, Retention).parts
     return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
 
 
@@ -126,14 +122,9 @@ def _of_parts(title: str, of: str, parts: Sequence[Part]) -> Table:
 # When FSRS says 90 %
 
 
-def _calibration(finding: Finding) -> Calibration:
-    assert isinstance(finding.evidence, Calibration)
-    return finding.evidence
-
-
 def says_line(findings: Sequence[Finding]) -> str:
     """ "90 %, you recall 88 % (86 … 90 %): less than it says"."""
-    found = _calibration(findings[0])
+    found = of(findings[0], Calibration)
     if found.near is None:
         return f"can't tell yet ({lacks(findings[0].missing)})"
     recalled = found.near.recalled
@@ -149,9 +140,9 @@ def says_line(findings: Sequence[Finding]) -> str:
 
 def says_sentences(finding: Finding) -> list[str]:
     """The same of what is nearest to 90 %, and of all reviews."""
-    found = _calibration(finding)
+    found = of(finding, Calibration)
     if found.near is None:
-        first = f"Can't tell yet: {what_lacks(finding.missing, 'with about the same prediction')}"
+        first = f"Can't tell yet: it {lacks(finding.missing)} with about the same prediction."
     else:
         first = f"When it says {says_line([finding])}."
     whole = found.whole
@@ -165,7 +156,7 @@ def says_sentences(finding: Finding) -> list[str]:
 
 def says_tables(finding: Finding) -> list[Table]:
     """By what it says."""
-    bins = _calibration(finding).bins
+    bins = of(finding, Calibration).bins
     return [_of_parts("What Anki's FSRS says and what you recall", "when it says", bins)]
 
 
@@ -179,17 +170,12 @@ _PREDICTABLE = {
 }
 
 
-def _months(finding: Finding) -> Months:
-    assert isinstance(finding.evidence, Months)
-    return finding.evidence
-
-
 def time_line(findings: Sequence[Finding]) -> str:
     """ "less predictable than before: recalled 81.2 %, expected 88.3 %"."""
     (finding,) = findings
     if finding.missing is not None:
         return f"can't tell yet ({lacks(finding.missing)})"
-    found = _months(finding)
+    found = of(finding, Months)
     last = found.months[-1]
     figures = f"recalled {percent(last.recalled.estimate)}, expected {percent(last.predicted)}"
     return f"{_PREDICTABLE[found.says]}: {figures}"
@@ -212,7 +198,7 @@ def time_tables(finding: Finding) -> list[Table]:
     """Month by month."""
     rows = [
         (each.name, each.reviews, each.recalled, each.predicted, each.log_loss)
-        for each in _months(finding).months
+        for each in of(finding, Months).months
     ]
     columns = ("month", "reviews", "recalled", "expected", "log loss")
     return [Table("Month by month, FSRS-6", columns, tuple(rows))]
@@ -232,8 +218,7 @@ _KNOWING = {
 def habit_line(findings: Sequence[Finding]) -> str:
     """ "hardly matters: knowing how it goes spares 2.1 % (1.5 … 2.7 %) of FSRS-6's error"."""
     (finding,) = findings
-    assert isinstance(finding.evidence, Habit)
-    found = finding.evidence
+    found = of(finding, Habit)
     if found.worth is None:
         return "is unknown, this source has no clock times"
     ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
@@ -269,14 +254,9 @@ def days_table(days: Sequence[DayState], title: str = "Your state day by day") -
     return Table(title, columns, tuple(rows))
 
 
-def _days(finding: Finding) -> Days:
-    assert isinstance(finding.evidence, Days)
-    return finding.evidence
-
-
 def today_line(findings: Sequence[Finding]) -> str:
     """ "more forgotten than usual since 2024-10-01: of what is usually recalled at 90 %, 81 %"."""
-    found = _days(findings[0])
+    found = of(findings[0], Days)
     odds = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + found.days[-1].state.estimate
     of_usual = f"of cards recalled at 90 % otherwise, about {percent(1 / (1 + math.exp(-odds)), 0)}"
     if found.says == "as usual":
@@ -286,9 +266,9 @@ def today_line(findings: Sequence[Finding]) -> str:
 
 def today_sentences(finding: Finding) -> list[str]:
     """How the last day went."""
-    return [f"On {_days(finding).days[-1].name}, your last day, {today_line([finding])}."]
+    return [f"On {of(finding, Days).days[-1].name}, your last day, {today_line([finding])}."]
 
 
 def today_tables(finding: Finding) -> list[Table]:
     """The last days."""
-    return [days_table(_days(finding).days[-_DAYS_SHOWN:], "Your last days")]
+    return [days_table(of(finding, Days).days[-_DAYS_SHOWN:], "Your last days")]
