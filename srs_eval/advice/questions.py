@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 MODELS = "models"  # the question of `compare` that can be asked where presets are not known
 STANDING = "standing"  # asked of a log whole, whether presets are known or not
+DAYS = ("day", "today", "hour", "session")  # the first one is asked, all are told
 OF_PRESETS = "parameters"  # the question with a line for each preset
 
 
@@ -185,7 +186,7 @@ TASKS = (
     ("health",),
     ("retention",),
     ("day",),
-    ("hard",),
+    ("hard", "steps"),
     (STANDING,),
     (COSTS,),
     ("buttons", "noise"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from srs_eval.advice import shown
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
-from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
+from srs_eval.advice.questions import OF_PRESETS, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
@@ -63,13 +63,9 @@ def presets_section(lines: Sequence[Line]) -> list[Section]:
     return [Section("Your presets", tuple(blocks))]
 
 
-def of_benchmark(answers: Sequence[Finding]) -> bool:
-    """Whether they rest on the benchmark's rows."""
-    return all(each.question in (MODELS, *OVER_ALL) for each in answers)
-
-
 def answers_section(
     answers: Sequence[Finding] | str,
+    rows: str,
     lines: Sequence[Line],
     workload: Workload | str,
     load: Finding | None,
@@ -110,7 +106,7 @@ def answers_section(
             )
         )
     blocks += _workload(workload, load)
-    blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
+    blocks.append(_FROM_ANKI if rows == "anki" else _FROM_BENCHMARK)
     return [Section("Answers", tuple(blocks))]
 
 
@@ -160,4 +156,6 @@ def _workload(found: Workload | str, load: Finding | None) -> list[Section | str
         for number, table in enumerate(shown.tables(answer)[1:], start=2)
     ]
     said = answer.says if load is None else shown.sentences(load)[0]
-    return [Section(title, (*shown.sentences(answer), *tables, _OF_DRAWS), folded=True, said=said)]
+    closing = [_OF_DRAWS] if found.drawn else []
+    blocks: tuple[Block, ...] = (*shown.sentences(answer), *tables, *closing)
+    return [Section(title, blocks, folded=True, said=said)]

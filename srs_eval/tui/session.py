@@ -484,6 +484,7 @@ class Session:
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],
         }
+        glance, costs = self.overview.of("costs"), self._costs.whole(log)
         task = partial(
             self._write_report or export_learner,
             log,
@@ -494,8 +495,22 @@ class Session:
             context=self.options.context,
             narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
             anonymous=wanted.anonymous,
+            known=self._known(),
+            costs=next((costs[each.subject] for each in glance if each.subject in costs), None),
         )
         self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
+
+    def _known(self) -> tuple[Finding, ...]:
+        """Today's answers, to questions that have no more to come."""
+        from srs_eval.advice.findings import Unanswered
+        from srs_eval.advice.questions import DAYS
+
+        waiting = {*self.overview.waiting, *(DAYS if DAYS[0] in self.overview.waiting else ())}
+        return tuple(
+            each
+            for each in self.overview.answers
+            if each.question not in waiting and not isinstance(each.evidence, Unanswered)
+        )
 
     def jobs(self) -> int:
         """Processes that work at once."""
