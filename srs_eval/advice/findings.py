@@ -6,6 +6,7 @@ a dataclass of the question's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -22,6 +23,7 @@ from srs_eval.stats.intervals import (
     more_reviews,
 )
 
+SURE, LIKELY = 0.95, 0.8  # probabilities from which an act is called that
 OPEN: Literal["can't tell"] = "can't tell"
 FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
 """Below either no log loss of a preset is shown where nothing beside it tells; nor, below these
@@ -78,7 +80,7 @@ class Unanswered(Evidence):
 
 @dataclass(frozen=True)
 class Candidate:
-    """Parameters that a preset could have."""
+    """What reviews could be predicted with, parameters that a preset could have, say."""
 
     name: str
     log_loss: Interval | None = None  # on reviews that it had not seen
@@ -232,15 +234,6 @@ class Days(Evidence):
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A candidate's paired difference in log loss, negative: better, and the verdict on it."""
-
-    name: str
-    difference: Interval
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class Against:
     """FSRS-6 fitted to earlier reviews against another prediction of the same reviews."""
 
@@ -297,16 +290,12 @@ class Health(Evidence):
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model's figures on the held-out reviews, and its log loss minus FSRS-6's."""
+class Model(Candidate):
+    """A model's figures on the held-out reviews; its difference is from optimized FSRS-6."""
 
-    name: str
-    log_loss: Interval
-    rmse_bins: float
-    auc: float | None
-    difference: Interval | None
-    verdict: Verdict | Literal[""]
-    is_own: bool  # parameters or predictions that a person brought along
+    rmse_bins: float = math.nan
+    auc: float | None = None
+    is_own: bool = False  # parameters or predictions that a person brought along
 
 
 @dataclass(frozen=True)
@@ -326,8 +315,8 @@ class Often(Evidence):
     """
 
     says: Literal["as good", "safe"]
-    costs: tuple[Compared, ...] = ()
-    defaults: Compared | None = None  # in their place: not to optimize at all
+    costs: tuple[Candidate, ...] = ()
+    defaults: Candidate | None = None  # in their place: not to optimize at all
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from srs_eval.stats.intervals import Interval
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 TABLE = Path(__file__).with_name("population.npz")  # made by tools/experience.py
-SURE, LIKELY = 0.95, 0.8
 _SCALE = 100_000
 _WIDTH = 0.7  # of the kernel, in log reviews
 _WIDTH_OF_RECALL = 0.2  # the same in log of the average's log loss

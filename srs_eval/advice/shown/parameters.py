@@ -13,9 +13,8 @@ from srs_eval.advice.candidates import (
     SM2,
     TOGETHER,
 )
-from srs_eval.advice.findings import Candidate, Finding, LeftOut, OfAll, OfPreset
+from srs_eval.advice.findings import SURE, Candidate, Finding, LeftOut, OfAll, OfPreset
 from srs_eval.advice.parameters import KEEP
-from srs_eval.advice.population import SURE
 from srs_eval.advice.sentences import by_when, dots, figures, listed, of_100, sureness
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted

@@ -207,13 +207,13 @@ def models_sentences(finding: Finding) -> list[str]:
     reviews = counted(finding.reviews, "held-out review")
     said = []
     for each in found.models:
-        if each.is_own and each.difference is not None:
+        if each.is_own and each.difference is not None and each.verdict is not None:
             told = figures(each.difference, "held-out review")
             says = f"{_THAN[each.verdict]} FSRS-6 fitted to these reviews"
             said.append(f"“{each.name}” predicts {says}: {told}.")
-    best = found.models[0]
-    loss = best.log_loss.estimate
-    said.append(f"“{best.name}” has the lowest log loss on the {reviews}, {loss:.4f}.")
+    best = found.models[0].log_loss
+    assert best is not None
+    said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
     if found.left_out:
         left_out = counted(found.left_out, "held-out review")
         said.append(f"Left out: {left_out} without a prediction by every model.")
@@ -223,7 +223,7 @@ def models_sentences(finding: Finding) -> list[str]:
 def models_tables(finding: Finding) -> list[Table]:
     """All models, the best first."""
     rows = tuple(
-        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict)
+        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
         for each in of(finding, Models).models
     )
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
