@@ -131,7 +131,7 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
         [line.configuration.words for line in group.lines],
         [("log loss", [_bounds(line.log_loss) for line in group.lines])],
         "log loss, 95 % intervals",
-        None if group.floor is None else group.floor.log_loss.estimate,
+        [] if group.floor is None else [group.floor.log_loss.estimate],
         own=own,
         width=pictures.SMALL[0],
     )
