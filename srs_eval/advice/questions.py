@@ -18,7 +18,6 @@ from srs_eval.advice.candidates import (
     WHOLE,
     Learner,
     judged_by_preset,
-    knows_presets,
     refuse_without_presets,
 )
 from srs_eval.advice.findings import Finding
@@ -263,7 +262,7 @@ def answering(
 
 def questions_for(log: ReviewLog) -> tuple[str, ...]:
     """What is answered unless a person asks for something else."""
-    return QUESTIONS if knows_presets(log) else (OF_PRESETS, MODELS)
+    return QUESTIONS if judged_by_preset(log) else (OF_PRESETS, MODELS)
 
 
 def compare(log: ReviewLog, **options: Any) -> list[Finding]:

@@ -186,7 +186,7 @@ def compare(
 
     Without presets (SuperMemo, CSV): which model predicts best.
     """
-    from srs_eval.advice.candidates import knows_presets, too_few
+    from srs_eval.advice.candidates import judged_by_preset, knows_presets, too_few
     from srs_eval.advice.questions import (
         MODELS,
         QUESTIONS,
@@ -199,7 +199,7 @@ def compare(
     from srs_eval.advice.shown import documents
     from srs_eval.advice.standing import FEWEST as STANDING_FEWEST
     from srs_eval.models.own_parameters import left_out
-    from srs_eval.report.console import ANKI_ROWS, MODELS_ROWS, console_for, print_answers
+    from srs_eval.report.console import ANKI_ROWS, GONE, MODELS_ROWS, console_for, print_answers
     from srs_eval.report.export import to_json
 
     check_targets([source.path, predictions], json)
@@ -219,6 +219,8 @@ def compare(
             answers = list(coming)
         else:
             closing = MODELS_ROWS if rows_of(log, wanted) == "benchmark" else ANKI_ROWS
+            if knows_presets(log) and not judged_by_preset(log):
+                closing = f"{GONE} {closing}"
             answers = print_answers(coming, console_for(sys.stdout), closing)
         if not answers:
             raise NotEnoughData(

@@ -199,11 +199,11 @@ def _workload(
 
     `at_once`: a first estimate.
     """
-    from srs_eval.advice.questions import knows_presets
+    from srs_eval.advice.questions import judged_by_preset
     from srs_eval.advice.workload.estimate import Question, workload
     from srs_eval.advice.workload.glance import were_it_on
 
-    if not knows_presets(log):
+    if not judged_by_preset(log):
         return ""
     question = Question(equivalence=equivalence)
     try:

@@ -270,6 +270,9 @@ ANKI_ROWS = (
     "a verdict speaks of reviews like these. An interval beyond 0 is none yet where "
     "several are judged together (Holm), nor below 1,000 reviews or 20 days."
 )
+GONE = (
+    "Nearly all that you reviewed is suspended or deleted, and Anki's optimizer takes none of it."
+)
 MODELS_ROWS = (
     "Reviews are those of the benchmark (--rows benchmark); a verdict speaks of reviews like "
     "these. FSRS-6 is fitted to the reviews before each fold."
