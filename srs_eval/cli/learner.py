@@ -97,7 +97,7 @@ def export(
     context: Context,
     outputs: Outputs,
     equivalence: float,
-    models: ModelsOption = "fast",
+    models: ModelsOption = "all",
     anonymous: Annotated[
         bool,
         output_option(
