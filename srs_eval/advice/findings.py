@@ -282,9 +282,9 @@ class HealthCheck:
 class Health(Evidence):
     """FSRS-6 against the older scheduler, first of `against`, and Anki's own check."""
 
-    says: Literal["yes", "no", "as good", "can't tell"]
     against: tuple[Against, ...]
     check: HealthCheck | None
+    says: str = "can't tell"  # with nothing held out
 
 
 @dataclass(frozen=True)

@@ -420,7 +420,8 @@ def test_whether_to_change_to_fsrs_is_told_first(log: ReviewLog) -> None:
     assert log.entries is not None
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     told = how_well(Learner.of(off), 0.002)
-    assert shown.sentences(told)[0].startswith("Change to FSRS? ")
+    assert shown.sentences(told)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert told.act == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(told)[0]
     assert "FSRS would predict you" in shown.sentences(told)[1]
     drawn = np.random.default_rng(1)
@@ -544,22 +545,14 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     )
 
 
-def test_whether_fsrs_is_right_is_told_against_the_older_scheduler() -> None:
-    def answer(name: str, verdict: Any, saved: float, lacks: int = 0) -> Finding:
-        figures = Interval(0.4, 0.01), Interval(-saved, 0.01, 2_000, 60)
-        against = Against("SM-2", "older scheduler", *figures, verdict, Interval(saved, 0.01))
-        missing = Missing(lacks) if lacks else None
-        evidence = Health("can't tell" if lacks else "yes", (against,), None)
-        return Finding("health", name, missing=missing, evidence=evidence)
+def test_whether_fsrs_is_right_is_told_of_presets_together() -> None:
+    def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
+        return Finding("health", name, act, probability, evidence=Health((), None))
 
-    words = answer("Words", "better", 0.03)
-    assert shown.line([words]) == "better than SM-2 once optimized (2 … 4 %)"
-    others = answer("Maps", "as good", 0.0), answer("Birds", "can't tell yet", 0.001, 900)
-    unjudged = Finding("health", "New", evidence=Health("can't tell", (), None))
-    assert shown.line([words, *others, unjudged]) == (
-        "better than SM-2 once optimized: Words (2 … 4 %); "
-        "as good as SM-2 once optimized: Maps (1 % worse … 1 % better); "
-        "can't tell yet: Birds (too few reviews) and New"
+    words, maps = answer("Words", "keep", 0.98), answer("Maps", "keep", 0.84)
+    assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"
+    assert shown.line([words, maps, answer("New")]) == (
+        "FSRS is right: Words (sure, 98 of 100) and Maps (likely, 84 of 100); too few reviews: New"
     )
 
 
