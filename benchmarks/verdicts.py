@@ -56,7 +56,11 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.data.simulated.memory import (
+from srs_eval.data.trials import Fold
+from srs_eval.metrics import EPSILON
+from srs_eval.stats.intervals import EQUIVALENT
+from tools.pretraining.population import draw
+from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
     first_state,
@@ -65,13 +69,9 @@ from srs_eval.data.simulated.memory import (
     next_state,
     retrievability,
 )
-from srs_eval.data.trials import Fold
-from srs_eval.metrics import EPSILON
-from srs_eval.stats.intervals import EQUIVALENT
-from tools.pretraining.population import draw
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
-STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (srs_eval.data.simulated.learner)
+STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (tools.simulated.learner)
 LONGEST_DAYS = 2_000
 LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
 TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters

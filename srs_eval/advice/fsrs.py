@@ -23,10 +23,9 @@ from srs_eval.advice.findings import (
     missing,
 )
 from srs_eval.advice.predictions import brought_along
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials
+from srs_eval.data.trials import Trials, rmse_bin_ids
 from srs_eval.metrics import log_losses, rmse_bins
 from srs_eval.models import fsrs6
 from srs_eval.models._anki import fit as anki_fit

@@ -17,9 +17,9 @@ import numpy as np
 from srs_eval.advice.candidates import OPTIMIZED, SM2, Learner
 from srs_eval.advice.findings import Finding, Model, Models
 from srs_eval.advice.parameters import compared
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.metrics import auc, rmse_bins
 
 _REFERENCE = OPTIMIZED

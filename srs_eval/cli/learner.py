@@ -43,7 +43,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from srs_eval.benchmark.ledger import Ledger
+    from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
@@ -85,10 +85,11 @@ def export(
     no_cache: NoCacheOption = False,
 ) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
+    from srs_eval.advice.questions import REGISTRY
     from srs_eval.data.selection import anonymous as without_names
     from srs_eval.engine.ranking import with_own
     from srs_eval.report.build import learner_report
-    from srs_eval.report.console import ReportProgress
+    from srs_eval.report.console import console_for, say, share_done
 
     flags.resolve(models)  # refused before the file is read
     outputs.check(source.path)
@@ -101,7 +102,8 @@ def export(
     run, interrupted = _evaluate(log, configurations, flags, context, running)
     if interrupted is not None:
         raise interrupted
-    with ReportProgress() as progress:
+    say("Answering questions about settings and days ...")
+    with share_done(console_for(sys.stderr), "") as tell:
         document = learner_report(
             log,
             run,
@@ -109,7 +111,7 @@ def export(
             context=context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
-            tell=progress.tell,
+            tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
         )
     outputs.write(document)
     return SOME_FAILED if run.failed else FINE
@@ -286,14 +288,12 @@ def state(source: Source, rows: RowsOption = "benchmark", json: JsonOption = Non
 
 @takes(flags=protocol_options, context=context_options, running=demo_options)
 def demo(flags: Flags, context: Context, running: Running) -> int:
-    """Evaluate a simulated learner, made as an Anki collection in a temporary folder."""
+    """Evaluate a simulated learner, an Anki collection in a temporary folder."""
+    from srs_eval.data.demo import make_demo_collection
     from srs_eval.data.readers.files import DEMO_FOLDER, make_folder, remove_folder
-    from srs_eval.data.simulated.files import make_demo_collection
-    from srs_eval.report.console import say
 
     folder = make_folder(DEMO_FOLDER)
     try:
-        say("Simulating a learner ...")
         source = Source(make_demo_collection(folder))
         return _open_or_run(source, flags, context, running)
     finally:

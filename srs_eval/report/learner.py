@@ -21,7 +21,8 @@ from srs_eval.engine.run import Run
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
 from srs_eval.report.console import STATE_CLOSING
-from srs_eval.report.document import Block, Document, Picture, Section
+from srs_eval.report.document import Block, Cell, Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.export import ranking_table
 from srs_eval.report.findings import (
     answers_section,
     evidence,
@@ -30,9 +31,7 @@ from srs_eval.report.findings import (
     presets_section,
 )
 from srs_eval.report.inspection import Inspection, entries_table
-from srs_eval.report.table import Cell, Column, Figure, Table
-from srs_eval.stats.calibration_graph import CalibrationGraph
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import CalibrationGraph, Interval
 
 _FIRST_ROWS = 15  # of a ranking in a forum, with one's own and the average
 _PICTURED = (
@@ -125,45 +124,6 @@ def _lines(learner: Learner) -> list[Line]:
 def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     so_far = learner.run.so_far
     name = f"{number}-" if groups > 1 else ""
-    heads = (
-        Column("model"),
-        Column("place"),
-        Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
-        Column(
-            "to the best",
-            in_words=lambda cell: words.better(Interval(cell.value, cell.half_width)),
-            note="paired difference in log loss",
-            minor=True,
-        ),
-        Column("verdict"),
-        Column("RMSE(bins)", percent=True, digits=2, minor=True),
-        Column("AUC", digits=3, minor=True),
-        Column(
-            "against the average",
-            in_words=lambda cell: words.against_floor(cell.value).strip(),
-            note="how much less or more log loss than the average has",
-            minor=True,
-        ),
-        Column("parameters", minor=True),
-    )
-    rows = []
-    for line in group.lines:
-        metrics = line.result.metrics
-        rows.append(
-            (
-                line.configuration.words,
-                line.place,
-                Figure(line.log_loss.estimate, line.log_loss.half_width, line.place == 1),
-                None
-                if line.to_best is None
-                else Figure(line.to_best.estimate, line.to_best.half_width),
-                line.verdict_words,
-                Figure(metrics.rmse_bins),
-                None if metrics.auc is None else Figure(metrics.auc),
-                None if line.against_floor is None else Figure(line.against_floor),
-                line.configuration.parameters,
-            )
-        )
     names = [line.configuration.name for line in group.lines]
     own = names.index(learner.own) if learner.own in names else None
     floor = None if group.floor is None else names.index(group.floor.configuration.name)
@@ -178,7 +138,8 @@ def _group(group: Group, number: int, groups: int, learner: Learner) -> Section:
     )
     blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
     blocks += [group.answer] if group.answer else []
-    blocks.append(Table(f"{name}ranking", "", heads, tuple(rows), own=own, brief=tuple(brief)))
+    table = ranking_table(group)
+    blocks.append(replace(table, name=f"{name}ranking", title="", own=own, brief=tuple(brief)))
     if len(group.lines) > 1:
         told = "Log loss of each model with its interval, as in the table."
         title = "Log loss, the average as a line"

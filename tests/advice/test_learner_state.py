@@ -17,8 +17,8 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.data.simulated import SimulatedLearner, simulate_learner
 from tests.conftest import shared_or_skip
+from tools.simulated import SimulatedLearner, simulate_learner
 
 
 def with_bad_days(learner: SimulatedLearner) -> ReviewLog:

@@ -23,7 +23,6 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.data.selection import only_preset
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
@@ -33,9 +32,10 @@ from srs_eval.models.configurations import resolve
 from srs_eval.models.own_parameters import as_anki_runs, fault_of
 from srs_eval.report.build import learner_report
 from srs_eval.report.export import to_json
+from srs_eval.report.files import markdown
 from srs_eval.report.inspection import inspect_log
-from srs_eval.report.markdown import markdown
 from srs_eval.training.context import Context
+from tools.simulated import simulate_learner, write_collection
 
 NAN = math.nan
 OLD = (*fsrs6.DEFAULT[:5], -0.4, *fsrs6.DEFAULT[6:17])  # there is no ln(1 - 1.2)

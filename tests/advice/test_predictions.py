@@ -17,8 +17,8 @@ from srs_eval.advice.findings import Models
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_dataset
 from srs_eval.models import fsrs6
+from tools.simulated import simulate_learner, write_dataset
 
 # Predictions of one's own
 

@@ -30,8 +30,8 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.tables import Table
 from srs_eval.app import Options, SrsEvalApp
-from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
+from srs_eval.data.trials import rmse_bin_ids
 from srs_eval.engine import results
 from srs_eval.engine.results import Result
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
