@@ -35,6 +35,7 @@ _SHIFT = 0.008  # c: between parameters of one model
 _SHIFT_OF_MODELS = 0.03  # between models
 _SHIFT_OF_SHARING = 0.001  # between pooled and shared parameters of the same reviews
 _FEWEST = 50  # reviews: below, differences scatter no more than here
+_SIZES = 200, 500_000  # reviews: at these, and between, hundreds of users are near
 _LAPSE = 0.02  # no statement is surer than 98 %: lives change
 _REFIT, _REFIT_SCATTER = 0.006, 0.0086
 """Nats: what a refit gains once reviews have doubled, and by how much learners differ in it."""
@@ -64,9 +65,12 @@ def published(candidate: Published, reference: Published, reviews: int) -> Prior
     """What users with about so many evaluated reviews gained by a candidate."""
     users = _users()
     difference = users[candidate] - users[reference]
+    few, many = _SIZES
     models = {"sm2", "average"} & {candidate, reference}
     return Prior(
-        difference, _near(users["reviews"], reviews), _SHIFT_OF_MODELS if models else _SHIFT
+        difference,
+        _near(users["reviews"], min(max(reviews, few), many)),
+        _SHIFT_OF_MODELS if models else _SHIFT,
     )
 
 
