@@ -12,9 +12,14 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.candidates import BY_PRESET, DEFAULTS, NOW, OPTIMIZED, SM2, Learner
+from srs_eval.advice.candidates import BY_PRESET, Learner
 from srs_eval.advice.findings import (
+    ALL_REVIEWS,
+    DEFAULTS,
+    NOW,
     OPEN,
+    OPTIMIZED,
+    SM2,
     Against,
     Finding,
     Fit,
@@ -96,7 +101,7 @@ def how_well(learner: Learner, equivalence: float) -> Finding:
         says, by, saved, log_loss[OPTIMIZED], others, is_off, instead, of_defaults or None
     )
     return Finding(
-        *("fit", "all reviews"),
+        *("fit", ALL_REVIEWS),
         act="turn on" if now is not None and verdicts_[now] == "better" else "",
         interval=difference["average"],
         reviews=len(index),
