@@ -22,12 +22,12 @@ from typing import Literal
 
 import numpy as np
 
+from srs_eval.advice.findings import Belief
 from srs_eval.data.reviews import FloatArray
 from srs_eval.stats.intervals import Interval
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 TABLE = Path(__file__).with_name("population.npz")  # made by tools/experience.py
-SURE, LIKELY = 0.95, 0.8
 _SCALE = 100_000
 _WIDTH = 0.7  # of the kernel, in log reviews
 _FREEDOM = 4
@@ -51,16 +51,6 @@ class Prior:
     difference: FloatArray  # (k,) nats, negative: the candidate is better
     log_weight: FloatArray  # (k,)
     shift: float = _SHIFT
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What is known of a candidate's difference in log loss over the coming reviews."""
-
-    probability: float  # that the candidate is better
-    gain: float  # expected reduction of log loss, nats
-    low: float  # 95 % of the belief lies between these gains
-    high: float
 
 
 def published(candidate: Published, reference: Published, reviews: int) -> Prior:

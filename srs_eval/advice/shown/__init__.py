@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srs_eval.advice.candidates import ALL_REVIEWS
 from srs_eval.advice.findings import (
+    ALL_REVIEWS,
     Calibration,
     Days,
     Evidence,

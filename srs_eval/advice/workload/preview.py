@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.candidates import RECENCY, Learner
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import RECENCY, Finding, phrased
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, deck_of, todays_cards
