@@ -342,10 +342,12 @@ def _costs(answers: Sequence[Answer]) -> str:
     With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
     where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
     """
-    from srs_eval.advice.workload.glance import FIRST
-    from srs_eval.advice.workload.glance import NOW as AS_NOW
+    from srs_eval.advice.workload.answers import FIRST
+    from srs_eval.advice.workload.answers import NOW as AS_NOW
 
     answer = answers[0]
+    if not answer.tables:  # too few reviews
+        return answer.sentences[0]
     rows = answer.tables[0].rows
     today = [row for row in rows if row[1] == AS_NOW]
     others = [row for row in rows if row[1] != AS_NOW]

@@ -137,7 +137,6 @@ def learner_report(
     """
     from srs_eval.advice.over_time import dates, months
     from srs_eval.advice.questions import OVER_ALL, Asked, questions_for, tasks_of
-    from srs_eval.advice.workload.glance import in_short
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
@@ -170,7 +169,6 @@ def learner_report(
             state=state,
             days=days,
             workload=costs,
-            load=None if isinstance(costs, str) else in_short(costs, log),
             calibration={
                 by_name[name]: calibration_graph(
                     run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
@@ -255,8 +253,6 @@ def _workload(log: ReviewLog, context: Context | None) -> Workload | str:
 
     if not knows_presets(log):
         return ""
-    if log.receipt.fsrs_enabled is False:
-        return "FSRS is off, so that no desired retention is in force."
     try:
         *_, found = workload(log, context=context)
     except NotEnoughData as error:

@@ -10,7 +10,8 @@ from srs_eval.advice.answers import Table as AnswerTable
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
-from srs_eval.advice.workload.answers import answers as answers_of
+from srs_eval.advice.workload.answers import OF_DRAWS
+from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.document import Block, Code, Section
 from srs_eval.report.table import Cell, Column, Figure, Table, figure
@@ -25,10 +26,6 @@ _FROM_ANKI = (
 _FROM_BENCHMARK = (
     "Reviews are those of the benchmark. A verdict speaks of reviews like these. FSRS-6 is fitted "
     "to the reviews before each fold."
-)
-_OF_DRAWS = (
-    "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
 )
 
 
@@ -97,7 +94,6 @@ def answers_section(
     answers: Sequence[Answer] | str,
     lines: Sequence[Line],
     workload: Workload | str,
-    load: Answer | None,
 ) -> list[Section]:
     """A line for each question, opened for what it rests on."""
     if isinstance(answers, str):
@@ -134,7 +130,7 @@ def answers_section(
                 said=said.get(question, first),
             )
         )
-    blocks += _workload(workload, load)
+    blocks += _workload(workload)
     blocks.append(_FROM_BENCHMARK if of_benchmark(answers) else _FROM_ANKI)
     return [Section("Answers", tuple(blocks))]
 
@@ -173,15 +169,11 @@ def figures(table: AnswerTable, name: str) -> Table:
     )
 
 
-def _workload(found: Workload | str, load: Answer | None) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it."""
+def _workload(found: Workload | str) -> list[Section | str]:
+    """What a desired retention costs, in a line and behind it; its table is with the picture."""
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    (answer,) = answers_of(found)
-    tables = [
-        figures(table, f"workload-{number}")
-        for number, table in enumerate(answer.tables[1:], start=2)
-    ]
-    said = answer.conclusion if load is None else load.sentences[0]
-    return [Section(title, (*answer.sentences, *tables, _OF_DRAWS), folded=True, said=said)]
+    sentences = workload_answer(found).sentences
+    said, more = " ".join(sentences[:2]), sentences[2:]
+    return [Section(title, (*more, OF_DRAWS), folded=True, said=said)]

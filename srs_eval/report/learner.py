@@ -10,7 +10,7 @@ from srs_eval.advice.over_time import Month
 from srs_eval.advice.overview import Line, Overview
 from srs_eval.advice.questions import MODELS, REGISTRY, Answer
 from srs_eval.advice.sentences import parameter_line
-from srs_eval.advice.workload.answers import answers as answers_of
+from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
@@ -52,7 +52,6 @@ class Learner:
     state: Sequence[Answer] | str
     days: AnswerTable | None
     workload: Workload | str  # of the preset with the most reviews
-    load: Answer | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
@@ -68,7 +67,7 @@ def learner_document(learner: Learner) -> Document:
     sections = [
         *presets_section(lines, learner.fsrs_is_off),
         *_in_pictures(learner),
-        *answers_section(learner.answers, lines, learner.workload, learner.load),
+        *answers_section(learner.answers, lines, learner.workload),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -313,7 +312,6 @@ def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    (answer,) = answers_of(found)
     low, high = found.band
     drawn = pictures.band(
         list(
@@ -335,7 +333,7 @@ def _curve(found: Workload | str) -> list[Picture]:
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
-            figures(answer.tables[0], "workload-1"),
+            figures(workload_answer(found).tables[0], "workload-1"),
         )
     ]
 

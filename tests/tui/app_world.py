@@ -13,6 +13,7 @@ import numpy as np
 from textual import events
 
 from srs_eval.advice.answers import Answer, Table
+from srs_eval.advice.workload.estimate import FIGURES, RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
@@ -74,6 +75,36 @@ def make_log() -> ReviewLog:
             2: Preset(2, "Maps", {}, 0.92, ignore_before="2023-12-01"),
         },
         day_grid=DayGrid(1_717_200_000, "rollover 4:00 (from the collection)"),
+    )
+
+
+def make_costs(
+    preset: str = "French", desired: float = 0.9, scale: float = 1.0, done: int = 2
+) -> Workload:
+    """Reviews a day grow with the retention, and from 0.97 on beyond all measure; `done` draws of
+    two, by a tenth below and above."""
+    retentions = np.array(RETENTIONS)
+    reviews = scale * np.where(retentions <= 0.971, 2 / (1 - retentions), 9_000.0)
+    figures = np.zeros((len(retentions), len(FIGURES)))
+    figures[:, :4] = np.stack((reviews, reviews / 8, 1_000 + 400 * retentions, retentions), axis=1)
+    return Workload(
+        preset=preset,
+        question=Question(draws=2),
+        retentions=retentions,
+        desired=desired,
+        learned=1_000,
+        unseen=400,
+        overdue=0,
+        new_a_day=5,
+        pace_days=90,
+        done_a_day=24,
+        presets=1,
+        limit=9_999,
+        schedule="the parameters in force",
+        seen=(0.84, 0.93),
+        left_out=(),
+        first=figures,
+        draws=np.array([0.9 * figures, 1.1 * figures])[:done],
     )
 
 

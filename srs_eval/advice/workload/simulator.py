@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from srs_eval.advice.workload.memories import SCHEDULERS, SEE_TIME, Memory, loops_of
+from srs_eval.advice.workload.memories import Memory, loops_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 
@@ -67,10 +67,6 @@ class Costs:
         (16.44, 15.25, 12.32, 8.03),
     )
     """The mean, by state and rating (3, 4): what an answer is charged."""
-    spread: float = 0.9
-    """Standard deviation of the logarithm of the seconds, within a state and rating: what an answer
-    took, for a memory that sees it, is log-normal around its mean. Of many learners' collections.
-    """
     first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
     review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
@@ -120,7 +116,6 @@ class Simulated:
 
 
 ORDERS = get_args(Order)
-_STEP_DAYS = 10 / 1440  # between the steps of one day; only some memories ask for it
 
 
 def simulate(
@@ -143,7 +138,7 @@ def simulate(
     def made(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
 
-    _check(scheduler, deck, settings, memory)
+    _check(deck, settings, memory)
     answering = memory or scheduler
     question = _question(scheduler, answering, deck, costs, settings)
     room = -(-(question.learned + question.new) // LANES) * LANES + LANES
@@ -173,7 +168,7 @@ def simulate(
     work = loops.work_for(max(answering.states, scheduler.states), room + LANES)
     happened = made(kernel.Happened, settings.days)
     tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
-    random = np.array([seed, ~seed & (2**64 - 1)], np.uint64)
+    random = np.array([seed], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
     known_days = np.flatnonzero(question.known_on)
     return Simulated(
@@ -204,8 +199,8 @@ def _question(
         maximum_interval=float(settings.maximum_interval),
         learning_steps=settings.learning_steps,
         relearning_steps=settings.relearning_steps,
-        step_days=_step_days(answering),
-        scheduler_step_days=_step_days(scheduler),
+        step_days=answering.step_days,
+        scheduler_step_days=scheduler.step_days,
         order=ORDERS.index(settings.order),
         balanced=int(settings.balanced),
         learned=len(deck),
@@ -213,7 +208,6 @@ def _question(
         parameters=answering.values,
         scheduler_parameters=scheduler.values,
         seconds=np.array(costs.seconds, np.float64).ravel(),
-        spread=costs.spread,
         first_rating=np.cumsum(costs.first_rating),
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
@@ -221,9 +215,7 @@ def _question(
     )
 
 
-def _check(scheduler: Memory, deck: Deck, settings: Settings, memory: Memory | None) -> None:
-    if scheduler.model not in SCHEDULERS:
-        raise InputError(f"{scheduler.model} cannot schedule: only {', '.join(SCHEDULERS)} can.")
+def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
     if memory is not None and deck.memory_state is None:
         raise InputError(f"The cards' states of {memory.model} are not known: give memory_state.")
     if not 0.0 < settings.desired_retention < 1.0:
@@ -257,10 +249,6 @@ def _of_interval(count: int) -> FloatArray:
     return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
-def _step_days(memory: Memory) -> float:
-    return _STEP_DAYS if memory.sees_fractions else 0.0
-
-
 @cache
 def _kernel(scheduler: str, memory: str | None) -> Any:
     """The compiled kernel; `memory` None: the scheduler's own."""
@@ -273,9 +261,6 @@ def _kernel(scheduler: str, memory: str | None) -> Any:
         f"_scheduler_{loop}": own[loop]
         for loop in ("begin", "review", "step", "factor", "intervals")
     }
-    constants = {
-        "_SEES_TIME": int((memory or scheduler) in SEE_TIME),
-        "_SEPARATE": int(memory is not None),
-    }
+    constants = {"_SEPARATE": int(memory is not None)}
     name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
     return specialised(kernel.play, name, {}, constants, kernels=loops)
