@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
     figures,
@@ -33,6 +33,7 @@ from srs_eval.advice.sentences import (
     spanned,
     what_is_missing,
 )
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FILTERED,
@@ -65,7 +66,7 @@ _SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with 
 
 def am_i_misusing_hard(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """One answer over all presets, for buttons are a habit of the person."""
     del groups
     rows = learner.session.rows(learner.trials.protocol)
@@ -83,7 +84,7 @@ def am_i_misusing_hard(
     buttons = Table("Buttons by state", ("state", "answers", *_BUTTONS.values()), tuple(shares))
     if in_reviews < _SELDOM:
         sentence = f"Hard is {pressed}: too few to matter."
-        yield Answer("hard", "all presets", "seldom", (sentence,), (buttons,))
+        yield phrased("hard", "all presets", "seldom", (sentence,), (buttons,))
         return
     after, differences = expected_after(learner), what_ifs(learner)
     says = verdicts(differences, equivalence=equivalence)
@@ -111,7 +112,7 @@ def am_i_misusing_hard(
         ("what if", "minus as it is", "verdict"),
         tuple((name, each, says[name]) for name, each in differences.items()),
     )
-    yield Answer("hard", "all presets", conclusion, tuple(sentences), (buttons, last, what_if))
+    yield phrased("hard", "all presets", conclusion, tuple(sentences), (buttons, last, what_if))
 
 
 def what_ifs(learner: Learner) -> dict[str, Interval]:
@@ -222,7 +223,7 @@ class _Forgetting:
         return estimate, low, high
 
 
-def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
+def which_steps(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
     """One answer for each preset."""
     del equivalence
     rows = learner.session.rows(learner.trials.protocol)
@@ -318,7 +319,7 @@ def steps_now(preset: Preset | None) -> dict[str, float | None]:
     return dict(zip(SITUATIONS, (first, hard, second, second, lapse), strict=True))
 
 
-def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
+def _answer(learner: Learner, group: int, answers: NextAnswers) -> Finding:
     preset = learner.log.presets.get(group)
     name = learner.name_of(group)
     desired = (preset and preset.desired_retention) or 0.9
@@ -377,7 +378,7 @@ def _answer(learner: Learner, group: int, answers: NextAnswers) -> Answer:
             tuple(delays),
         ),
     )
-    return Answer("steps", name, conclusion, tuple(sentences), tables if curves else ())
+    return phrased("steps", name, conclusion, tuple(sentences), tables if curves else ())
 
 
 def _why_not(answers: NextAnswers) -> str | None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import BY_PRESET, NOW, OLDER, SM2, Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.predictions import brought_along
 from srs_eval.advice.sentences import FITTED, figures, so_far, what_is_missing
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -31,7 +32,7 @@ _STORED = "with your parameters"
 _OLDER_IN_WORDS = "the older scheduler (SM-2)"
 
 
-def how_well(learner: Learner, equivalence: float) -> Answer:
+def how_well(learner: Learner, equivalence: float) -> Finding:
     """One answer over all reviews: the share of log loss that FSRS-6 saves, with its interval.
 
     With the learner's own parameters first, where these are known, then fitted to earlier
@@ -100,7 +101,7 @@ def how_well(learner: Learner, equivalence: float) -> Answer:
         (name, each, difference.get(name), says.get(name, "")) for name, each in rows.items()
     ]
     table = Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(cells))
-    return Answer("fit", "all reviews", found, tuple(sentences), (table,), difference=floor)
+    return phrased("fit", "all reviews", found, tuple(sentences), (table,), difference=floor)
 
 
 def _own(learner: Learner) -> str | None:
@@ -250,7 +251,7 @@ def check_health(learner: Learner, index: IntArray) -> _HealthCheck | None:
 
 def is_fsrs_right_for_me(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """One answer for each preset."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
@@ -282,7 +283,7 @@ def is_fsrs_right_for_me(
         sentences.append(_health_sentence(found))
         if found is not None:
             tables.append(_health_table(name, found))
-        yield Answer("health", name, conclusion, tuple(sentences), tuple(tables))
+        yield phrased("health", name, conclusion, tuple(sentences), tuple(tables))
 
 
 def _health_sentence(found: _HealthCheck | None) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import BY_PRESET, Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
     month_in_words,
@@ -28,6 +28,8 @@ from srs_eval.advice.sentences import (
     told,
     why_open,
 )
+from srs_eval.advice.shown import document
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
@@ -113,7 +115,7 @@ _CONCLUSIONS = {
 """By the side on which the log loss of the month lies, minus that of the months before."""
 
 
-def was_i_predictable(learner: Learner) -> Answer:
+def was_i_predictable(learner: Learner) -> Finding:
     """One answer over the held-out reviews, in which FSRS-6 knew earlier ones only.
 
     Its subject is the latest month with enough reviews and days, as `_month_of` names it.
@@ -168,7 +170,7 @@ def was_i_predictable(learner: Learner) -> Answer:
     if fsrs == "optimized":
         sentences.append("FSRS-6 is fitted to each preset here, all reviews weighing the same.")
     sentences.append("The more is recalled, the lower log loss is anyway: see both columns.")
-    return Answer("time", latest, conclusion, tuple(sentences), (table,), difference=change)
+    return phrased("time", latest, conclusion, tuple(sentences), (table,), difference=change)
 
 
 def _is_enough(learner: Learner, index: IntArray) -> bool:
@@ -193,7 +195,7 @@ _USUAL_RECALL = 0.9  # the card by which a state is put into words
 class LearnerState:
     """Answers, and the state of every day with judged reviews (days,)."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[Finding, ...]
     days: Table
 
     def document(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ class LearnerState:
             "layout": _LAYOUT,
             "srs_eval": VERSION,
             "model": MODEL,
-            "answers": [answer.document() for answer in self.answers],
+            "answers": list(map(document, self.answers)),
             "days": self.days.records(),
         }
 
@@ -284,7 +286,7 @@ def _judge(log: ReviewLog, protocol: Protocol, context: Context) -> _Judged:
 # Questions
 
 
-def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
+def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Finding:
     without = judged.without("state", "session", "hour")
     gained = mean_interval(judged.fsrs - judged.state, judged.day)
     by_day = mean_interval(judged.state - without, judged.day)
@@ -336,7 +338,7 @@ def _how_much(judged: _Judged, name_of: Callable[[int], str]) -> Answer:
     columns = ("month", "reviews", "recalled", "FSRS-6", "your day", "cards")
     table = Table("Log loss of FSRS-6, and by how much it falls, by month", columns, tuple(rows))
     conclusion = _CONCLUSION[found]
-    return Answer("day", "your reviews", conclusion, tuple(sentences), (table,), brief=brief)
+    return phrased("day", "your reviews", conclusion, tuple(sentences), (table,), brief=brief)
 
 
 def _percent(share: Interval) -> str:
@@ -367,7 +369,7 @@ def _day_by_day(judged: _Judged, name_of: Callable[[int], str]) -> Table:
     return Table("Your state day by day", columns, tuple(rows))
 
 
-def _today(judged: _Judged, days: Table) -> Answer:
+def _today(judged: _Judged, days: Table) -> Finding:
     states = [row[-1] for row in days.rows]
     last = states[-1]
     assert isinstance(last, Interval)
@@ -391,21 +393,21 @@ def _today(judged: _Judged, days: Table) -> Answer:
             f"You forget {word} than usual since {since_when}; on {when}, your last day: {shown}."
         )
     table = replace(days, title="Your last days", rows=days.rows[-_DAYS_SHOWN:])
-    return Answer("today", "your last day", conclusion, (sentence,), (table,))
+    return phrased("today", "your last day", conclusion, (sentence,), (table,))
 
 
-def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Answer:
+def _matters(judged: _Judged, group: str, what: str, knowing: str) -> Finding:
     """Whether a group of features makes a difference for this learner."""
     if group == "hour" and (judged.trials.history_time_of_day_s == MISSING).all():
         sentence = f"{what}: unknown, this source has no clock times."
-        return Answer(group, what, "unknown", (sentence,))
+        return phrased(group, what, "unknown", (sentence,))
     difference = judged.brings(group)
     found = verdict(difference)
     change = f"{knowing} makes log loss {told(difference)}"
     sentence = f"{what} {_CONCLUSION[found]}: {change}."
     if found == "can't tell yet":
         sentence = f"Can't tell yet whether it matters: {change}{_why_open(difference)}."
-    return Answer(group, what, _CONCLUSION[found], (sentence,))
+    return phrased(group, what, _CONCLUSION[found], (sentence,))
 
 
 _CONCLUSION: Mapping[Verdict, str] = {

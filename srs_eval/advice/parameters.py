@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -22,6 +21,7 @@ from srs_eval.advice.candidates import (
     TOGETHER,
     Learner,
 )
+from srs_eval.advice.findings import Finding, best, phrased
 from srs_eval.advice.refitting import cost_of_age
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
@@ -32,7 +32,9 @@ from srs_eval.advice.sentences import (
     sure,
     what_is_missing,
 )
+from srs_eval.advice.shown import conclusion as conclusion_of
 from srs_eval.advice.split import one_is_enough_for
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.models.own_parameters import as_anki_runs, left_out, version_of, why_left_out
@@ -189,7 +191,7 @@ def are_my_parameters_good(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     equivalence: float,
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """One answer for each preset, as it is known, then one over all.
 
     `lines` are parameters of one's own, by name; `given` others' predictions for the held-out
@@ -209,11 +211,11 @@ def are_my_parameters_good(
         yield _all_presets(learner, answers, everything[None])
 
 
-def what_is_left_out(log: ReviewLog) -> list[Answer]:
+def what_is_left_out(log: ReviewLog) -> list[Finding]:
     """An answer for each preset whose stored parameters Anki does not run."""
     faults, sentences = left_out(log), why_left_out(log)
     return [
-        Answer("parameters", log.name_of_preset(key), "left out", (sentences[key],), why=fault)
+        phrased("parameters", log.name_of_preset(key), "left out", (sentences[key],), why=fault)
         for key, fault in faults.items()
     ]
 
@@ -224,7 +226,7 @@ def _answer(
     elsewhere: Compared | None,
     can_share: bool,
     equivalence: float,
-) -> Answer:
+) -> Finding:
     name = learner.name_of(group)
     preset = learner.log.presets.get(group)
     stored = () if preset is None else preset.parameters_in_force
@@ -274,7 +276,7 @@ def _answer(
     if chosen is not None and conclusion != "keep":
         fitted = learner.fitted(chosen, group)
         parameters = None if fitted is None else tuple(fitted)
-    return Answer(
+    return phrased(
         *("parameters", name, conclusion, tuple(sentences), tuple(tables), parameters),
         difference=None if since is None else _deciding(since, chosen),
         why=why,
@@ -344,10 +346,10 @@ def _why_not_judged(learner: Learner, group: int) -> tuple[str, str]:
     return f"{size} came after the preset's last change; {needed}", f"changed lately, {short}"
 
 
-def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compared) -> Answer:
+def _all_presets(learner: Learner, answers: Sequence[Finding], everything: Compared) -> Finding:
     by_conclusion: dict[str, list[str]] = {}
     for answer in answers:
-        by_conclusion.setdefault(answer.conclusion, []).append(answer.subject)
+        by_conclusion.setdefault(conclusion_of(answer), []).append(answer.subject)
     sentences = [
         f"{conclusion[0].upper()}{conclusion[1:]}: {', '.join(names)}."
         for conclusion, names in by_conclusion.items()
@@ -359,12 +361,12 @@ def _all_presets(learner: Learner, answers: Sequence[Answer], everything: Compar
     )
     conclusion = next(iter(by_conclusion)) if len(by_conclusion) == 1 else "see each preset"
     title = f"All presets: {len(everything.index):,} reviews {_UNSEEN}"
-    return Answer(
+    return phrased(
         "parameters", "all presets", conclusion, tuple(sentences), (everything.table(title),)
     )
 
 
-def fresh_parameters(learner: Learner) -> Answer:
+def fresh_parameters(learner: Learner) -> Finding:
     """What FSRS would start with, were it fitted to these reviews today."""
     if len(learner.trials.test_index) < FEWEST_REVIEWS:
         few = counted(len(learner.trials), "review")
@@ -372,11 +374,11 @@ def fresh_parameters(learner: Learner) -> Answer:
             "Too few reviews to fit FSRS to: keep the defaults until there are more.",
             f"There are {few} of later days, and {FEWEST_REVIEWS:,} that can be judged are needed.",
         )
-        return Answer("fresh", "all reviews", "too few", keep, ())
+        return phrased("fresh", "all reviews", "too few", keep, ())
     fitted = learner.fitted("FSRS-6 recency", int(learner.trials.partition[0]))
     sentences = (
         f"parameters for Anki, fitted to all your {len(learner.trials):,} reviews of later days.",
     )
-    return Answer(
+    return phrased(
         "fresh", "all reviews", "copy", sentences, (), None if fitted is None else tuple(fitted)
     )

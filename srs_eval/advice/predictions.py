@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table, best
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Finding, best, phrased
 from srs_eval.advice.parameters import compared
 from srs_eval.advice.sentences import figures, what_is_missing
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.errors import InputError, NotEnoughData, counted
 from srs_eval.data.reviews import FloatArray, IntArray
@@ -32,7 +33,7 @@ def which_predicts_best(
     lines: Mapping[str, Sequence[float]],
     given: Mapping[str, FloatArray],
     equivalence: float,
-) -> Answer:
+) -> Finding:
     """One answer over all reviews.
 
     `lines` are FSRS-6 parameters of one's own, by name; `given` others' probabilities for the
@@ -82,7 +83,7 @@ def which_predicts_best(
     columns = ("model", "log loss", "RMSE(bins)", "AUC", f"minus {_REFERENCE}", "verdict")
     title = f"{counted(len(index), 'review')} that no fit had seen"
     table = Table(title, columns, tuple(rows))
-    return Answer("models", "all reviews", ahead, tuple(sentences), (table,))
+    return phrased("models", "all reviews", ahead, tuple(sentences), (table,))
 
 
 def brought_along(learner: Learner) -> dict[str, FloatArray]:

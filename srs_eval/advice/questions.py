@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.advice.answers import Answer
 from srs_eval.advice.buttons import am_i_misusing_hard, which_steps
 from srs_eval.advice.candidates import (
     WHOLE,
@@ -21,6 +20,7 @@ from srs_eval.advice.candidates import (
     judged_by_preset,
     refuse_without_presets,
 )
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me
 from srs_eval.advice.over_time import learner_state, was_i_predictable
 from srs_eval.advice.parameters import are_my_parameters_good, fresh_parameters, what_is_left_out
@@ -33,6 +33,7 @@ from srs_eval.advice.predictions import (
 )
 from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
+from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
 from srs_eval.advice.workload.answers import QUESTION as COSTS
 from srs_eval.advice.workload.answers import at_a_glance
@@ -88,34 +89,34 @@ class Asked:
             model: held_out_of(learner, model, found) for model, found in files
         }
 
-    def _costs(self) -> Iterator[Answer]:
+    def _costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
             yield at_a_glance(self.log, self.context)
 
-    def _days(self) -> Iterator[Answer]:
+    def _days(self) -> Iterator[Finding]:
         protocol = Protocol(rows="anki" if judged_by_preset(self.log) else "benchmark")
         yield from learner_state(self.log, protocol, self.context).answers
 
-    def _parameters(self) -> Iterator[Answer]:
+    def _parameters(self) -> Iterator[Finding]:
         given = self.given(self.learner)
         yield from what_is_left_out(self.log)
         yield from are_my_parameters_good(
             self.learner, self.presets, self.lines or {}, given, self.equivalence
         )
 
-    def _models(self) -> Iterator[Answer]:
+    def _models(self) -> Iterator[Finding]:
         given = self.given(self.whole)
         yield which_predicts_best(self.whole, self.lines or {}, given, self.equivalence)
 
 
-_Of = Callable[[Learner, Sequence[int], float], Iterator[Answer]]
+_Of = Callable[[Learner, Sequence[int], float], Iterator[Finding]]
 
 
-def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Answer]]:
+def _of_presets(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: answers(asked.learner, asked.presets, asked.equivalence)
 
 
-def _over_all(answer: Callable[[Learner], Answer]) -> Callable[[Asked], Iterator[Answer]]:
+def _over_all(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
     return lambda asked: iter((answer(asked.over_all),))
 
 
@@ -124,7 +125,7 @@ class Question:
     """All that is known of a question besides its answers."""
 
     title: str  # as a question, or what stands above its evidence
-    ask: Callable[[Asked], Iterator[Answer]] | None = None  # None: another's answers tell it, too
+    ask: Callable[[Asked], Iterator[Finding]] | None = None  # None: another's answers tell it, too
     line: str = ""  # the heading of its line in the app, if it has one
     is_beside: bool = False  # it has no line of its own: it is evidence of a preset's
 
@@ -191,7 +192,7 @@ NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_be
 """Questions that models need not wait for: evidence, and what compiles for long on a first run."""
 
 
-def ask(question: str, asked: Asked) -> Iterator[Answer]:
+def ask(question: str, asked: Asked) -> Iterator[Finding]:
     """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
     answers = REGISTRY[question].ask
     return iter(()) if answers is None else answers(asked)
@@ -210,7 +211,7 @@ def answering(
     predictions: Path | None = None,
     equivalence: float = EQUIVALENT,
     context: Context | None = None,
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """Answers to questions about a learner's presets, from the reviews that Anki would take.
 
     Without `questions` all of QUESTIONS; of a log without presets, or with rows that Anki's
@@ -242,7 +243,7 @@ def answering(
     if of_presets:
         asked.given(asked.learner)
 
-    def answers() -> Iterator[Answer]:
+    def answers() -> Iterator[Finding]:
         if MODELS in wanted:
             yield from ask(MODELS, asked)
         if of_presets and OF_PRESETS not in wanted:
@@ -259,16 +260,16 @@ def questions_for(log: ReviewLog) -> tuple[str, ...]:
     return QUESTIONS if judged_by_preset(log) else (MODELS,)
 
 
-def compare(log: ReviewLog, **options: Any) -> list[Answer]:
+def compare(log: ReviewLog, **options: Any) -> list[Finding]:
     """All that `answering` has to say; the options and what it raises are its."""
     return list(answering(log, **options))
 
 
-def document(answers: Sequence[Answer]) -> dict[str, Any]:
+def document(answers: Sequence[Finding]) -> dict[str, Any]:
     """Answers as JSON has them (layout: docs/formats.md)."""
     return {
         "layout": 1,
         "srs_eval": VERSION,
         "rows": "benchmark" if all(each.question == MODELS for each in answers) else "anki",
-        "answers": [answer.document() for answer in answers],
+        "answers": list(map(finding_document, answers)),
     }

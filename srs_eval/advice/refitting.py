@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Table
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import figures, needs, on_days, what_is_missing, would_tell
+from srs_eval.advice.tables import Table
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold, recency_weights
@@ -26,7 +27,7 @@ _START = 6  # the first fit has a sixth of the reviews, as the first of five fol
 _CANDIDATE = "optimized, recency"  # what Anki's optimizer fits
 
 
-def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
+def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Finding]:
     """One answer for each preset with enough reviews."""
     for group in groups:
         judged = len(_judged(learner, group))
@@ -34,7 +35,7 @@ def how_often(learner: Learner, groups: Sequence[int], equivalence: float) -> It
             can = f"{counted(judged, 'review')} can be judged, {FEWEST_REVIEWS:,} are needed"
             why = needs(judged, FEWEST_REVIEWS)
             sentences = (f"Can't tell yet: {can}.",)
-            yield Answer("often", learner.name_of(group), "can't tell", sentences, why=why)
+            yield phrased("often", learner.name_of(group), "can't tell", sentences, why=why)
         else:
             yield _answer(learner, group, equivalence)
 
@@ -78,7 +79,7 @@ def _judged(learner: Learner, group: int) -> IntArray:
     return index[len(index) // _START :]
 
 
-def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
+def _answer(learner: Learner, group: int, equivalence: float) -> Finding:
     cost = staleness(learner, group)
     says = verdicts(cost, equivalence=equivalence)
     labels = [_label(growth) for growth in GROWTHS[1:]]
@@ -120,7 +121,7 @@ def _answer(learner: Learner, group: int, equivalence: float) -> Answer:
     name, judged = learner.name_of(group), len(_judged(learner, group))
     title = f"{name}: optimizing less often, {judged:,} reviews"
     table = Table(title, ("optimizing", "minus every +2 %", "verdict"), rows)
-    return Answer("often", name, conclusion, tuple(sentences), (table,), why=why)
+    return phrased("often", name, conclusion, tuple(sentences), (table,), why=why)
 
 
 def cost_of_age(learner: Learner, group: int) -> list[str]:
@@ -168,7 +169,7 @@ _NOISE = 0.5
 
 def which_numbers_are_noise(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """One answer for each preset."""
     del equivalence
     folds = [learner.fitted_before(number) for number in range(len(learner.trials.folds))]
@@ -179,7 +180,7 @@ def which_numbers_are_noise(
         if len(index) < FEWEST_REVIEWS or days < FEWEST_DAYS:
             needed = f"{FEWEST_REVIEWS:,} on {FEWEST_DAYS} are needed"
             sentence = f"Can't tell yet: {on_days(len(index), days)}; {needed}."
-            yield Answer("noise", name, "can't tell", (sentence,))
+            yield phrased("noise", name, "can't tell", (sentence,))
             continue
         fitted = np.array(_fitted(learner, index))
         over_days = by_days(learner, index).std(axis=0, ddof=1)
@@ -205,7 +206,7 @@ def which_numbers_are_noise(
         columns = ("parameter", "fitted", "over days", "over folds", "learners", "")
         title = f"{name}: parameters and their standard deviations"
         table = Table(title, columns, tuple(rows))
-        yield Answer("noise", name, f"{count} of 21", (sentence,), (table,))
+        yield phrased("noise", name, f"{count} of 21", (sentence,), (table,))
 
 
 def by_days(learner: Learner, index: IntArray) -> FloatArray:

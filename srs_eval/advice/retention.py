@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import NOW, Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import (
     FEWEST_DAYS_SHOWN,
     percent,
@@ -19,6 +19,7 @@ from srs_eval.advice.sentences import (
     spanned,
     what_is_missing,
 )
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
@@ -50,7 +51,7 @@ def _said_now(learner: Learner) -> FloatArray:
 
 def do_i_remember_enough(
     learner: Learner, groups: Sequence[int], equivalence: float
-) -> Iterator[Answer]:
+) -> Iterator[Finding]:
     """One answer for each preset, over all its reviews of later days."""
     del equivalence
     p = _said_now(learner)
@@ -58,7 +59,7 @@ def do_i_remember_enough(
         yield _of_preset(learner, group, p)
 
 
-def _of_preset(learner: Learner, group: int, p: FloatArray) -> Answer:
+def _of_preset(learner: Learner, group: int, p: FloatArray) -> Finding:
     trials, preset, name = learner.trials, learner.log.presets.get(group), learner.name_of(group)
     is_off = learner.log.receipt.fsrs_enabled is False
     desired = None if preset is None or is_off else preset.desired_retention
@@ -102,7 +103,7 @@ def _of_preset(learner: Learner, group: int, p: FloatArray) -> Answer:
     sentences.append(basis)
     columns = ("reviews of", "reviews", "recalled", "expected", "desired")
     table = Table(f"{name}: retention", columns, tuple(rows))
-    return Answer("retention", name, conclusion, tuple(sentences), (table,), why=why)
+    return phrased("retention", name, conclusion, tuple(sentences), (table,), why=why)
 
 
 def _two_parts(
@@ -182,7 +183,7 @@ def months_of(time_s: FloatArray) -> NDArray[np.str_]:
 # When Anki says 90 %, do I recall 90 %?
 
 
-def does_it_mean_it(learner: Learner) -> Answer:
+def does_it_mean_it(learner: Learner) -> Finding:
     """One answer over all reviews of later days, by what the parameters in force say of them."""
     p, y = _said_now(learner), learner.trials.y
     rows: list[tuple[Cell, ...]] = []
@@ -203,7 +204,7 @@ def does_it_mean_it(learner: Learner) -> Answer:
             f"Can't tell yet: {_FEWEST_OF_A_BIN} reviews on {FEWEST_DAYS} days with about the same "
             "prediction are needed."
         )
-        return Answer("says", "all presets", "can't tell", (sentence,), (table,))
+        return phrased("says", "all presets", "can't tell", (sentence,), (table,))
     nearest = min(said, key=lambda low: (abs(said[low][0] - _ASKED), low))
     mean, recalled = said[nearest]
     conclusion, words = {
@@ -225,7 +226,7 @@ def does_it_mean_it(learner: Learner) -> Answer:
         "been fitted to these reviews."
     )
     sentences = (f"When it says {brief}", basis)
-    return Answer("says", "all presets", conclusion, sentences, (table,), brief=brief)
+    return phrased("says", "all presets", conclusion, sentences, (table,), brief=brief)
 
 
 def _while_off(learner: Learner) -> str:

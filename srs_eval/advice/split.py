@@ -16,9 +16,10 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table
 from srs_eval.advice.candidates import ALONE, POOLED, TOGETHER, Learner
+from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.sentences import figures, listed, what_is_missing
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.data.errors import counted
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import FEWEST_REVIEWS, Interval, Verdict, enough_to_tell, verdicts
@@ -96,11 +97,13 @@ def one_is_enough_for(
     return frozenset(group for group, (_, decision) in by_preset.items() if decision != "split")
 
 
-def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) -> Iterator[Answer]:
+def split_or_merge(
+    learner: Learner, groups: Sequence[int], equivalence: float
+) -> Iterator[Finding]:
     """One answer over all presets, then one for each preset with several decks."""
     if len(groups) < 2:
         name = learner.name_of(groups[0])
-        yield Answer("split", name, "one preset", ("There is one preset with reviews only.",))
+        yield phrased("split", name, "one preset", ("There is one preset with reviews only.",))
     else:
         yield _of_presets(learner, groups, equivalence)
     for group in groups:
@@ -109,7 +112,7 @@ def split_or_merge(learner: Learner, groups: Sequence[int], equivalence: float) 
             yield _of_decks(learner.name_of(group), decks, equivalence)
 
 
-def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
+def _of_decks(preset: str, decks: Learner, equivalence: float) -> Finding:
     """Of a preset's decks; `decks` are its reviews alone, by deck."""
     judged = len(decks.trials.test_index)
     several = f"The preset's {len(decks.groups)} decks"
@@ -118,7 +121,7 @@ def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
             f"{several} keep sharing: {counted(judged, 'review')} can be held out, "
             f"{FEWEST_REVIEWS:,} are needed to tell."
         )
-        return Answer("split", preset, "can't tell", (sentence,))
+        return phrased("split", preset, "can't tell", (sentence,))
     overall, decisions = over_all_presets(decks, equivalence)
     rows = tuple(
         (words, each.reviews, each, _shown(words, decisions)) for words, each in overall.items()
@@ -129,7 +132,7 @@ def _of_decks(preset: str, decks: Learner, equivalence: float) -> Answer:
         _sentence(decisions, overall["split"], "deck"),
         _pooled_sentence(decisions["pooled"], overall["pooled"], "deck"),
     )
-    return Answer("split", preset, concluded(decisions), sentences, (table,))
+    return phrased("split", preset, concluded(decisions), sentences, (table,))
 
 
 def _shown(words: str, decisions: Mapping[str, Decision]) -> str:
@@ -137,7 +140,7 @@ def _shown(words: str, decisions: Mapping[str, Decision]) -> str:
     return words if decisions[words] == "split" else decisions[words]
 
 
-def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Answer:
+def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> Finding:
     overall, decisions = over_all_presets(learner, equivalence)
     rows: list[tuple[Cell, ...]] = []
     for words, each in overall.items():
@@ -167,7 +170,7 @@ def _of_presets(learner: Learner, groups: Sequence[int], equivalence: float) -> 
         ("reviews of", "parameters", "reviews", "minus shared", "decision"),
         tuple(rows),
     )
-    return Answer(
+    return phrased(
         *("split", "all presets", conclusion, tuple(sentences)),
         (gains, _matrix(learner, differences, equivalence)),
         None if parameters is None else tuple(parameters),

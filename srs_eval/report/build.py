@@ -17,8 +17,9 @@ from srs_eval.report.document import Document
 from srs_eval.stats.averaging import COLUMNS, MODES, Averages, averages, read_predictions
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer, Table
+    from srs_eval.advice.findings import Finding
     from srs_eval.advice.questions import Asked
+    from srs_eval.advice.tables import Table
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.reviews import ReviewLog
@@ -186,11 +187,11 @@ def learner_report(
 
 def _answers(
     asked: Asked, questions: Sequence[str], at: Callable[[str], None]
-) -> list[Answer] | str:
+) -> list[Finding] | str:
     """The answers to all questions, or why there are none."""
     from srs_eval.advice.questions import ask
 
-    found: list[Answer] = []
+    found: list[Finding] = []
     try:
         for question in questions:
             at(question)
@@ -202,7 +203,7 @@ def _answers(
 
 def _state(
     log: ReviewLog, protocol: Protocol, context: Context | None
-) -> tuple[Sequence[Answer] | str, Table | None]:
+) -> tuple[Sequence[Finding] | str, Table | None]:
     """What the learner's days tell, or why they don't, and the state of each."""
     from srs_eval.advice.over_time import learner_state
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import BatchEvent, Planned
     from srs_eval.engine.run import Event, Run
 
@@ -316,8 +316,8 @@ _SENTENCE_WIDTH = 80
 
 
 def print_answers(
-    answers: Iterable[Answer], console: Console, closing: str = ANKI_ROWS
-) -> list[Answer]:
+    answers: Iterable[Finding], console: Console, closing: str = ANKI_ROWS
+) -> list[Finding]:
     """Sentences as each answer comes, then the figures behind them in tables of 80 columns.
 
     Returns the answers.
@@ -327,6 +327,7 @@ def print_answers(
 
     from srs_eval.advice.questions import REGISTRY
     from srs_eval.advice.sentences import parameter_line
+    from srs_eval.advice.shown import sentences, tables
     from srs_eval.report.findings import figures
     from srs_eval.report.terminal import table_text
 
@@ -339,13 +340,13 @@ def print_answers(
             question = answer.question
             console.print(Text(f"\n{REGISTRY[question].title}", "bold"))
         console.print(Text(f"\n{answer.subject}", "bold"))
-        for sentence in answer.sentences:
+        for sentence in sentences(answer):
             console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False), width=width)
         if answer.parameters is not None:
             line = Text(f"FSRS parameters: {parameter_line(answer.parameters)}")
             console.print(Padding(line, (0, 0, 0, 2), expand=False), width=width)
     for answer in shown:
-        for table in answer.tables:
+        for table in tables(answer):
             console.print()
             for part in table_text(figures(table, ""), width, elsewhere=None):
                 console.print(part, width=width)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from srs_eval.advice.answers import SHARES, Answer, is_difference
-from srs_eval.advice.answers import Table as AnswerTable
+from srs_eval.advice import shown
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.tables import SHARES, is_difference
+from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.answers import OF_DRAWS
 from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import Workload
@@ -80,18 +82,18 @@ def _estimate(interval: Interval | None) -> Cell:
 
 def _of_defaults(line: Line) -> Interval | None:
     """The log loss of a preset's reviews with FSRS's defaults, of however few reviews."""
-    tables = line.answers[0].tables
+    tables = shown.tables(line.answers[0])
     found = tables[0].column("log loss").get("defaults") if tables else None
     return found if isinstance(found, Interval) else None
 
 
-def of_benchmark(answers: Sequence[Answer]) -> bool:
+def of_benchmark(answers: Sequence[Finding]) -> bool:
     """Whether they rest on the benchmark's rows."""
     return all(each.question in (MODELS, *OVER_ALL) for each in answers)
 
 
 def answers_section(
-    answers: Sequence[Answer] | str,
+    answers: Sequence[Finding] | str,
     lines: Sequence[Line],
     workload: Workload | str,
 ) -> list[Section]:
@@ -113,11 +115,9 @@ def answers_section(
         ]
         if not of_question:
             continue
-        first = "; ".join(
-            f"{'' if each.subject in _ALL else f'{each.subject}: '}{each.sentences[0].rstrip('.')}"
-            for each in of_question[:1]
-            if each.sentences
-        )
+        subject = of_question[0].subject
+        first = "" if subject in _ALL else f"{subject}: "
+        first += "".join(shown.sentences(of_question[0])[:1]).rstrip(".")
         rests_on = [
             evidence(answer, f"{question}-{number}")
             for number, answer in enumerate(of_question, start=1)
@@ -140,13 +140,14 @@ def _flat(sections: Sequence[Section]) -> tuple[Block, ...]:
     return sections[0].blocks if len(sections) == 1 else tuple(sections)
 
 
-def evidence(answer: Answer, name: str) -> Section:
+def evidence(answer: Finding, name: str) -> Section:
     """All that an answer says and rests on; `name` begins its tables' names."""
-    blocks: list[Block] = list(answer.sentences)
+    blocks: list[Block] = list(shown.sentences(answer))
     if answer.parameters is not None:
         blocks.append(Code(parameter_line(answer.parameters)))
     blocks += [
-        figures(table, f"{name}-{number}") for number, table in enumerate(answer.tables, start=1)
+        figures(table, f"{name}-{number}")
+        for number, table in enumerate(shown.tables(answer), start=1)
     ]
     return Section(f"{answer.subject[:1].upper()}{answer.subject[1:]}", tuple(blocks))
 
@@ -174,6 +175,6 @@ def _workload(found: Workload | str) -> list[Section | str]:
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    sentences = workload_answer(found).sentences
+    sentences = shown.sentences(workload_answer(found))
     said, more = " ".join(sentences[:2]), sentences[2:]
     return [Section(title, (*more, OF_DRAWS), folded=True, said=said)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from srs_eval.advice.answers import Table as AnswerTable
 from srs_eval.advice.over_time import Month
 from srs_eval.advice.overview import Line, Overview
-from srs_eval.advice.questions import MODELS, REGISTRY, Answer
+from srs_eval.advice.questions import MODELS, REGISTRY, Finding
 from srs_eval.advice.sentences import parameter_line
+from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.tables import Table as AnswerTable
 from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
@@ -48,8 +49,8 @@ class Learner:
     inspection: Inspection
     protocol: Protocol
     run: Run
-    answers: Sequence[Answer] | str
-    state: Sequence[Answer] | str
+    answers: Sequence[Finding] | str
+    state: Sequence[Finding] | str
     days: AnswerTable | None
     workload: Workload | str  # of the preset with the most reviews
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
@@ -93,7 +94,7 @@ def _lead(learner: Learner, groups: Sequence[Group]) -> list[str]:
     overview = _overview(learner)
     lead = []
     if overview is not None:
-        models = (answer.sentences[0] for answer in overview.of(MODELS) if answer.sentences)
+        models = (sentences(each)[0] for each in overview.of(MODELS))
         lead = [each for each in (overview.headline, *models) if each]
     so_far = learner.run.so_far
     so_far = f" (so far: {so_far})" if so_far else ""
@@ -333,19 +334,19 @@ def _curve(found: Workload | str) -> list[Picture]:
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
-            figures(workload_answer(found).tables[0], "workload-1"),
+            figures(tables(workload_answer(found))[0], "workload-1"),
         )
     ]
 
 
-def _state(state: Sequence[Answer] | str, days: AnswerTable | None) -> list[Section]:
+def _state(state: Sequence[Finding] | str, days: AnswerTable | None) -> list[Section]:
     if isinstance(state, str):
         return [Section("Your days", (state,))] if state else []
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
         rests_on = evidence(answer, f"{answer.question}-{number}").blocks[1:]
         title = REGISTRY[answer.question].title
-        blocks.append(Section(title, rests_on, folded=True, said=answer.sentences[0]))
+        blocks.append(Section(title, rests_on, folded=True, said=sentences(answer)[0]))
     if days is not None and len(days.rows) > 1:
         states = [row[-1] for row in days.rows]
         drawn = pictures.band(

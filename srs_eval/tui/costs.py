@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import Finding
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.tui.session import Session
@@ -20,15 +20,15 @@ class Costs:
         self._of: ReviewLog | None = None
         self._whole: dict[str | None, Workload] = {}
         """With all draws, by preset; None is that with the most reviews."""
-        self._in_short: dict[str, Answer] = {}
+        self._in_short: dict[str, Finding] = {}
 
-    def in_short(self, log: ReviewLog | None) -> Mapping[str, Answer]:
+    def in_short(self, log: ReviewLog | None) -> Mapping[str, Finding]:
         """By preset, with ranges: they stand in for the first estimates among the answers."""
         return self._in_short if self._of is log else {}
 
     def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
         """A preset's, as they become known."""
-        from srs_eval.advice import answers as saved_answers
+        from srs_eval.advice import saved
         from srs_eval.advice.workload.answers import in_short
         from srs_eval.advice.workload.estimate import workload
 
@@ -47,6 +47,6 @@ class Costs:
                 better = short[found.preset] = in_short(found)
                 session.later(session.show_costs)
                 if key is not None:
-                    basis = saved_answers.basis(log, context)
-                    saved_answers.improve(key, basis, [better], session.state_folder)
+                    basis = saved.basis(log, context)
+                    saved.improve(key, basis, [better], session.state_folder)
             yield found

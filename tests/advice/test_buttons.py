@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.advice import buttons
+from srs_eval.advice import buttons, shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
@@ -38,8 +38,8 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     differences = buttons.what_ifs(none)
     assert differences[buttons.AS_AGAIN].estimate == 0
     (answer,) = compare(none.log, questions=["hard"])
-    assert answer.conclusion == "seldom"
-    assert answer.tables[0].records()[2]["Hard"] == "0.0 %"
+    assert shown.conclusion(answer) == "seldom"
+    assert shown.tables(answer)[0].records()[2]["Hard"] == "0.0 %"
 
 
 # Steps
@@ -118,24 +118,24 @@ def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> No
         return buttons._answer(learner, 100, answers)
 
     longer = asked(_answers_after("first Again", 2_000, 12.0))
-    assert longer.conclusion == "longer"
-    assert "recall falls to 90 % after about 1" in longer.sentences[0]  # 10 to 19 min
-    assert "Your step is 1 min." in longer.sentences[0]
-    assert asked(_answers_after("lapse", 2_000, 5.0)).conclusion == "shorter"
-    assert asked(_answers_after("lapse", 2_000, 15.0)).conclusion == "as it is"
+    assert shown.conclusion(longer) == "longer"
+    assert "recall falls to 90 % after about 1" in shown.sentences(longer)[0]  # 10 to 19 min
+    assert "Your step is 1 min." in shown.sentences(longer)[0]
+    assert shown.conclusion(asked(_answers_after("lapse", 2_000, 5.0))) == "shorter"
+    assert shown.conclusion(asked(_answers_after("lapse", 2_000, 15.0))) == "as it is"
     beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
-    assert "above 90 % even at the longest delays" in beyond.sentences[0]
-    assert beyond.conclusion == "longer"
+    assert "above 90 % even at the longest delays" in shown.sentences(beyond)[0]
+    assert shown.conclusion(beyond) == "longer"
     few = asked(_answers_after("lapse", 99, 12.0))
-    assert few.conclusion == "can't tell"
-    assert "100 answers on 20 days are needed" in few.sentences[0]
+    assert shown.conclusion(few) == "can't tell"
+    assert "100 answers on 20 days are needed" in shown.sentences(few)[0]
     same = _answers_after("lapse", 2_000, 12.0)
     narrow = asked(replace(same, minutes=10 + same.minutes / 20))
-    assert narrow.conclusion == "can't tell"
-    assert "the delays hardly vary" in narrow.sentences[0]
+    assert shown.conclusion(narrow) == "can't tell"
+    assert "the delays hardly vary" in shown.sentences(narrow)[0]
     flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))
-    assert "does not fall as on the curve" in flat.sentences[0]
-    rows = longer.tables[1].records()
+    assert "does not fall as on the curve" in shown.sentences(flat)[0]
+    rows = shown.tables(longer)[1].records()
     assert sum(row["answers"] for row in rows) == 2_000
     assert all(abs(row["recalled"] - row["curve"]) < 0.05 for row in rows)
 
@@ -144,4 +144,4 @@ def test_steps_of_a_simulated_learner(log: ReviewLog) -> None:
     """Who has always the same steps has nothing to tell them by."""
     answers = compare(log, questions=["steps"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]
-    assert all(answer.conclusion == "can't tell" for answer in answers)
+    assert all(shown.conclusion(answer) == "can't tell" for answer in answers)

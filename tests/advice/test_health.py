@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice import fsrs, refitting
+from srs_eval.advice import fsrs, refitting, shown
 from srs_eval.advice.candidates import SM2, Learner
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
@@ -64,11 +64,11 @@ def test_one_rule_decides_whether_fsrs_is_right(
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
     monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
     (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups), 0.002)
-    verdict_shown = answer.tables[0].rows[0][2]
+    verdict_shown = shown.tables(answer)[0].rows[0][2]
     (said,) = (said for verdict, said in fsrs.SAID.items() if verdict == verdict_shown)
-    assert answer.conclusion == says
+    assert shown.conclusion(answer) == says
     assert said[0] == says
-    assert answer.sentences[0].startswith(said[1])
+    assert shown.sentences(answer)[0].startswith(said[1])
 
 
 def test_no_health_check_of_too_few_items() -> None:
@@ -87,7 +87,7 @@ def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) ->
     assert len(index) > 300
     assert fsrs.check_health(learner, index) is None
     answers = compare(learner.log, questions=["health"])
-    assert all("health check" in " ".join(answer.sentences) for answer in answers)
+    assert all("health check" in " ".join(shown.sentences(answer)) for answer in answers)
 
 
 @pytest.mark.parametrize("name", ORACLE_NAMES)
@@ -165,23 +165,23 @@ def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> Non
     assert (fits.std(axis=0) > 0).sum() >= 15
     answers = compare(log, questions=["noise"])
     for answer in answers:
-        if not answer.tables:
-            assert answer.conclusion == "can't tell"
+        if not shown.tables(answer):
+            assert shown.conclusion(answer) == "can't tell"
             continue
-        rows = answer.tables[0].records()
+        rows = shown.tables(answer)[0].records()
         noisy = [row for row in rows if row["over days"] > 0.5 * row["learners"]]
-        assert answer.conclusion == f"{len(noisy)} of 21"
-        assert all(row["parameter"] in answer.sentences[0] for row in noisy)
-    assert any(answer.tables for answer in answers)
+        assert shown.conclusion(answer) == f"{len(noisy)} of 21"
+        assert all(row["parameter"] in shown.sentences(answer)[0] for row in noisy)
+    assert any(shown.tables(answer) for answer in answers)
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = np.tile(np.array(fsrs6.DEFAULT), (refitting.DRAWS, 1))
     fits[::2, 3] += 100
     monkeypatch.setattr(refitting, "by_days", lambda learner, index: fits)
-    answer = next(each for each in compare(log, questions=["noise"]) if each.tables)
-    assert answer.conclusion == "1 of 21"
-    assert answer.sentences[0].startswith(
+    answer = next(each for each in compare(log, questions=["noise"]) if shown.tables(each))
+    assert shown.conclusion(answer) == "1 of 21"
+    assert shown.sentences(answer)[0].startswith(
         "1 of 21 parameters is noise: had days gone otherwise, it"
     )
 
@@ -193,7 +193,7 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
     answers = compare(log, questions=["retention"])
     for group, answer in zip(learner.groups, answers, strict=True):
         mine = learner.trials.partition == group
-        whole, young, mature, *months = answer.tables[0].records()
+        whole, young, mature, *months = shown.tables(answer)[0].records()
         assert whole["recalled"] == pytest.approx(learner.trials.y[mine].mean())
         assert whole["reviews"] == mine.sum() == young["reviews"] + mature["reviews"]
         assert whole["desired"] == 0.9
@@ -209,4 +209,4 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
             if low > 0.9
             else "as desired"
         )
-        assert answer.conclusion in (expected, "can't tell")
+        assert shown.conclusion(answer) in (expected, "can't tell")

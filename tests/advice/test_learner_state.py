@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval.advice.answers import Table
+from srs_eval.advice import shown
 from srs_eval.advice.over_time import LearnerState, dates, learner_state
+from srs_eval.advice.tables import Table
 from srs_eval.cli.main import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -43,7 +44,7 @@ def moody() -> LearnerState:
 
 
 def conclusion(state: LearnerState, question: str) -> str:
-    return next(answer.conclusion for answer in state.answers if answer.question == question)
+    return next(shown.conclusion(answer) for answer in state.answers if answer.question == question)
 
 
 def figures(table: Table, column: int) -> FloatArray:
@@ -62,14 +63,14 @@ def test_a_learner_without_days(plain: LearnerState) -> None:
 
 def test_bad_days_are_found(moody: LearnerState) -> None:
     answer = moody.answers[0]
-    assert answer.conclusion == "matters"
-    share = next(each for each in answer.sentences if "% is your day" in each)
+    assert shown.conclusion(answer) == "matters"
+    share = next(each for each in shown.sentences(answer) if "% is your day" in each)
     assert int(share.split(" %")[0].split()[-1]) > 60
     # Its share of FSRS-6's log loss is that of all months together.
-    reviews, losses, falls = (figures(answer.tables[0], column) for column in (1, 3, 4))
+    reviews, losses, falls = (figures(shown.tables(answer)[0], column) for column in (1, 3, 4))
     taken, whole = reviews @ falls, reviews @ losses
-    shown = answer.sentences[0].partition("takes ")[2].partition(" %")[0]
-    assert float(shown) == pytest.approx(100 * taken / whole, abs=0.06)
+    told = shown.sentences(answer)[0].partition("takes ")[2].partition(" %")[0]
+    assert float(told) == pytest.approx(100 * taken / whole, abs=0.06)
     # The state is low on the bad days and high on the others.
     state = [row[-1] for row in moody.days.rows]
     recalled = [float(str(row[2]).removesuffix(" %")) for row in moody.days.rows]
@@ -79,14 +80,14 @@ def test_bad_days_are_found(moody: LearnerState) -> None:
 
 def test_an_open_answer_quotes_the_share_of_the_day(plain: LearnerState) -> None:
     answer = plain.answers[0]
-    basis = " ".join(answer.sentences)
+    basis = " ".join(shown.sentences(answer))
     assert "the benchmark's" in basis
-    if answer.conclusion == "can't tell yet":
-        assert "of itself it makes log loss" in answer.sentences[0]
+    if shown.conclusion(answer) == "can't tell yet":
+        assert "of itself it makes log loss" in shown.sentences(answer)[0]
 
 
 def test_months_add_up(moody: LearnerState) -> None:
-    table = moody.answers[0].tables[0]
+    table = shown.tables(moody.answers[0])[0]
     total = sum(int(str(row[1])) for row in table.rows)
     assert total == sum(int(str(row[1])) for row in moody.days.rows)
     for row in table.rows:
@@ -111,7 +112,7 @@ def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
     state = learner_state(open_dataset(simulated_dataset).load(1))
     assert conclusion(state, "hour") == "unknown"
     assert str(state.days.rows[0][0]).startswith("day ")
-    assert str(state.answers[0].tables[0].rows[0][0]).startswith("days ")
+    assert str(shown.tables(state.answers[0])[0].rows[0][0]).startswith("days ")
     with pytest.raises(NotEnoughData):
         learner_state(open_dataset(simulated_dataset).load(7))
 
@@ -138,6 +139,6 @@ def test_real_learner() -> None:
 
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = learner_state(dataset.load(101))
-    told = state.answers[0].sentences[1]
+    told = shown.sentences(state.answers[0])[1]
     assert "your 4,940 judged reviews (the benchmark's) with a log loss of 0.4394" in told
     assert conclusion(state, "hour") == "unknown"

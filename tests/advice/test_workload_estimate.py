@@ -13,7 +13,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.questions import MODELS, compare, questions_for
-from srs_eval.advice.sentences import in_one_line, signed
+from srs_eval.advice.sentences import signed
+from srs_eval.advice.shown import conclusion, line, sentences, tables
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.answers import answer, at_a_glance, document, in_short
 from srs_eval.advice.workload.estimate import (
@@ -60,7 +61,7 @@ def suspended(log: ReviewLog) -> ReviewLog:
 
 
 def said(found: Workload) -> str:
-    return " ".join(answer(found).sentences)
+    return " ".join(sentences(answer(found)))
 
 
 def test_it_gets_known_better(stages: list[Workload]) -> None:
@@ -73,7 +74,7 @@ def test_it_gets_known_better(stages: list[Workload]) -> None:
     assert [each.share for each in stages] == [(1 + done) / 6 for done in range(6)]
     assert stages[3].doing == "parameters that your reviews allow: 3 of 5"
     for each in stages:
-        assert answer(each).sentences  # each can be shown
+        assert sentences(answer(each))  # each can be shown
 
 
 def test_more_retention_costs_more(stages: list[Workload]) -> None:
@@ -143,21 +144,21 @@ def test_todays_schedule_is_told_of_the_same_cards(
     says = f"While {schedule} on scheduling, the same cards take about {told} reviews"
     assert says in said(found)
     assert ("Were FSRS on" in said(found)) == is_off
-    row = answer(found).tables[0].rows[-1]
+    row = tables(answer(found))[0].rows[-1]
     assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", told)
     assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
     made = document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
     assert made["schedule"] == ("SM-2" if is_off else "the parameters in force")
-    line = in_one_line([in_short(found)])
-    assert (f"SM-2 as now ~{told}, with the same cards" in line) == is_off
-    assert (f"~{told} now" in line) == (not is_off)
+    text = line([in_short(found)])
+    assert (f"SM-2 as now ~{told}, with the same cards" in text) == is_off
+    assert (f"~{told} now" in text) == (not is_off)
 
 
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
     for each in (log, off):
         glance, found = at_a_glance(each), next(workload(each))
-        rows = {row[:2]: row for row in glance.tables[0].rows}
+        rows = {row[:2]: row for row in tables(glance)[0].rows}
         assert rows["85 %", ""][2] == f"{found.median[found.at(0.85), REVIEWS]:.0f}"
         assert rows["85 %", ""][3] == f"{found.median[found.at(0.85), MINUTES]:.1f}"
         assert in_short(found) == glance
@@ -172,7 +173,7 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert reviews > later.overdue / 2
     says = f"{later.overdue:,} overdue cards after 30 days without a review: {reviews:,.0f} reviews"
     assert says in said(later)
-    assert says in " ".join(in_short(later).sentences)
+    assert says in " ".join(sentences(in_short(later)))
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
@@ -187,10 +188,10 @@ def test_few_reviews_are_told_in_a_sentence(
     with pytest.raises(NotEnoughData, match="can be told from 1,000 on"):
         workload(few)
     glance = at_a_glance(few)
-    assert (glance.conclusion, glance.tables) == ("can't tell", ())
-    line = in_one_line([glance])
-    assert "what it costs can be told from 1,000 on" in line
-    assert "at 90 %" not in line
+    assert (conclusion(glance), tables(glance)) == ("can't tell", ())
+    text = line([glance])
+    assert "what it costs can be told from 1,000 on" in text
+    assert "at 90 %" not in text
     assert main(["workload", str(path)]) == 2
     out, error = capsys.readouterr()
     assert "can be told from 1,000 on" in error
@@ -213,18 +214,18 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     last = stages[-1]
     here = last.at(last.desired)
     told = answer(last)
-    rows = {row[0]: row for row in reversed(told.tables[0].rows)}
+    rows = {row[0]: row for row in reversed(tables(told)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
-    assert f"takes {row[2]} reviews and {row[3]} minutes a day" in told.sentences[0]
+    assert f"takes {row[2]} reviews and {row[3]} minutes a day" in sentences(told)[0]
     shown = float(str(rows["0.85"][3]).split()[0])
     difference = shown - round(float(last.median[here, MINUTES]), 1)
-    (change,) = (each for each in told.sentences if each.startswith("Instead of"))
+    (change,) = (each for each in sentences(told) if each.startswith("Instead of"))
     assert f"0.85 {signed(difference, 1)} minutes a day" in change
 
 
 def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
     same = replace(stages[-1], as_now=None)
-    assert [row[1] for row in in_short(same).tables[0].rows].count("now") == 1
+    assert [row[1] for row in tables(in_short(same))[0].rows].count("now") == 1
     assert "on scheduling" not in said(same)
     optimized = document(same)["retentions"][same.at(same.desired)]["median"]
     assert document(same)["now"] == optimized
@@ -237,12 +238,12 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         source = f"{len(each.draws)} of 5 sets of parameters that your reviews allow"
         if not len(each.draws):
             source = "the parameters that fit your reviews best"
-        assert told.sentences[0].startswith(f"First estimate, from {source}; ranges come")
-        assert told.conclusion.startswith("about ")
-        assert "(" not in "".join(str(cell) for row in told.tables[0].rows for cell in row)
-        assert not any("Instead of" in sentence for sentence in told.sentences)
+        assert sentences(told)[0].startswith(f"First estimate, from {source}; ranges come")
+        assert conclusion(told).startswith("about ")
+        assert "(" not in "".join(str(cell) for row in tables(told)[0].rows for cell in row)
+        assert not any("Instead of" in sentence for sentence in sentences(told))
     assert np.array_equal(stages[0].median, stages[0].first)
-    assert answer(stages[5]).sentences[0].startswith("At a desired retention")
+    assert sentences(answer(stages[5]))[0].startswith("At a desired retention")
 
 
 def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
@@ -294,7 +295,7 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
     assert f"{last.median[here, REVIEWS]:.0f} " in said(last)
     assert f"{last.median[here, MINUTES]:.1f} " in said(last)
     assert "90 % of 5 draws" in said(last)
-    rows = answer(last).tables[0].rows
+    rows = tables(answer(last))[0].rows
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{each:.2f}" for each in last.retentions]
     # A retention that no month came near is marked as the model's guess.

@@ -163,7 +163,7 @@ def test_too_little_is_told_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_parameters_to_paste_are_told_once() -> None:
-    from srs_eval.advice.answers import Answer
+    from srs_eval.advice.findings import phrased
     from srs_eval.data.protocol import Protocol
     from srs_eval.data.simulated import simulate_learner
     from srs_eval.engine.run import Run
@@ -171,7 +171,7 @@ def test_parameters_to_paste_are_told_once() -> None:
     from srs_eval.report.learner import Learner, learner_document
 
     w = tuple(0.5 + k for k in range(21))
-    answer = Answer("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
+    answer = phrased("parameters", "Words", "optimize", ("Optimize this preset.",), (), w)
     inspection, run = inspect_log(simulate_learner(5, 300).log()), Run()
     learner = Learner(inspection, Protocol(), run, [answer], "", None, "", None, {}, {}, {}, True)
     document = learner_document(learner)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from textual import events
 
-from srs_eval.advice.answers import Answer, Table
+from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import FIGURES, RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
@@ -199,7 +200,7 @@ class MadeUpEngine:
                 yield Finished(configuration, make_result(name))
 
 
-def make_answers() -> list[Answer]:
+def make_answers() -> list[Finding]:
     """Of a learner with two presets, always the same."""
 
     def interval(estimate: float, half_width: float, reviews: int = 2_300) -> Interval:
@@ -264,8 +265,8 @@ def make_answers() -> list[Answer]:
         "More reviews would tell.",
     )
     return [
-        Answer("fit", "all reviews", "better", (fits,), (against,)),
-        Answer(
+        phrased("fit", "all reviews", "better", (fits,), (against,)),
+        phrased(
             "parameters",
             "Default",
             "optimize",
@@ -274,7 +275,7 @@ def make_answers() -> list[Answer]:
             fsrs6.DEFAULT,
             interval(-0.029, 0.012),
         ),
-        Answer(
+        phrased(
             "parameters",
             "Maps",
             "can't tell",
@@ -283,7 +284,7 @@ def make_answers() -> list[Answer]:
             None,
             interval(-0.011, 0.02),
         ),
-        Answer(
+        phrased(
             "buttons",
             "Default",
             "see figures",
@@ -296,21 +297,21 @@ def make_answers() -> list[Answer]:
                 ),
             ),
         ),
-        Answer("noise", "Default", "none of 21", ("No parameter is noise.",)),
-        Answer("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
-        Answer("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
-        Answer("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
-        Answer("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
-        Answer("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
-        Answer(
+        phrased("noise", "Default", "none of 21", ("No parameter is noise.",)),
+        phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
+        phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
+        phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
+        phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
+        phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
+        phrased(
             "says",
             "all presets",
             "less than it says",
             ("When it says 90 %, you recall 88 % (86 … 90 %): less than it says.",),
             brief="90 %, you recall 88 % (86 … 90 %): less than it says.",
         ),
-        Answer("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
-        Answer(
+        phrased("time", "2024-05", "as before", ("In May 2024 as before.",), (by_month,)),
+        phrased(
             "retention",
             "Default",
             "less than desired",
@@ -318,14 +319,14 @@ def make_answers() -> list[Answer]:
             (recalled,),
             why="3.0 points less as cards came later than that asks for",
         ),
-        Answer(
+        phrased(
             "day",
             "your reviews",
             "hardly matters",
             ("Your day hardly matters.",),
             brief="hardly matters.",
         ),
-        Answer("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
+        phrased("hard", "all presets", "seldom", ("Hard is seldom pressed.",)),
     ]
 
 
@@ -339,7 +340,7 @@ class MadeUpAnswers:
 
     def __call__(
         self, log: ReviewLog, *, cancel: threading.Event, **_: Any
-    ) -> Iterator[tuple[tuple[Answer, ...], tuple[str, ...]]]:
+    ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
         self.asked.append(log)
         if self.error is not None:
             raise self.error

@@ -12,8 +12,8 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from textual.widgets import Input
 
-from srs_eval.advice.answers import Table
 from srs_eval.advice.model_evidence import COLUMNS, Curve, Curves
+from srs_eval.advice.tables import Table
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.screens.dialogs import Question, Refusal
 from srs_eval.tui.state import DARK, LIGHT, Recent, State, save_state

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Cell, Table
-from srs_eval.advice.sentences import OPEN, signed
+from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.sentences import signed
+from srs_eval.advice.shown import document as finding_document
+from srs_eval.advice.shown.worded import OPEN
+from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
     FIGURES,
@@ -47,7 +50,7 @@ _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached 
 # At a glance
 
 
-def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
+def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
     """About what the preset with the most reviews takes a day, at some retentions.
 
     Raises InputError and NotEnoughData as `workload` does, but of a preset with few reviews says
@@ -56,14 +59,14 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Answer:
     try:
         coming = workload(log, question=Question(retentions=_GLANCED), context=context)
     except TooFewReviews as few:
-        return Answer(QUESTION, "all reviews", OPEN[0], (f"Can't tell: {few}.",))
+        return phrased(QUESTION, "all reviews", OPEN[0], (f"Can't tell: {few}.",))
     try:
         return in_short(next(coming))
     finally:
         coming.close()
 
 
-def in_short(found: Workload) -> Answer:
+def in_short(found: Workload) -> Finding:
     """What is known so far at some retentions: ranges once all draws are there."""
     rows: list[tuple[Cell, ...]] = []
     for retention in sorted({*_GLANCED, found.desired}):
@@ -87,17 +90,17 @@ def in_short(found: Workload) -> Answer:
     table = Table(f"{found.preset}: what a desired retention costs", columns, tuple(rows))
     sentences = tuple(each for says in (_first, _today, _backlog, _ranges) for each in says(found))
     conclusion = "ranges" if found.drawn else FIRST
-    return Answer(QUESTION, found.preset, conclusion, sentences, (table,), why=done)
+    return phrased(QUESTION, found.preset, conclusion, sentences, (table,), why=done)
 
 
 # In sentences
 
 
-def answer(found: Workload) -> Answer:
+def answer(found: Workload) -> Finding:
     """What is known so far; sentences on what is not known yet are left out."""
     of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
     minutes = _within(found, found.at(found.desired), MINUTES)
-    return Answer(
+    return phrased(
         "workload",
         found.preset,
         f"{_about(found)}{minutes} minutes a day",
@@ -317,7 +320,7 @@ def document(found: Workload) -> dict[str, Any]:
         "now": _named(now),
         "months_recalled": found.seen,
         "backlog": found.backlog and dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
-        "answers": [answer(found).document()],
+        "answers": [finding_document(answer(found))],
     }
 
 

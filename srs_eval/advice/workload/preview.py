@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.advice.answers import Answer, Table
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
@@ -29,7 +30,7 @@ _NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
 
 
-def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answer]:
+def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
     """One answer for each preset: the parameters in force, optimized ones and the defaults.
 
     None where the file does not tell what its cards are scheduled by, or FSRS is off.
@@ -67,7 +68,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Answe
             f"What the buttons would show at the desired retention of {retention:.2f}, for a new "
             "card and for typical ones that are answered when they are due."
         )
-        yield Answer("buttons", learner.name_of(group), "see figures", (sentence,), tables)
+        yield phrased("buttons", learner.name_of(group), "see figures", (sentence,), tables)
 
 
 def buttons(

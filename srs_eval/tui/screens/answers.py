@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from srs_eval.advice.overview import Line, Overview
 from srs_eval.advice.questions import OF_PRESETS
+from srs_eval.advice.shown import sentences
 from srs_eval.data.errors import counted
 from srs_eval.report import formats as words
 from srs_eval.tui.screens.actions import ANSWERS, bindings
@@ -225,7 +226,7 @@ answers on Anki's.
         if copied is not None:
             detail.update(parameters_to_paste(copied))
         else:
-            detail.update(Text(" ".join(answer.sentences[:2])))
+            detail.update(Text(" ".join(sentences(answer)[:2])))
         beside.update(evidence(answer))
 
     def _progress(self) -> None:

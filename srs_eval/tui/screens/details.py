@@ -12,9 +12,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.advice.answers import Table
 from srs_eval.advice.model_evidence import Curves
 from srs_eval.advice.sentences import told, why_open
+from srs_eval.advice.tables import Table
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.results import same_reviews
 from srs_eval.report import formats as words

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from srs_eval.advice.answers import SHARES, Answer, Cell, Table, is_difference
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.sentences import parameter_line, where_to_paste, why_open
+from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.tables import SHARES, Cell, Table, is_difference
 from srs_eval.report.formats import count, cut, difference, loss, percent
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import WidthDependent, in_columns, stacked
@@ -22,13 +24,13 @@ _FEWEST = 3  # columns of a table
 _MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
 
 
-def evidence(answer: Answer) -> WidthDependent:
+def evidence(answer: Finding) -> WidthDependent:
     """Everything there is to an answer but the parameters to paste, for whatever width.
 
     These need the whole width of the window: a mouse selects what stands beside them, too.
     """
-    parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in answer.sentences]
-    for table in answer.tables:
+    parts: list[Text | WidthDependent] = [Text(sentence + "\n") for sentence in sentences(answer)]
+    for table in tables(answer):
         parts += [Text(table.heading, "bold"), drawn_table(table)]
         parts += [Text(note, "dim") for note in _notes(table)] + [Text("")]
     return stacked(parts)
@@ -55,7 +57,7 @@ def _notes(table: Table) -> list[str]:
     ]
 
 
-def parameters_to_paste(answer: Answer) -> Text:
+def parameters_to_paste(answer: Finding) -> Text:
     """The line that Anki takes, and where it goes."""
     assert answer.parameters is not None
     return Text.assemble(
