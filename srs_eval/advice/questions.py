@@ -35,8 +35,7 @@ from srs_eval.advice.refitting import how_often, which_numbers_are_noise
 from srs_eval.advice.retention import do_i_remember_enough, does_it_mean_it
 from srs_eval.advice.shown import document as finding_document
 from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.workload.answers import QUESTION as COSTS
-from srs_eval.advice.workload.answers import at_a_glance
+from srs_eval.advice.workload.estimate import COSTS, at_a_glance
 from srs_eval.advice.workload.preview import what_buttons_show
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import VERSION

@@ -227,9 +227,10 @@ def workload(
 
     Of one preset: the one named, or the one with the most reviews.
     """
+    from srs_eval.advice import shown
     from srs_eval.advice.sentences import parsed_parameters
-    from srs_eval.advice.workload.answers import OF_DRAWS, answer, document
-    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning
+    from srs_eval.advice.shown.costs import OF_DRAWS
+    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
     from srs_eval.advice.workload.estimate import workload as estimates
     from srs_eval.report.console import console_for, print_answers, share_done
 
@@ -253,9 +254,10 @@ def workload(
         for found in events:
             tell(found.doing, found.share)
     assert found is not None
-    if console := json_and_console(json, document(found)):
+    made = document(found) | {"answers": [shown.document(found.finding)]}
+    if console := json_and_console(json, made):
         below = f"{OF_DRAWS} --preset NAME asks about another preset (docs/workload.md)."
-        print_answers([answer(found)], console, below)
+        print_answers([found.finding], console, below)
     return FINE
 
 

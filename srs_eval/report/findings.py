@@ -10,10 +10,9 @@ from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Line
 from srs_eval.advice.questions import MODELS, OF_PRESETS, OVER_ALL, REGISTRY
 from srs_eval.advice.sentences import parameter_line, where_to_paste
+from srs_eval.advice.shown.costs import OF_DRAWS
 from srs_eval.advice.tables import SHARES, is_difference
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import OF_DRAWS
-from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.report.document import Block, Code, Section
 from srs_eval.report.table import Cell, Column, Figure, Table, figure
@@ -175,6 +174,6 @@ def _workload(found: Workload | str) -> list[Section | str]:
     title = REGISTRY["workload"].title
     if isinstance(found, str):
         return [Section(title, (), folded=True, said=found)] if found else []
-    sentences = shown.sentences(workload_answer(found))
+    sentences = shown.sentences(found.finding)
     said, more = " ".join(sentences[:2]), sentences[2:]
     return [Section(title, (*more, OF_DRAWS), folded=True, said=said)]

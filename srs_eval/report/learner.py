@@ -11,7 +11,6 @@ from srs_eval.advice.questions import MODELS, REGISTRY, Finding
 from srs_eval.advice.sentences import parameter_line
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.tables import Table as AnswerTable
-from srs_eval.advice.workload.answers import answer as workload_answer
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
@@ -334,7 +333,7 @@ def _curve(found: Workload | str) -> list[Picture]:
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             f"Minutes a day by desired retention for {found.preset}, 90 % of the draws as a band.",
             drawn,
-            figures(tables(workload_answer(found))[0], "workload-1"),
+            figures(tables(found.finding)[0], "workload-1"),
         )
     ]
 

@@ -29,7 +29,6 @@ class Costs:
     def known(self, log: ReviewLog, preset: str | None) -> Iterator[Workload]:
         """A preset's, as they become known."""
         from srs_eval.advice import saved
-        from srs_eval.advice.workload.answers import in_short
         from srs_eval.advice.workload.estimate import workload
 
         session = self._session
@@ -44,7 +43,7 @@ class Costs:
             if found.drawn:
                 # That with the most reviews is asked for by its name, too.
                 whole[preset] = whole[found.preset] = found
-                better = short[found.preset] = in_short(found)
+                better = short[found.preset] = found.glance
                 session.later(session.show_costs)
                 if key is not None:
                     basis = saved.basis(log, context)

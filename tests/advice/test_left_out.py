@@ -17,7 +17,6 @@ from srs_eval.advice.findings import Unanswered
 from srs_eval.advice.overview import Overview, overview
 from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
 from srs_eval.advice.shown import worded
-from srs_eval.advice.workload.answers import answer as costs_in_words
 from srs_eval.advice.workload.estimate import Question, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -232,7 +231,7 @@ def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
     question = Question(retentions=(0.9,), days=30, draws=1)
     first = next(workload(broken(log), question=question))
     assert first.preset == "Preset 0"
-    assert SENTENCE in shown.sentences(costs_in_words(first))
+    assert SENTENCE in shown.sentences(first.finding)
     with pytest.raises(NotEnoughData, match="Preset 1 is left out"):
         next(workload(broken(log), "Preset 1", question))
     other = with_list(log, UNUSABLE["20 numbers"], 100)

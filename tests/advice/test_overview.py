@@ -36,9 +36,7 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.advice.shown import worded
 from srs_eval.advice.tables import Table
-from srs_eval.advice.workload.answers import answer as costs_in_words
-from srs_eval.advice.workload.answers import at_a_glance
-from srs_eval.advice.workload.estimate import Question, Workload, workload
+from srs_eval.advice.workload.estimate import Question, Workload, at_a_glance, workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, Preset, ReviewLog
@@ -668,42 +666,46 @@ def test_what_another_retention_costs_is_a_line(simulated_collection: Path, enab
     log = srs_eval.load(simulated_collection)
     answer = at_a_glance(replace(log, receipt=replace(log.receipt, fsrs_enabled=enabled)))
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
-    assert 0 < float(str(rows["85 %"][2])) < float(str(rows["90 %"][2]))
-    assert [row[1] for row in rows.values()].count("now") == int(enabled)
+    assert 0 < float(str(rows["0.85"][2])) < float(str(rows["0.90"][2]))
+    assert [row[1] for row in rows.values()].count("now") == 1
+    assert ("SM-2" in rows) == (not enabled)
     line = shown.line([answer])
     assert line.startswith(f"{answer.subject}: ~")
-    assert f"~{rows['85 %'][2]} at 85 %" in line
+    assert f"~{rows['0.85'][2]} at 85 %" in line
     assert ("were FSRS on" in line) == (not enabled)
     assert ("SM-2 as now ~" in line) == (not enabled)
 
 
 @pytest.mark.parametrize(
-    ("conclusion", "last", "says"),
+    ("done", "now", "schedule", "says"),
     [
         (
-            "a first estimate",
-            (("92 %", "", "87", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized ~87 at 92 %, ~57 at 85 % (a first estimate, w tells more)",
+            *(0, 52.0, "the parameters in force"),
+            "~52 now; once optimized ~87 at 92 %, ~46 at 85 % (a first estimate, w tells more)",
         ),
         (
-            "ranges",
-            (("92 %", "", "77 (57-101)", "24"), ("92 %", "now", "52", "17")),
-            "~52 now; once optimized 77 (57-101) at 92 %, 57 at 85 % (90 % ranges, w tells more)",
+            *(2, 52.0, "the parameters in force"),
+            "~52 now; once optimized 87 (79-95) at 92 %, 46 (42-51) at 85 % "
+            "(90 % ranges, w tells more)",
         ),
         (
-            "a first estimate",
-            (("92 %", "now", "87", "24"),),
-            "~87 at 92 % (now), ~57 at 85 %, once optimized (a first estimate, w tells more)",
+            *(0, None, "the parameters in force"),
+            "~87 at 92 % (now), ~46 at 85 %, once optimized (a first estimate, w tells more)",
+        ),
+        (
+            *(0, 52.0, "SM-2"),
+            "~46 at 85 %, ~70 at 90 %, were FSRS on and once optimized; SM-2 as now ~52, with the "
+            "same cards (a first estimate, w tells more)",
         ),
     ],
 )
 def test_the_load_of_now_is_not_that_of_optimized_parameters(
-    conclusion: str, last: tuple[tuple[str, ...], ...], says: str
+    done: int, now: float | None, schedule: str, says: str
 ) -> None:
-    columns = ("desired retention", "", "reviews a day", "minutes a day")
-    table = Table("", columns, (("85 %", "", "57", "19"), *last))
-    answer = phrased("costs", "Words", conclusion, ("",), (table,))
-    assert shown.line([answer]) == f"Words: {says}"
+    found = make_costs("Words", 0.92, 3.48, done)
+    as_now = None if now is None else (now, 17.0, 900.0, 0.9, 0.0)
+    found = replace(found, as_now=as_now, schedule=schedule)
+    assert shown.line([found.glance]) == f"Words: {says}"
 
 
 def test_few_reviews_are_told_with_what_is_needed() -> None:
@@ -933,7 +935,7 @@ async def test_the_line_of_costs_has_ranges_once_they_are_worked_out(
         leave.set()
         await pilot.press("w")
         await until(pilot, lambda: app.screen.query_one("#box").border_subtitle == "")
-        rows = {row[0]: row for row in shown.tables(costs_in_words(seen[-1]))[0].rows}
+        rows = {row[0]: row for row in shown.tables(seen[-1].finding)[0].rows}
         await pilot.press("escape")
         await until(pilot, lambda: on(app, "AnswersScreen")() and "90 % ranges" in line(app))
         better = line(app)

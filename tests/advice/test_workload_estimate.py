@@ -13,10 +13,10 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.questions import MODELS, compare, questions_for
+from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.shown import conclusion, line, sentences, tables
 from srs_eval.advice.workload import estimate
-from srs_eval.advice.workload.answers import answer, at_a_glance, document, in_short
 from srs_eval.advice.workload.estimate import (
     FIGURES,
     KNOWN,
@@ -26,6 +26,8 @@ from srs_eval.advice.workload.estimate import (
     REVIEWS,
     Question,
     Workload,
+    at_a_glance,
+    document,
     workload,
 )
 from srs_eval.advice.workload.preview import buttons, worded
@@ -61,7 +63,7 @@ def suspended(log: ReviewLog) -> ReviewLog:
 
 
 def said(found: Workload) -> str:
-    return " ".join(sentences(answer(found)))
+    return " ".join(sentences(found.finding))
 
 
 def test_it_gets_known_better(stages: list[Workload]) -> None:
@@ -69,12 +71,12 @@ def test_it_gets_known_better(stages: list[Workload]) -> None:
     assert [each.drawn for each in stages] == [False] * 5 + [True]
     first, last = stages[0], stages[-1]
     assert np.array_equal(first.first, last.first)
-    assert last.draws.shape == (5, len(last.retentions), len(FIGURES))
-    assert set(QUICK.retentions) < {*last.retentions.tolist(), last.desired}
+    assert np.shape(last.draws) == (5, len(last.retentions), len(FIGURES))
+    assert set(QUICK.retentions) < {*last.retentions, last.desired}
     assert [each.share for each in stages] == [(1 + done) / 6 for done in range(6)]
     assert stages[3].doing == "parameters that your reviews allow: 3 of 5"
     for each in stages:
-        assert sentences(answer(each))  # each can be shown
+        assert sentences(each.finding)  # each can be shown
 
 
 def test_more_retention_costs_more(stages: list[Workload]) -> None:
@@ -144,13 +146,13 @@ def test_todays_schedule_is_told_of_the_same_cards(
     says = f"While {schedule} on scheduling, the same cards take about {told} reviews"
     assert says in said(found)
     assert ("Were FSRS on" in said(found)) == is_off
-    row = tables(answer(found))[0].rows[-1]
+    row = tables(found.finding)[0].rows[-1]
     assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", told)
     assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
     made = document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
     assert made["schedule"] == ("SM-2" if is_off else "the parameters in force")
-    text = line([in_short(found)])
+    text = line([found.glance])
     assert (f"SM-2 as now ~{told}, with the same cards" in text) == is_off
     assert (f"~{told} now" in text) == (not is_off)
 
@@ -158,10 +160,19 @@ def test_todays_schedule_is_told_of_the_same_cards(
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
     for each in (log, off):
         glance, found = at_a_glance(each), next(workload(each))
-        rows = {row[:2]: row for row in tables(glance)[0].rows}
-        assert rows["85 %", ""][2] == f"{found.median[found.at(0.85), REVIEWS]:.0f}"
-        assert rows["85 %", ""][3] == f"{found.median[found.at(0.85), MINUTES]:.1f}"
-        assert in_short(found) == glance
+        rows = {row[0]: row for row in tables(glance)[0].rows}
+        assert [*rows][:2] == ["0.85", "0.90"]
+        assert rows["0.85"][2] == f"{found.median[found.at(0.85), REVIEWS]:.0f}"
+        assert rows["0.85"][3] == f"{found.median[found.at(0.85), MINUTES]:.1f}"
+        assert found.glance == glance
+
+
+def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> None:
+    for found in (stages[0], stages[-1]):
+        keep("file", Kept((found.glance,), "these reviews", 4_000, 1.0), tmp_path)
+        kept = last("file", tmp_path)
+        assert kept is not None
+        assert kept.findings == (found.glance,)
 
 
 def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
@@ -173,7 +184,7 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert reviews > later.overdue / 2
     says = f"{later.overdue:,} overdue cards after 30 days without a review: {reviews:,.0f} reviews"
     assert says in said(later)
-    assert says in " ".join(sentences(in_short(later)))
+    assert says in " ".join(sentences(later.glance))
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
@@ -213,7 +224,7 @@ def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
 def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
     last = stages[-1]
     here = last.at(last.desired)
-    told = answer(last)
+    told = last.finding
     rows = {row[0]: row for row in reversed(tables(told)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
     assert f"takes {row[2]} reviews and {row[3]} minutes a day" in sentences(told)[0]
@@ -225,7 +236,7 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
 
 def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
     same = replace(stages[-1], as_now=None)
-    assert [row[1] for row in tables(in_short(same))[0].rows].count("now") == 1
+    assert [row[1] for row in tables(same.glance)[0].rows].count("now") == 1
     assert "on scheduling" not in said(same)
     optimized = document(same)["retentions"][same.at(same.desired)]["median"]
     assert document(same)["now"] == optimized
@@ -234,7 +245,7 @@ def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
 
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
     for each in stages[:5]:
-        told = answer(each)
+        told = each.finding
         source = f"{len(each.draws)} of 5 sets of parameters that your reviews allow"
         if not len(each.draws):
             source = "the parameters that fit your reviews best"
@@ -243,7 +254,7 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         assert "(" not in "".join(str(cell) for row in tables(told)[0].rows for cell in row)
         assert not any("Instead of" in sentence for sentence in sentences(told))
     assert np.array_equal(stages[0].median, stages[0].first)
-    assert sentences(answer(stages[5]))[0].startswith("At a desired retention")
+    assert sentences(stages[5].finding)[0].startswith("At a desired retention")
 
 
 def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
@@ -295,7 +306,7 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
     assert f"{last.median[here, REVIEWS]:.0f} " in said(last)
     assert f"{last.median[here, MINUTES]:.1f} " in said(last)
     assert "90 % of 5 draws" in said(last)
-    rows = tables(answer(last))[0].rows
+    rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{each:.2f}" for each in last.retentions]
     # A retention that no month came near is marked as the model's guess.

@@ -139,7 +139,7 @@ def test_costs_are_told_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     log = make_log()
     off = replace(log, receipt=replace(log.receipt, fsrs_enabled=False))
     found = make_costs("Default")
-    found = replace(found, schedule="SM-2", as_now=2 * found.first[0])
+    found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
     monkeypatch.setattr("srs_eval.report.build._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
         "srs_eval.advice.workload.estimate.workload", lambda log, context: iter([found])

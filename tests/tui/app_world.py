@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from textual import events
 
 from srs_eval.advice.findings import Finding, phrased
 from srs_eval.advice.tables import Table
-from srs_eval.advice.workload.estimate import FIGURES, RETENTIONS, Question, Workload
+from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
 from srs_eval.app import Options, SrsEvalApp
 from srs_eval.data.bins import rmse_bin_ids
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportReceipt, Preset, ReviewLog
@@ -80,18 +81,27 @@ def make_log() -> ReviewLog:
 
 
 def make_costs(
-    preset: str = "French", desired: float = 0.9, scale: float = 1.0, done: int = 2
+    preset: str = "French",
+    desired: float = 0.9,
+    scale: float = 1.0,
+    done: int = 2,
+    retentions: tuple[float, ...] = RETENTIONS,
 ) -> Workload:
     """Reviews a day grow with the retention, and from 0.97 on beyond all measure; `done` draws of
     two, by a tenth below and above."""
-    retentions = np.array(RETENTIONS)
-    reviews = scale * np.where(retentions <= 0.971, 2 / (1 - retentions), 9_000.0)
-    figures = np.zeros((len(retentions), len(FIGURES)))
-    figures[:, :4] = np.stack((reviews, reviews / 8, 1_000 + 400 * retentions, retentions), axis=1)
+
+    def figures(times: float) -> tuple[tuple[float, ...], ...]:
+        reviews = [2 / (1 - each) if each <= 0.971 else 9_000.0 for each in retentions]
+        return tuple(
+            (times * scale * each, times * scale * each / 8, times * (1_000 + 400 * at), at, 0.0)
+            for at, each in zip(retentions, reviews, strict=True)
+        )
+
     return Workload(
         preset=preset,
         question=Question(draws=2),
         retentions=retentions,
+        reviews=3_000,
         desired=desired,
         learned=1_000,
         unseen=400,
@@ -104,8 +114,8 @@ def make_costs(
         schedule="the parameters in force",
         seen=(0.84, 0.93),
         left_out=(),
-        first=figures,
-        draws=np.array([0.9 * figures, 1.1 * figures])[:done],
+        first=figures(1.0),
+        draws=(figures(0.9), figures(1.1))[:done],
     )
 
 
@@ -250,11 +260,8 @@ def make_answers() -> list[Finding]:
         ("reviews of", "reviews", "recalled", "expected", "desired"),
         (("all", 2_300, interval(0.847, 0.012), 0.87, 0.9),),
     )
-    costs = Table(
-        "Default: what a desired retention costs",
-        ("desired retention", "", "reviews a day", "minutes a day"),
-        (("85 %", "", 41, "6"), ("90 %", "now", 54, "8")),
-    )
+    costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
+    costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
     fits = (
         "FSRS predicts you well: with your parameters 11 % better than guessing your average "
         "(8 … 14 %), optimized 13 % better (10 … 16 %)."
@@ -300,7 +307,7 @@ def make_answers() -> list[Finding]:
         phrased("noise", "Default", "none of 21", ("No parameter is noise.",)),
         phrased("health", "Default", "yes", ("FSRS predicts better.",), (older,)),
         phrased("split", "all presets", "keep shared", ("One set is enough.",), (shared,)),
-        phrased("costs", "Default", "a first estimate", ("About 41 at 85 %.",), (costs,)),
+        costs.glance,
         phrased("often", "Default", "at every +25 %", ("Optimizing at every +25 % will do.",)),
         phrased("often", "Maps", "can't tell", ("Can't tell yet: 725 reviews can be judged.",)),
         phrased(

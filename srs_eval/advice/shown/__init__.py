@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
-from srs_eval.advice.shown import worded
+from srs_eval.advice.shown import costs, worded
 from srs_eval.advice.tables import Table
+from srs_eval.advice.workload.estimate import Workload
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         lambda finding: worded.of(finding).tables,
         lambda finding: worded.of(finding).conclusion,
     ),
+    Workload: _Renderer(costs.line, costs.sentences, costs.tables, costs.conclusion),
     Unanswered: _Renderer(
         lambda findings: _unanswered(findings[0])[0],
         _unanswered,

@@ -17,7 +17,6 @@ from srs_eval.advice.sentences import (
     why_open,
     would_tell,
 )
-from srs_eval.advice.tables import Cell
 from srs_eval.stats.intervals import Interval, enough_to_tell
 
 OPEN = ("can't tell", "can't tell yet")  # conclusions that are none
@@ -127,40 +126,6 @@ def _split(findings: Sequence[Finding]) -> str:
     return f"{MEANWHILE} {why}".rstrip()
 
 
-def _costs(findings: Sequence[Finding]) -> str:
-    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
-
-    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
-    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
-    """
-    from srs_eval.advice.workload.answers import FIRST
-    from srs_eval.advice.workload.answers import NOW as AS_NOW
-
-    finding = findings[0]
-    if not of(finding).tables:  # too few reviews
-        return of(finding).sentences[0]
-    rows = of(finding).tables[0].rows
-    today = [row for row in rows if row[1] == AS_NOW]
-    others = [row for row in rows if row[1] != AS_NOW]
-    is_first = of(finding).conclusion == FIRST
-    known = "a first estimate, w tells more" if is_first else "90 % ranges, w tells more"
-    mark = "~" * is_first
-
-    def shown(which: Sequence[tuple[Cell, ...]]) -> list[str]:
-        return [f"{mark}{reviews} at {at}" for at, _, reviews, _ in which]
-
-    if not today:
-        told = f"{', '.join(shown(others[:2]))}, were FSRS on and once optimized"
-        told += f"; {of(finding).why}" if of(finding).why else ""
-    elif any(row[0] == today[0][0] for row in others):
-        # Today's retention first, then the one that is asked about beside it.
-        ordered = sorted(others, key=lambda row: row[0] != today[0][0])
-        told = f"~{today[0][2]} now; once optimized {', '.join(shown(ordered[:2]))}"
-    else:
-        told = f"{shown(today)[0]} (now), {', '.join(shown(others[:1]))}, once optimized"
-    return f"{finding.subject}: {told} ({known})"
-
-
 def _remembered(findings: Sequence[Finding]) -> str:
     """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
     shown: dict[str, list[str]] = {}
@@ -268,7 +233,6 @@ def _open_bounds(difference: Interval) -> str:
 _LINES: Mapping[str, Callable[[Sequence[Finding]], str]] = {
     "split": _split,
     "often": _often,
-    "costs": _costs,
     "hard": _hard,
     "retention": _remembered,
     "health": _against_older,

@@ -1,6 +1,6 @@
 """What a desired retention costs: scheduler x memory x habits, day by day.
 
-`estimate.workload` answers in numbers, better and better; `answers` puts them into words. It plays
+`estimate.workload` answers in numbers, better and better; `advice.shown` words them. It plays
 a preset's cards forward: `simulator` for one course of events, `kernel` is its compiled loop,
 `loops` what it asks of a model. What goes in are a `Deck` (today's cards) and `Costs` (what answers
 cost and which buttons are pressed), both of `today`, `Settings` (the question) and one or two

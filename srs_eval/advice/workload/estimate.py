@@ -14,14 +14,16 @@ ones have all been learned, none follow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
+from srs_eval.advice.findings import Evidence, Finding, phrased
 from srs_eval.advice.workload.memories import SM2, Memory, draws, fitted
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import (
@@ -37,6 +39,7 @@ from srs_eval.advice.workload.today import (
     todays_cards,
 )
 from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.selection import only_preset
 from srs_eval.engine.workers import cores
@@ -47,6 +50,8 @@ from srs_eval.training.compile import kernels_there, mark_kernels
 from srs_eval.training.context import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
+GLANCED = (0.85, 0.90)  # desired retentions that are told beside today's at a glance
+COSTS = "costs"  # the question of a glance
 _AGAIN = 12  # courses of events for what is asked at one retention only
 ENDS = (0.05, 0.95)  # quantiles of the draws that a range lies between
 MONTH = 30  # days of the backlog
@@ -76,13 +81,17 @@ class Question:
     after: int = 0  # days without a review, from the last one in the log to the first simulated
 
 
-@dataclass(frozen=True, eq=False)
-class Workload:
+_Figures = tuple[float, ...]  # (FIGURES,)
+
+
+@dataclass(frozen=True)
+class Workload(Evidence):
     """What is known so far of what r desired retentions cost, once optimized to all reviews."""
 
     preset: str
     question: Question
-    retentions: FloatArray  # (r,)
+    retentions: tuple[float, ...]  # (r,)
+    reviews: int  # that its parameters can be fitted to
     desired: float  # today's
     learned: int  # cards
     unseen: int  # new cards that the preset has
@@ -95,9 +104,9 @@ class Workload:
     schedule: str  # what today's is, in words; SM2 where FSRS is off
     seen: tuple[float, float] | None  # the least and the most that a month had recalled
     left_out: tuple[str, ...]  # sentences on presets whose parameters Anki does not run
-    first: FloatArray  # (r, FIGURES) one course of events by the fit to all reviews
-    draws: FloatArray  # (draws so far, r, FIGURES)
-    as_now: FloatArray | None = None
+    first: tuple[_Figures, ...]  # (r, FIGURES) one course of events by the fit to all reviews
+    draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
+    as_now: _Figures | None = None
     """What the same cards cost (FIGURES,) while today's schedule goes on, for a memory of the fit
     to all reviews. None where that fit is what schedules today."""
     backlog: tuple[float, float] | None = None  # reviews, minutes of MONTH for overdue cards
@@ -125,7 +134,7 @@ class Workload:
 
     @property
     def _runs(self) -> FloatArray:
-        return self.draws if len(self.draws) else self.first[None]
+        return np.array(self.draws or (self.first,))
 
     @property
     def median(self) -> FloatArray:
@@ -140,7 +149,28 @@ class Workload:
 
     def at(self, retention: float) -> int:
         """The place of the nearest retention."""
-        return int(np.argmin(np.abs(self.retentions - retention)))
+        return int(np.argmin(np.abs(np.array(self.retentions) - retention)))
+
+    @property
+    def finding(self) -> Finding:
+        return Finding("workload", self.preset, reviews=self.reviews, evidence=self)
+
+    @property
+    def glance(self) -> Finding:
+        """The same at a few retentions."""
+        wanted = sorted({self.at(each) for each in (*GLANCED, self.desired)})
+
+        def of(figures: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(figures[place] for place in wanted)
+
+        few = replace(
+            self,
+            question=replace(self.question, retentions=GLANCED),
+            retentions=of(self.retentions),
+            first=of(self.first),
+            draws=tuple(map(of, self.draws)),
+        )
+        return Finding(COSTS, self.preset, reviews=self.reviews, evidence=few)
 
 
 def beginning() -> str:
@@ -189,16 +219,17 @@ def workload(
     new = pace if question.new_a_day is None else question.new_a_day
     settings = settings_of(stored, question.days, new)
     if is_off:
-        scheduler = Memory(SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
+        schedule, scheduler = SM2, Memory(SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
     else:
+        schedule = f"the parameters {'in force' if parameters is None else 'given'}"
         in_force = stored.parameters_in_force if parameters is None else parameters
         scheduler = Memory("FSRS-6", tuple(as_anki_runs(in_force)))
     desired = round(stored.desired_retention or 0.9, 2)
-    retentions = np.array(sorted({*question.retentions, desired}))
     found = Workload(
         preset=learner.name_of(group),
         question=question,
-        retentions=retentions,
+        retentions=tuple(sorted({*question.retentions, desired})),
+        reviews=len(index),
         desired=desired,
         learned=len(today),
         unseen=today.new,
@@ -208,16 +239,61 @@ def workload(
         done_a_day=done,
         presets=len(learner.groups) if preset is None else 1,
         limit=settings.reviews_a_day,
-        schedule=SM2
-        if is_off
-        else f"the parameters {'in force' if parameters is None else 'given'}",
+        schedule=schedule,
         seen=seen_retentions(learner, index),
         left_out=tuple(why_left_out(log).values()),
-        first=np.empty((0, len(FIGURES))),
-        draws=np.empty((0, len(retentions), len(FIGURES))),
+        first=(),
+        draws=(),
     )
     costs = costs_of(learner.log, cards_of(learner.log, group))
     return _refine(_Preset(learner, index, question, today, scheduler, settings, costs), found)
+
+
+def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
+    """About what the preset with the most reviews takes a day, at some retentions.
+
+    Raises InputError and NotEnoughData as `workload` does, but of a preset with few reviews says
+    so.
+    """
+    try:
+        coming = workload(log, question=Question(retentions=GLANCED), context=context)
+    except TooFewReviews as few:
+        return phrased(COSTS, "all reviews", "can't tell", (f"Can't tell: {few}.",))
+    try:
+        return next(coming).glance
+    finally:
+        coming.close()
+
+
+def document(found: Workload) -> dict[str, Any]:
+    """As JSON has it, but for the words (layout: docs/formats.md)."""
+    low, high = found.band
+    parts = {"median": found.median, "low": low, "high": high}
+    return {
+        "layout": 2,
+        "srs_eval": VERSION,
+        "preset": found.preset,
+        "question": asdict(found.question),
+        "desired_retention": found.desired,
+        "schedule": found.schedule,
+        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue},
+        "new_a_day": found.new_a_day,
+        "done_a_day": found.done_a_day,
+        "draws": len(found.draws),
+        "retentions": [
+            {"desired": retention, **{name: _named(part[place]) for name, part in parts.items()}}
+            for place, retention in enumerate(found.retentions)
+        ],
+        "now": _named(found.as_now or found.median[found.at(found.desired)]),
+        "months_recalled": found.seen,
+        "backlog": found.backlog and dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
+    }
+
+
+def _named(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
+    names = (name.replace(" ", "_") for name in FIGURES)
+    values = (float(value) if math.isfinite(value) else None for value in figures)
+    return dict(zip(names, values, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,23 +308,21 @@ class _Preset:
 
     def figures(
         self, scheduler: Memory, deck: Deck, seed: int, retention: float, memory: Memory | None
-    ) -> FloatArray:
-        """What one course of events costs (FIGURES,)."""
+    ) -> _Figures:
+        """What one course of events costs."""
         settings = replace(self.settings, desired_retention=retention)
         run = simulate(scheduler, deck, self.costs, settings, seed, memory)
         days, minutes, reviews = settings.days, run.seconds / 60, int(run.reviews.sum())
         budget = self.question.budget
-        return np.array(
-            [
-                reviews / days,
-                minutes.sum() / days,
-                run.known[-1],
-                run.recalled.sum() / reviews if reviews else np.nan,
-                0.0 if budget is None else float((minutes > budget).sum()),
-            ]
+        return (
+            reviews / days,
+            float(minutes.sum()) / days,
+            float(run.known[-1]),
+            float(run.recalled.sum()) / reviews if reviews else math.nan,
+            0.0 if budget is None else float((minutes > budget).sum()),
         )
 
-    def as_now(self, best: Memory, desired: float) -> FloatArray | None:
+    def as_now(self, best: Memory, desired: float) -> _Figures | None:
         """What `Workload.as_now` tells."""
         scheduler = self.scheduler
         if scheduler.model == best.model and np.allclose(best.parameters, scheduler.parameters):
@@ -257,7 +331,7 @@ class _Preset:
         deck = replace(deck, memory_state=memory_state(self.today, best))
         aimed_at = 0.9 if scheduler.model == SM2 else desired  # where SM-2's own intervals are
         runs = [self.figures(scheduler, deck, seed, aimed_at, best) for seed in range(_AGAIN)]
-        return np.mean(runs, axis=0)
+        return tuple(np.mean(runs, axis=0).tolist())
 
     def backlog(self, memory: Memory, desired: float) -> tuple[float, float] | None:
         """The first month with overdue cards less that without, at today's retention."""
@@ -288,14 +362,13 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
     learner, question = preset.learner, preset.question
     context, pool = learner.context, ThreadPoolExecutor(cores())
 
-    def curve(memory: Memory, seed: int) -> Callable[[], FloatArray]:
+    def curve(memory: Memory, seed: int) -> Callable[[], tuple[_Figures, ...]]:
         """What all desired retentions cost (r, FIGURES): begun now, awaited when called."""
         deck = deck_of(preset.today, memory, question.states)
         waiting = [
-            pool.submit(preset.figures, memory, deck, seed, each, None)
-            for each in found.retentions.tolist()
+            pool.submit(preset.figures, memory, deck, seed, each, None) for each in found.retentions
         ]
-        return lambda: np.array([each.result() for each in waiting])
+        return lambda: tuple(each.result() for each in waiting)
 
     def known(**more: Any) -> Workload:
         made = replace(found, **more)
@@ -312,15 +385,13 @@ def _refine(preset: _Preset, found: Workload) -> Generator[Workload]:
                 first=first(),
             )
         )
-        done: list[FloatArray] = []
-        waiting: list[Callable[[], FloatArray]] = []
+        waiting: list[Callable[[], tuple[_Figures, ...]]] = []
         coming = draws(learner.trials, preset.index, question.draws, 1, context)
         for number, memory in enumerate(coming, start=1):
             waiting.append(curve(memory, number))
             ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
             while len(waiting) > ahead:
-                done.append(waiting.pop(0)())
-                yield (found := known(draws=np.array(done)))
+                yield (found := known(draws=(*found.draws, waiting.pop(0)())))
         mark_kernels(_KERNELS)
     finally:
         pool.shutdown(cancel_futures=True)

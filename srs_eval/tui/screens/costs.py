@@ -83,13 +83,12 @@ It is a model's estimate, and says so where you have no data.
 
     def _costed(self, found: Workload) -> None:
         """Text, and the curves beside it where the window is wide enough."""
-        from srs_eval.advice.workload.answers import answer
         from srs_eval.tui.widgets.costs import CostsChart
 
         if self.lacks("#drawn"):
             return
         self.query_one("#box").border_subtitle = found.doing
-        told = stacked([Text(found.preset, "bold underline"), evidence(answer(found))])
+        told = stacked([Text(found.preset, "bold underline"), evidence(found.finding)])
         self.query_one("#all", Static).update(told)
         drawn = self.query_one("#drawn")
         drawn.add_class("-known")

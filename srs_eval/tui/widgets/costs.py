@@ -53,7 +53,7 @@ class CostsChart(Vertical):
         self._draw()
 
     def _draw(self) -> None:
-        found, at = self._found, self._found.retentions.tolist()
+        found, at = self._found, self._found.retentions
         reviews, known = (found.median[:, figure].tolist() for figure in (REVIEWS, KNOWN))
         low_end, high_end = (end[:, REVIEWS].tolist() for end in found.band)
         primary, secondary, faint = chart_colours(self.app)

@@ -1,112 +1,85 @@
-"""What a `Workload` says: at a glance, in sentences, as tables, as JSON."""
+"""What a desired retention costs, in English."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.advice.findings import Finding, phrased
+from srs_eval.advice.findings import Finding
 from srs_eval.advice.sentences import signed
-from srs_eval.advice.shown import document as finding_document
-from srs_eval.advice.shown.worded import OPEN
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
     ENDS,
-    FIGURES,
+    GLANCED,
     KNOWN,
     MINUTES,
     MONTH,
     OVER,
     RECALLED,
     REVIEWS,
-    Question,
-    TooFewReviews,
     Workload,
-    workload,
 )
 from srs_eval.advice.workload.today import FEWEST_IN_MONTH
 from srs_eval.data.errors import counted
-from srs_eval.data.paths import VERSION
-from srs_eval.data.reviews import ReviewLog
-from srs_eval.training.context import Context
 
-QUESTION = "costs"  # at a glance
-NOW = "now"  # marks the row of today's schedule; one of its own where optimizing changes it
-FIRST = "a first estimate"  # the conclusion while there is one course of events, without a range
 OF_DRAWS = (
     "Brackets: 90 % of the draws. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
 )
-_GLANCED = (0.85, 0.90)  # desired retentions, beside today's
 _OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
 _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 
 
-# At a glance
+def of(finding: Finding) -> Workload:
+    """Its evidence."""
+    assert isinstance(finding.evidence, Workload)
+    return finding.evidence
 
 
-def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
-    """About what the preset with the most reviews takes a day, at some retentions.
+def line(findings: Sequence[Finding]) -> str:
+    """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
-    Raises InputError and NotEnoughData as `workload` does, but of a preset with few reviews says
-    so.
+    With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
+    where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
     """
-    try:
-        coming = workload(log, question=Question(retentions=_GLANCED), context=context)
-    except TooFewReviews as few:
-        return phrased(QUESTION, "all reviews", OPEN[0], (f"Can't tell: {few}.",))
-    try:
-        return in_short(next(coming))
-    finally:
-        coming.close()
+    found = of(findings[0])
+    about, known = "~", "a first estimate, w tells more"
+    if found.drawn:
+        about, known = "", "90 % ranges, w tells more"
+
+    def at(retention: float) -> str:
+        reviews = _within(found, found.at(retention), REVIEWS)
+        return f"{about}{reviews} at {100 * retention:.0f} %"
+
+    others = [each for each in GLANCED if each != found.desired]
+    asked = [found.desired, others[0]]
+    now = "" if found.as_now is None else f"~{_number(REVIEWS, found.as_now[REVIEWS])}"
+    if found.is_off:
+        both = ", ".join(map(at, sorted({*asked, *others})[:2]))
+        told = f"{both}, were FSRS on and once optimized; SM-2 as now {now}, with the same cards"
+    elif now:
+        told = f"{now} now; once optimized {', '.join(map(at, asked))}"
+    else:
+        told = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
+    return f"{found.preset}: {told} ({known})"
 
 
-def in_short(found: Workload) -> Finding:
-    """What is known so far at some retentions: ranges once all draws are there."""
-    rows: list[tuple[Cell, ...]] = []
-    for retention in sorted({*_GLANCED, found.desired}):
-        place, is_now = found.at(retention), retention == found.desired and found.as_now is None
-        rows.append(
-            (
-                f"{100 * retention:.0f} %",
-                NOW * is_now,
-                _within(found, place, REVIEWS),
-                _within(found, place, MINUTES),
-            )
-        )
-    done = ""
-    if found.as_now is not None:
-        reviews, minutes = (_number(each, found.as_now[each]) for each in (REVIEWS, MINUTES))
-        if found.is_off:
-            done = f"SM-2 as now ~{reviews}, with the same cards"
-        else:
-            rows.append((f"{100 * found.desired:.0f} %", NOW, reviews, minutes))
-    columns = ("desired retention", "", "reviews a day", "minutes a day")
-    table = Table(f"{found.preset}: what a desired retention costs", columns, tuple(rows))
-    sentences = tuple(each for says in (_first, _today, _backlog, _ranges) for each in says(found))
-    conclusion = "ranges" if found.drawn else FIRST
-    return phrased(QUESTION, found.preset, conclusion, sentences, (table,), why=done)
-
-
-# In sentences
-
-
-def answer(found: Workload) -> Finding:
-    """What is known so far; sentences on what is not known yet are left out."""
+def sentences(finding: Finding) -> tuple[str, ...]:
+    """What is known so far; what is not known yet is left out."""
     of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
-    minutes = _within(found, found.at(found.desired), MINUTES)
-    return phrased(
-        "workload",
-        found.preset,
-        f"{_about(found)}{minutes} minutes a day",
-        tuple(each for says in of_all for each in says(found)),
-        (_curve(found),),
-    )
+    return tuple(each for says in of_all for each in says(of(finding)))
+
+
+def tables(finding: Finding) -> tuple[Table]:
+    return (_curve(of(finding)),)
+
+
+def conclusion(finding: Finding) -> str:
+    found = of(finding)
+    return f"{_about(found)}{_within(found, found.at(found.desired), MINUTES)} minutes a day"
 
 
 def _about(found: Workload) -> str:
@@ -183,13 +156,13 @@ def _change(found: Workload) -> Iterator[str]:
     """What other retentions change: of figures as the table shows them, so that the reader finds
     the same."""
     here, parts = found.at(found.desired), []
-    shown_minutes, shown_known = found.median[:, MINUTES].round(1), found.median[:, KNOWN].round()
+    median, draws = found.median, np.array(found.draws)
+    shown_minutes, shown_known = median[:, MINUTES].round(1), median[:, KNOWN].round()
     for other in _OTHERS if found.drawn else ():
         there = found.at(other)
         if there == here or abs(found.retentions[there] - other) > 1e-9:
             continue
-        minutes = found.draws[:, there, MINUTES] - found.draws[:, here, MINUTES]
-        low, high = np.quantile(minutes, ENDS)
+        low, high = np.quantile(draws[:, there, MINUTES] - draws[:, here, MINUTES], ENDS)
         parts.append(
             f"{other:.2f} {signed(shown_minutes[there] - shown_minutes[here], 1)} minutes a day "
             f"({signed(low, 1)} to {signed(high, 1)}) and "
@@ -240,14 +213,14 @@ def _curve(found: Workload) -> Table:
     budget, median = found.question.budget, found.median
     rows: list[tuple[Cell, ...]] = []
     for k in _shown(found):
-        retention = float(found.retentions[k])
+        retention = found.retentions[k]
         is_guess = found.seen is None or not found.seen[0] <= retention <= found.seen[1]
         is_now = retention == found.desired and found.as_now is None
         passed = f"{100 * median[k, RECALLED]:.0f} %"
         rows.append(
             (
                 f"{retention:.2f}",
-                f"{NOW * is_now}{'?' * is_guess}",
+                f"{'now' * is_now}{'?' * is_guess}",
                 _within(found, k, REVIEWS),
                 _within(found, k, MINUTES),
                 f"{median[k, KNOWN]:,.0f}",
@@ -259,7 +232,7 @@ def _curve(found: Workload) -> Table:
         passed = f"{100 * now[RECALLED]:.0f} %" if budget is None else f"{now[OVER]:.0f}"
         label = "SM-2" if found.is_off else f"{found.desired:.2f}"
         cells = (_number(figure, now[figure]) for figure in (REVIEWS, MINUTES, KNOWN))
-        rows.append((label, NOW, *cells, passed))
+        rows.append((label, "now", *cells, passed))
     last = "passed" if budget is None else f"days > {budget:g} min"
     return Table(
         f"{found.preset}: {counted(found.question.days, 'day')}, by desired retention",
@@ -281,7 +254,7 @@ def _within(found: Workload, place: int, figure: int) -> str:
     missing."""
     if not found.drawn:
         return _number(figure, found.median[place, figure])
-    ends = np.quantile(found.draws[:, place, figure], (ENDS[0], 0.5, ENDS[1]))
+    ends = np.quantile([draw[place][figure] for draw in found.draws], (ENDS[0], 0.5, ENDS[1]))
     low, middle, high = (_number(figure, each) for each in ends)
     return middle if low == high else f"{middle} ({low}-{high})"
 
@@ -289,42 +262,3 @@ def _within(found: Workload, place: int, figure: int) -> str:
 def _number(figure: int, value: float) -> str:
     """Minutes, and few reviews, with a decimal."""
     return f"{value:,.{int(figure == MINUTES or (figure == REVIEWS and value < 9.95))}f}"
-
-
-# As JSON
-
-
-def document(found: Workload) -> dict[str, Any]:
-    """As JSON has it (layout: docs/formats.md)."""
-    low, high = found.band
-    parts = {"median": found.median, "low": low, "high": high}
-    now = found.median[found.at(found.desired)] if found.as_now is None else found.as_now
-    return {
-        "layout": 2,
-        "srs_eval": VERSION,
-        "preset": found.preset,
-        "question": asdict(found.question),
-        "desired_retention": found.desired,
-        "schedule": found.schedule,
-        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue},
-        "new_a_day": found.new_a_day,
-        "done_a_day": found.done_a_day,
-        "draws": len(found.draws),
-        "retentions": [
-            {
-                "desired": float(retention),
-                **{name: _named(figures[place]) for name, figures in parts.items()},
-            }
-            for place, retention in enumerate(found.retentions)
-        ],
-        "now": _named(now),
-        "months_recalled": found.seen,
-        "backlog": found.backlog and dict(zip(("reviews", "minutes"), found.backlog, strict=True)),
-        "answers": [finding_document(answer(found))],
-    }
-
-
-def _named(figures: np.ndarray) -> dict[str, float | None]:
-    names = (name.replace(" ", "_") for name in FIGURES)
-    values = (float(value) if np.isfinite(value) else None for value in figures)
-    return dict(zip(names, values, strict=True))
