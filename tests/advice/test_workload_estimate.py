@@ -123,9 +123,12 @@ def test_new_cards_are_those_that_there_are(log: ReviewLog, stages: list[Workloa
         known = found.median[:, KNOWN]
         assert (few.median[:, KNOWN] < known).all()
         assert (known <= found.learned + found.unseen).all()
-        assert f"{found.new_a_day} new ones a day until the {found.unseen} there are" in said(found)
+        assert f"and {found.unseen} new ones; " in said(found)
+    assert "and 3 new ones a day until the 179 there are have" in said(
+        replace(stages[0], unseen=179)
+    )
+    assert "and 3 new ones a day; " in said(replace(stages[0], unseen=180))
     assert "no new ones" in said(few)
-    assert "3 new ones a day;" in said(replace(stages[0], unseen=180))
     assert "no new ones" in said(replace(stages[0], unseen=0))
 
 
@@ -186,6 +189,9 @@ def test_overdue_cards_are_told_with_what_they_cost(log: ReviewLog, stages: list
     assert says in said(later)
     assert says in " ".join(sentences(later.glance))
     assert document(later)["backlog"] == {"reviews": reviews, "minutes": minutes}
+    assert "overdue" not in line([stages[0].glance])
+    much = replace(later, overdue=4_339, backlog=(2_595.0, 1_910.0))
+    assert "; 4,339 overdue cards take 1,910 minutes (a first" in line([much.glance])
     slight = replace(later, backlog=(3.0, 0.5))
     assert "not enough to be felt" in said(slight)
 

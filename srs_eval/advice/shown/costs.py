@@ -30,6 +30,7 @@ OF_DRAWS = (
 _OTHERS = (0.80, 0.85, 0.90, 0.95)  # desired retentions that today's is held against
 _MOST_ROWS = 12  # of the table; with more retentions every fifth is shown
 _LEAST_MINUTES = 1.0  # that overdue cards must cost to be more than chance
+_MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
 _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 
 
@@ -64,6 +65,8 @@ def line(findings: Sequence[Finding]) -> str:
         told = f"{now} now; once optimized {', '.join(map(at, asked))}"
     else:
         told = f"{at(asked[0])} (now), {at(asked[1])}, once optimized"
+    if found.backlog is not None and found.backlog[1] >= _MUCH:
+        told += f"; {counted(found.overdue, 'overdue card')} take {found.backlog[1]:,.0f} minutes"
     return f"{found.preset}: {told} ({known})"
 
 
@@ -101,6 +104,8 @@ def _today(found: Workload) -> Iterator[str]:
     new = f"{found.new_a_day} new ones a day"
     if not found.unseen or not found.new_a_day:
         new = "no new ones"
+    elif found.unseen <= found.new_a_day:
+        new = counted(found.unseen, "new one")
     elif found.new_a_day * days > found.unseen:
         new = f"{new} until the {found.unseen:,} there are have come"
     at = f"a desired retention of {found.desired:.2f}"
