@@ -16,6 +16,7 @@ from srs_eval.advice.questions import MODELS, compare, questions_for
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.shown import conclusion, line, sentences, tables
+from srs_eval.advice.shown.buttons import as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     FIGURES,
@@ -30,7 +31,7 @@ from srs_eval.advice.workload.estimate import (
     document,
     workload,
 )
-from srs_eval.advice.workload.preview import buttons, worded
+from srs_eval.advice.workload.preview import cards_by
 from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace, todays_cards
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -363,7 +364,8 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
     steps = Preset(1, "P", learning_steps=(1.0, 10.0), relearning_steps=(10.0,))
 
     def shown(preset: Preset, retention: float) -> dict[str, tuple[float, ...]]:
-        return dict(buttons(fsrs6.DEFAULT, today, preset, retention))
+        cards = cards_by(fsrs6.DEFAULT, today, preset, retention)
+        return {each.kind: each.seconds for each in cards}
 
     lines = shown(steps, 0.9)
     # FSRS-6's defaults at 0.90: intervals are stabilities; Easy begins at 8.2956 days.
@@ -393,7 +395,7 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
     ],
 )
 def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
-    assert worded(seconds) == words
+    assert as_anki_writes(seconds) == words
 
 
 # The command line

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.advice.findings import Evidence, Finding, Unanswered, Worded
-from srs_eval.advice.shown import costs, worded
+from srs_eval.advice.shown import buttons, costs, worded
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.estimate import Workload
+from srs_eval.advice.workload.preview import Buttons
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ _RENDERERS: Mapping[type[Evidence], _Renderer] = {
         lambda finding: worded.of(finding).conclusion,
     ),
     Workload: _Renderer(costs.line, costs.sentences, costs.tables, costs.conclusion),
+    Buttons: _Renderer(
+        lambda findings: buttons.sentences(findings[0])[0],
+        buttons.sentences,
+        buttons.tables,
+        lambda _: "see figures",
+    ),
     Unanswered: _Renderer(
         lambda findings: _unanswered(findings[0])[0],
         _unanswered,

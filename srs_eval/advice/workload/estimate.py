@@ -64,7 +64,7 @@ REVIEWS, MINUTES, KNOWN, RECALLED, OVER = range(len(FIGURES))
 _KERNELS = "workload"  # what the simulation's kernels are marked by
 
 
-class TooFewReviews(NotEnoughData):
+class _TooFewReviews(NotEnoughData):
     """A preset has too few for its costs to be told."""
 
 
@@ -213,7 +213,7 @@ def workload(
     if len(index) < FEWEST_REVIEWS:
         few = f"{learner.name_of(group)} has {counted(len(index), 'review')} of later days"
         few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
-        raise TooFewReviews(too_few(log, NotEnoughData(few)))
+        raise _TooFewReviews(too_few(log, NotEnoughData(few)))
     today = todays_cards(learner.log, group, question.after)
     pace, done, pace_days = own_pace(learner.log, group)
     new = pace if question.new_a_day is None else question.new_a_day
@@ -257,7 +257,7 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
     """
     try:
         coming = workload(log, question=Question(retentions=GLANCED), context=context)
-    except TooFewReviews as few:
+    except _TooFewReviews as few:
         return phrased(COSTS, "all reviews", "can't tell", (f"Can't tell: {few}.",))
     try:
         return next(coming).glance

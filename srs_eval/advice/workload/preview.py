@@ -12,22 +12,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Finding, phrased
-from srs_eval.advice.tables import Table
+from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, Preset
 from srs_eval.models.own_parameters import as_anki_runs
 
-_BUTTONS = ("Again", "Hard", "Good", "Easy")
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
 _NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Card:
+    """A typical card and what the buttons give it."""
+
+    kind: str  # "new", "young" or "mature"
+    interval: int  # days
+    seconds: tuple[float, ...]  # until it comes again, by button
+
+
+@dataclass(frozen=True)
+class Buttons(Evidence):
+    """What the buttons of a preset would give."""
+
+    retention: float
+    by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
 
 
 def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
@@ -52,57 +68,30 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
             "the defaults": as_anki_runs(()),
         }
         retention = preset.desired_retention
-        tables = tuple(
-            Table(
-                f"Buttons by {candidate} at {retention:.2f}; Anki fuzzes 3 days and more",
-                ("card", *_BUTTONS),
-                tuple(
-                    (card, *map(worded, seconds))
-                    for card, seconds in buttons(parameters, today, preset, retention)
-                ),
-            )
+        by_candidate = tuple(
+            (candidate, tuple(cards_by(parameters, today, preset, retention)))
             for candidate, parameters in made.items()
             if parameters is not None
         )
-        sentence = (
-            f"What the buttons would show at the desired retention of {retention:.2f}, for a new "
-            "card and for typical ones that are answered when they are due."
-        )
-        yield phrased("buttons", learner.name_of(group), "see figures", (sentence,), tables)
+        evidence = Buttons(retention, by_candidate)
+        yield Finding("buttons", learner.name_of(group), evidence=evidence)
 
 
-def buttons(
+def cards_by(
     parameters: Sequence[float], today: Today, preset: Preset, retention: float
-) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """By FSRS-6 parameters: a new card and typical ones of the preset, in words, and the seconds
-    until each comes again, by button."""
+) -> Iterator[Card]:
+    """By FSRS-6 parameters: a new card, and a young and a mature one if the preset has any."""
     memory = Memory("FSRS-6", tuple(parameters))
-    yield "new", _new_card(memory, preset, retention)
+    yield Card("new", 0, _new_card(memory, preset, retention))
     state = memory_state(today, memory)
-    for name, chosen in (
+    for kind, chosen in (
         ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
         ("mature", today.interval >= _MATURE_DAYS),
     ):
         if chosen.any():
             s, d = np.median(state[:, chosen], axis=1).tolist()
-            interval = round(float(np.median(today.interval[chosen])))
-            yield (
-                f"{name}, {interval} d",
-                _learned_card(memory, preset, retention, (s, d), interval),
-            )
-
-
-def worded(seconds: float) -> str:
-    """As Anki writes it: "10m", "3.1h", "12d", "1.4mo", "2.1y"."""
-    units = (("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", _DAY_S), ("mo", 30 * _DAY_S))
-    unit, length = "y", 365 * _DAY_S
-    for (smaller, small), (_, limit) in zip(units, (*units[1:], (unit, length)), strict=True):
-        if seconds < limit:
-            unit, length = smaller, small
-            break
-    places = 0 if unit in ("s", "m", "d") else 1
-    shown = f"{seconds / length:.{places}f}"
-    return f"{shown.removesuffix('.0')}{unit}"
+            days = round(float(np.median(today.interval[chosen])))
+            yield Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
 
 
 def _interval(memory: Memory, s: float, retention: float) -> float:
