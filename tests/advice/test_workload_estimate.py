@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.questions import MODELS, compare, questions_for
+from srs_eval.advice.questions import MODELS, OF_PRESETS, compare, questions_for
 from srs_eval.advice.saved import Kept, keep, last
 from srs_eval.advice.sentences import signed
-from srs_eval.advice.shown import conclusion, line, sentences, tables
+from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.buttons import as_anki_writes
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
@@ -36,9 +36,9 @@ from srs_eval.advice.workload.today import FEWEST_IN_MONTH, own_pace, todays_car
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
-from srs_eval.data.simulated import simulate_learner, write_collection
 from srs_eval.models import fsrs6
 from tests.data.anki_files import make_collection, plain_history
+from tools.simulated import simulate_learner, write_collection
 
 QUICK = Question(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
 
@@ -206,7 +206,7 @@ def test_few_reviews_are_told_in_a_sentence(
     with pytest.raises(NotEnoughData, match="can be told from 1,000 on"):
         workload(few)
     glance = at_a_glance(few)
-    assert (conclusion(glance), tables(glance)) == ("can't tell", ())
+    assert (glance.says, tables(glance)) == ("can't tell", ())
     text = line([glance])
     assert "what it costs can be told from 1,000 on" in text
     assert "at 90 %" not in text
@@ -219,8 +219,8 @@ def test_few_reviews_are_told_in_a_sentence(
 
 def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
     """Presets are not judged; the models are, on the benchmark's rows, as the app does."""
-    assert questions_for(suspended) == (MODELS,)
-    assert [each.question for each in compare(suspended)] == [MODELS]
+    assert questions_for(suspended) == (OF_PRESETS, MODELS)
+    assert {each.question for each in compare(suspended)} == {OF_PRESETS, MODELS}
     with pytest.raises(NotEnoughData, match="all your cards are suspended"):
         workload(suspended)
 
@@ -257,7 +257,7 @@ def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Wor
         if not len(each.draws):
             source = "the parameters that fit your reviews best"
         assert sentences(told)[0].startswith(f"First estimate, from {source}; ranges come")
-        assert conclusion(told).startswith("about ")
+        assert told.says == "see figures"
         assert "(" not in "".join(str(cell) for row in tables(told)[0].rows for cell in row)
         assert not any("Instead of" in sentence for sentence in sentences(told))
     assert np.array_equal(stages[0].median, stages[0].first)

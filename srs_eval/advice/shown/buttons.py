@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, of
 from srs_eval.advice.tables import Table
 from srs_eval.advice.workload.preview import Buttons
 
 _DAY_S = 86_400.0
 
 
-def _of(finding: Finding) -> Buttons:
-    assert isinstance(finding.evidence, Buttons)
-    return finding.evidence
-
-
 def sentences(finding: Finding) -> tuple[str]:
+    desired = of(finding, Buttons).retention
     return (
-        f"What the buttons would show at the desired retention of {_of(finding).retention:.2f}, "
-        "for a new card and for typical ones that are answered when they are due.",
+        f"What the buttons would show at the desired retention of {desired:.2f}, for a new card "
+        "and for typical ones that are answered when they are due.",
     )
 
 
 def tables(finding: Finding) -> tuple[Table, ...]:
-    found = _of(finding)
+    found = of(finding, Buttons)
     return tuple(
         Table(
             f"Buttons by {candidate} at {found.retention:.2f}; Anki fuzzes 3 days and more",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Finding, of
 from srs_eval.advice.sentences import signed
 from srs_eval.advice.tables import Cell, Table
 from srs_eval.advice.workload.estimate import (
@@ -18,6 +18,7 @@ from srs_eval.advice.workload.estimate import (
     OVER,
     RECALLED,
     REVIEWS,
+    TooFew,
     Workload,
 )
 from srs_eval.advice.workload.today import FEWEST_IN_MONTH
@@ -34,19 +35,13 @@ _MUCH = 60.0  # minutes that overdue cards must cost to be told at a glance
 _NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
 
 
-def of(finding: Finding) -> Workload:
-    """Its evidence."""
-    assert isinstance(finding.evidence, Workload)
-    return finding.evidence
-
-
-def line(findings: Sequence[Finding]) -> str:
+def in_line(findings: Sequence[Finding]) -> str:
     """ "Default: ~52 now; once optimized ~77 at 92 %, ~51 at 85 % (a first estimate; …)".
 
     With ranges "Default: ~52 now; once optimized 77 (57-101) at 92 %, … (90 % ranges, …)";
     where optimizing changes nothing "Default: ~54 at 92 % (now), ~41 at 85 % (…)".
     """
-    found = of(findings[0])
+    found = of(findings[0], Workload)
     about, known = "~", "a first estimate, w tells more"
     if found.drawn:
         about, known = "", "90 % ranges, w tells more"
@@ -73,16 +68,15 @@ def line(findings: Sequence[Finding]) -> str:
 def sentences(finding: Finding) -> tuple[str, ...]:
     """What is known so far; what is not known yet is left out."""
     of_all = (_first, _today, _backlog, _covers, _change, _budget, _limit, _ranges)
-    return tuple(each for says in of_all for each in says(of(finding)))
+    return tuple(each for says in of_all for each in says(of(finding, Workload)))
 
 
 def tables(finding: Finding) -> tuple[Table]:
-    return (_curve(of(finding)),)
+    return (_curve(of(finding, Workload)),)
 
 
-def conclusion(finding: Finding) -> str:
-    found = of(finding)
-    return f"{_about(found)}{_within(found, found.at(found.desired), MINUTES)} minutes a day"
+def too_few(finding: Finding) -> tuple[str]:
+    return (f"Can't tell: {of(finding, TooFew).reason}.",)
 
 
 def _about(found: Workload) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.candidates import Learner, refuse_without_presets, too_few
-from srs_eval.advice.findings import Evidence, Finding, phrased
+from srs_eval.advice.findings import OPEN, Evidence, Finding
 from srs_eval.advice.workload.memories import SM2, Memory, draws, fitted
 from srs_eval.advice.workload.simulator import Costs, Deck, Settings, simulate
 from srs_eval.advice.workload.today import (
@@ -69,6 +69,14 @@ class _TooFewReviews(NotEnoughData):
 
 
 @dataclass(frozen=True)
+class TooFew(Evidence):
+    """That a preset has too few reviews for its costs to be told."""
+
+    reason: str
+    says: str = OPEN
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked of a preset."""
 
@@ -110,6 +118,7 @@ class Workload(Evidence):
     """What the same cards cost (FIGURES,) while today's schedule goes on, for a memory of the fit
     to all reviews. None where that fit is what schedules today."""
     backlog: tuple[float, float] | None = None  # reviews, minutes of MONTH for overdue cards
+    says: str = "see figures"
 
     @property
     def is_off(self) -> bool:
@@ -258,7 +267,7 @@ def at_a_glance(log: ReviewLog, context: Context | None = None) -> Finding:
     try:
         coming = workload(log, question=Question(retentions=GLANCED), context=context)
     except _TooFewReviews as few:
-        return phrased(COSTS, "all reviews", "can't tell", (f"Can't tell: {few}.",))
+        return Finding(COSTS, "all reviews", evidence=TooFew(str(few)))
     try:
         return next(coming).glance
     finally:

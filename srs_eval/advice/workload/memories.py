@@ -52,7 +52,7 @@ def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
     hard = maximum(interval * w[4] * w[6], interval + 1.0)
     good = maximum((interval + 0.5 * late) * ease * w[6], hard + 1.0)
     easy = maximum((interval + late) * ease * w[3] * w[6], good + 1.0)
-    _, ease = anki_sm2.success(state, t, rating, w)
+    _, ease = anki_sm2.RECURRENT.success(state, t, rating, w)
     return where(rating == 2.0, hard, where(rating == 4.0, easy, good)), ease
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import RECENCY, Learner
 from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.advice.workload.memories import Memory
 from srs_eval.advice.workload.today import Today, memory_state, todays_cards
@@ -44,6 +44,7 @@ class Buttons(Evidence):
 
     retention: float
     by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
+    says: str = "see figures"
 
 
 def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Finding]:
@@ -64,7 +65,7 @@ def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[Findi
         stored = preset.parameters_in_force
         made = {
             "the parameters in force": as_anki_runs(stored) if stored else None,
-            "optimized ones": learner.fitted("optimized, recency", group),
+            "optimized ones": learner.fitted(RECENCY, group),
             "the defaults": as_anki_runs(()),
         }
         retention = preset.desired_retention
