@@ -429,7 +429,7 @@ def test_why_presets_cannot_be_judged_is_one_sentence(
     out, said = capsys.readouterr()
     assert "Which model predicts best?" in out
     assert len(said.splitlines()) == 1
-    for command in (["compare", "--question", "parameters"], ["workload"]):
+    for command in (["compare", "--question", "split"], ["workload"]):
         assert "all your cards are suspended" in said
         assert said.count("Anki's optimizer") == 1
         assert main([command[0], str(path), *command[1:]]) == 2
