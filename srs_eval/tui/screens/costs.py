@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -66,15 +64,9 @@ It is a model's estimate, and says so where you have no data.
 
         box.border_subtitle = beginning()
 
-        def found(cancel: threading.Event) -> Iterator[Any]:
-            for known in self.session.costs(self.preset):
-                if cancel.is_set():
-                    return
-                yield known
-
-        later = self.session.later
+        coming, later = self.session.costs(self.preset), self.session.later
         self._work = Background(
-            found, partial(later, self._costed), partial(later, self._all_costed)
+            lambda _: coming, partial(later, self._costed), partial(later, self._all_costed)
         ).start()
 
     def on_unmount(self) -> None:
