@@ -9,9 +9,7 @@ runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
 2. 365 days of a new deck of 7,300 cards, 20 a day, beside fsrs-rs, which takes no learned cards
    through its Python package. Without the balance of days, which it leaves to Anki.
 3. The whole answer for a preset of 4,000 cards: 30 desired retentions x 50 parameter lines,
-   wall-clock time on two threads, without and with 20 new cards a day; cards known are counted
-   on the first and the last day, as the answer has them.
-
+   wall-clock time on two threads, without and with 20 new cards a day.
 4. The answer that a learner gets of such a preset, from when the log is loaded: until the first
    estimate, and until all draws with their fits are there. In a process that has been asked before,
    so that modules and kernels are loaded.
@@ -153,7 +151,7 @@ def whole_answer(draws: int) -> None:
                     memory,
                     deck,
                     Costs(),
-                    Settings(desired_retention=percent / 100, new_a_day=new_a_day, known_every=365),
+                    Settings(desired_retention=percent / 100, new_a_day=new_a_day),
                     1,
                 )
                 for percent in range(70, 100)

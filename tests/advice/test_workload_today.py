@@ -251,7 +251,7 @@ def test_a_memory_is_the_model_that_is_evaluated(
     expected = resolved.model.predict(trials, fitted, index, Context())
     since = trials.delta_t
     state = memory_state(today_of(trials, index), memory)
-    never_due = Settings(days=1, known_every=1)
+    never_due = Settings(days=1)
     for k, place in enumerate(index.tolist()):
         deck = SimulatedDeck(
             state=np.ones((2, 1)),
@@ -259,7 +259,7 @@ def test_a_memory_is_the_model_that_is_evaluated(
             due_day=np.full(1, 9),
             memory_state=state[:, k : k + 1],
         )
-        known = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known[0]
+        known = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known
         assert known == pytest.approx(expected[k], abs=2e-6), place
 
 
@@ -405,7 +405,7 @@ def against_anki(name: str) -> dict[tuple[str, int, float], tuple[float, float]]
             for figure, ours in (
                 ("review_count", np.mean([run.reviews.sum() + run.new.sum() for run in runs])),
                 ("cost", np.mean([run.seconds.sum() for run in runs])),
-                ("memorized", np.mean([run.known[-1] for run in runs])),
+                ("memorized", np.mean([run.known for run in runs])),
             ):
                 found[figure, new, retention] = float(ours), float(theirs[figure][key])
     return found
@@ -487,7 +487,7 @@ def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
     punctual = replace(deck, last_day=deck.last_day - late, due_day=deck.due_day - late)
     runs = [simulate(memory, punctual, costs, settings, seed) for seed in range(200)]
     ours = np.array(
-        [(run.reviews.sum() + run.new.sum(), run.seconds.sum(), run.known[-1]) for run in runs]
+        [(run.reviews.sum() + run.new.sum(), run.seconds.sum(), run.known) for run in runs]
     )
     error = np.sqrt(theirs.var(0, ddof=1) / len(theirs) + ours.var(0, ddof=1) / len(ours))
     assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error)
@@ -557,7 +557,7 @@ def against_twenty_copies(name: str) -> FloatArray:
         ours = [
             np.mean([run.reviews.sum() for run in runs]),
             np.mean([run.seconds.sum() for run in runs]),
-            np.mean([run.known[-1] for run in runs]),
+            np.mean([run.known for run in runs]),
         ]
         off.append(np.log(np.array(ours) / 20 / theirs))
     return np.array(off)

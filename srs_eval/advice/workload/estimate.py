@@ -326,7 +326,7 @@ class _Preset:
         return (
             reviews / days,
             float(minutes.sum()) / days,
-            float(run.known[-1]),
+            run.known,
             float(run.recalled.sum()) / reviews if reviews else math.nan,
             0.0 if budget is None else float((minutes > budget).sum()),
         )

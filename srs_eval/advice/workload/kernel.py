@@ -61,7 +61,6 @@ class Question(NamedTuple):
     first_rating: FloatArray  # (4,) shares added up
     review_rating: FloatArray  # (3,) shares added up
     step_rating: FloatArray  # (24,) shares added up after each rating, learning, then relearning
-    known_on: Int32Array  # (days,) whether what is known is counted
 
 
 class Cards(NamedTuple):
@@ -105,7 +104,7 @@ class Day(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """By day (days,)."""
+    """By day (days,); what is known at the end of the last one, in the first place."""
 
     reviews: IntArray
     recalled: IntArray
@@ -412,13 +411,11 @@ def play(
 
         out.reviews[day], out.new[day] = n - new, new
         out.recalled[day], out.seconds[day] = right, cost
-        if question.known_on[day]:
-            for i in range(learned):
-                card[i], t[i] = i, day - last[i]
-            for i in range(learned, learned + LANES):
-                card[i], t[i] = 0, 1.0
-            _recall(parameters, states, room, card, t, learned, recalls)
-            known = 0.0
-            for i in range(learned):
-                known += recalls[i]
-            out.known[day] = known
+
+    for i in range(learned):
+        card[i], t[i] = i, days - 1 - last[i]
+    for i in range(learned, learned + LANES):
+        card[i], t[i] = 0, 1.0
+    _recall(parameters, states, room, card, t, learned, recalls)
+    for i in range(learned):
+        out.known[0] += recalls[i]

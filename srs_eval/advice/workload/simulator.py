@@ -99,8 +99,6 @@ class Settings:
     order: Order = "due"
     balanced: bool = True
     """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
-    known_every: int = 30
-    """How often what is known is counted, in days; always on the first and on the last day."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +109,7 @@ class Simulated:
     recalled: IntArray  # reviews that were passed
     new: IntArray  # cards learned
     seconds: FloatArray
-    known_days: IntArray  # (k,) days at whose end is counted ...
-    known: FloatArray  # (k,) ... how many cards would be recalled, by the memory
+    known: float  # cards that would be recalled at the end, by the memory
 
 
 ORDERS = get_args(Order)
@@ -170,14 +167,12 @@ def simulate(
     tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
     random = np.array([seed], np.uint64)
     _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    known_days = np.flatnonzero(question.known_on)
     return Simulated(
         reviews=happened.reviews,
         recalled=happened.recalled,
         new=happened.new,
         seconds=happened.seconds,
-        known_days=known_days,
-        known=happened.known[known_days],
+        known=float(happened.known[0]),
     )
 
 
@@ -187,8 +182,6 @@ def _question(
     """What does not change while days go by, as `kernel.Question` has it."""
     from srs_eval.advice.workload import kernel
 
-    known_on = np.zeros(settings.days, np.int32)
-    known_on[:: settings.known_every] = known_on[-1:] = 1
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
     return kernel.Question(
         days=settings.days,
@@ -211,7 +204,6 @@ def _question(
         first_rating=np.cumsum(costs.first_rating),
         review_rating=np.cumsum(costs.review_rating),
         step_rating=steps.ravel(),
-        known_on=known_on,
     )
 
 
@@ -223,8 +215,8 @@ def _check(deck: Deck, settings: Settings, memory: Memory | None) -> None:
             f"A desired retention of {settings.desired_retention:g} cannot be kept: "
             "give a number between 0 and 1, such as 0.9."
         )
-    if settings.days < 1 or settings.maximum_interval < 1 or settings.known_every < 1:
-        raise InputError("Days, intervals and the time between counts are 1 day or more.")
+    if settings.days < 1 or settings.maximum_interval < 1:
+        raise InputError("Days and intervals are 1 day or more.")
     if min(settings.new_a_day, settings.reviews_a_day, deck.new) < 0:
         raise InputError("Numbers of cards and reviews a day cannot be negative.")
 

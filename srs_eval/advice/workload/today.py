@@ -269,7 +269,6 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
         learning_steps=len(preset.learning_steps),
         relearning_steps=len(preset.relearning_steps),
         order=_ORDERS.get(preset.review_order, "difficulty, easiest first"),
-        known_every=days,  # only the end is told
     )
 
 
