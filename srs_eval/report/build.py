@@ -51,7 +51,6 @@ def learner_report(
     """
     from srs_eval.advice.over_time import dates, months
     from srs_eval.advice.questions import OVER_ALL, Asked, questions_for, rows_of, tasks_of
-    from srs_eval.advice.workload.glance import in_short
     from srs_eval.engine.ranking import own_scheduler
     from srs_eval.report.inspection import inspect_log
     from srs_eval.report.learner import Learner, learner_document
@@ -68,7 +67,7 @@ def learner_report(
     asked = Asked(log, context, run.equivalence)
     answers, state = _answers(asked, questions, at, known), _answers(asked, ["day"], at, known)
     at("workload")
-    load = costs or _workload(log, context, run.equivalence, at_once=bool(known))
+    costs_or_why = costs or _workload(log, context, at_once=bool(known))
     groups = run.groups()
     best = groups[0].best if groups else None
     own = own_scheduler(log)
@@ -83,8 +82,7 @@ def learner_report(
             answers=answers,
             state=state,
             rows=rows_of(log, questions),
-            workload=load,
-            load=None if isinstance(load, str) else in_short(load, log),
+            workload=costs_or_why,
             calibration={
                 by_name[name]: calibration_graph(
                     run.results()[name].y, run.results()[name].p, _CALIBRATION_BINS
@@ -192,22 +190,18 @@ def _without_names(
     return [each for each in found if each.question not in telling]
 
 
-def _workload(
-    log: ReviewLog, context: Context | None, equivalence: float, *, at_once: bool = False
-) -> Workload | str:
-    """What a desired retention costs, were FSRS on; a sentence, or none, where it can't be told.
+def _workload(log: ReviewLog, context: Context | None, *, at_once: bool = False) -> Workload | str:
+    """What a desired retention costs; a sentence, or none, where that cannot be told.
 
     `at_once`: a first estimate.
     """
-    from srs_eval.advice.questions import knows_presets
-    from srs_eval.advice.workload.estimate import Question, workload
-    from srs_eval.advice.workload.glance import were_it_on
+    from srs_eval.advice.candidates import knows_presets
+    from srs_eval.advice.workload.estimate import workload
 
     if not knows_presets(log):
         return ""
-    question = Question(equivalence=equivalence)
     try:
-        coming = workload(log, question=question, parameters=were_it_on(log), context=context)
+        coming = workload(log, context=context)
         with closing(coming):
             if at_once:
                 return next(coming)

@@ -11,7 +11,6 @@ from srs_eval.advice.questions import MODELS, REGISTRY, Finding
 from srs_eval.advice.sentences import parameter_line
 from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.memory import days_table
-from srs_eval.advice.workload.answers import answers as answers_of
 from srs_eval.advice.workload.estimate import MINUTES, Workload
 from srs_eval.data.errors import counted
 from srs_eval.data.paths import VERSION
@@ -51,7 +50,6 @@ class Learner:
     answers: Sequence[Finding] | str
     state: Sequence[Finding] | str
     workload: Workload | str  # of the preset with the most reviews
-    load: Finding | None  # the same in short, as the app's answers have it
     calibration: Mapping[str, CalibrationGraph]  # by words of a configuration
     months: Mapping[str, Sequence[Month]]  # of the model in words that predicts
     narrowed_to: Mapping[str, str | None]
@@ -67,7 +65,7 @@ def learner_document(learner: Learner) -> Document:
     sections = [
         *presets_section(lines),
         *_in_pictures(learner),
-        *answers_section(learner.answers, learner.rows, lines, learner.workload, learner.load),
+        *answers_section(learner.answers, learner.rows, lines, learner.workload),
         *(
             _group(group, number, len(groups), learner)
             for number, group in enumerate(groups, start=1)
@@ -273,7 +271,6 @@ def _curve(found: Workload | str) -> list[Picture]:
     """Minutes a day by desired retention."""
     if isinstance(found, str):
         return []
-    (answer,) = answers_of(found)
     low, high = found.band if found.drawn else (found.median, found.median)
     band = ", 90 % of the draws as a band" if found.drawn else ", a first estimate"
     drawn = pictures.band(
@@ -296,7 +293,7 @@ def _curve(found: Workload | str) -> list[Picture]:
             f"Minutes a day by desired retention, {found.preset}; the line is today's",
             f"Minutes a day by desired retention for {found.preset}{band}.",
             drawn,
-            figures(tables(answer)[0], "workload-1"),
+            figures(tables(found.finding)[0], "workload-1"),
         )
     ]
 

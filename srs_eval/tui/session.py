@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.advice.overview import Line, Overview
     from srs_eval.advice.saved import Kept
-    from srs_eval.advice.workload.estimate import Doing
+    from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event
     from srs_eval.report.inspection import Inspection
@@ -438,8 +438,8 @@ class Session:
         self.overview.add([better[preset] for preset in told & better.keys()])
         self.view.answers_changed()
 
-    def costs(self, preset: str | None) -> Iterator[tuple[Sequence[Finding], Doing | None]]:
-        """What a preset's desired retention costs, as it becomes known, and what is asked next.
+    def costs(self, preset: str | None) -> Iterator[Workload]:
+        """What a preset's desired retention costs, as it becomes known.
 
         Called in a thread; the line among the answers has ranges as soon as all draws are there.
         """
